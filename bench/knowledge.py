@@ -29,17 +29,17 @@ from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, sh
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
 from ralph.memory.knowledge import COLLECTION, TASK_MIN_SCORE, Knowledge
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 from ralph.recall.search import Question
 from ralph.records import Record
 from ralph.records.knowledge import (
     Checkpoint,
-    Covered,
     Entry,
     FailureSolution,
+    PublishedEntry,
     checkpoint_id,
+    event_record,
     pattern_id,
-    said_record,
 )
 
 _STAGED = 1000
@@ -101,25 +101,30 @@ def run(
 def _published(size: int) -> Iterator[BenchProject]:
     with temporary_project(size) as place:
         with place.opened() as ralph:
-            for start in range(0, size, _A_PROJECT):
-                name = f"project {start // _A_PROJECT}"
-                entries = [_made_up(n, name) for n in range(start, min(start + _A_PROJECT, size))]
-                _publish(ralph.knowledge, name, entries)
-            ralph.knowledge.sync()
+            publish_entries(ralph, size)
         yield place
+
+
+def publish_entries(ralph: Ralph, size: int) -> None:
+    """Publish and index so many entries of several projects."""
+    for start in range(0, size, _A_PROJECT):
+        name = f"project {start // _A_PROJECT}"
+        entries = [_made_up(n, name) for n in range(start, min(start + _A_PROJECT, size))]
+        _publish(ralph.knowledge, name, entries)
+    ralph.knowledge.sync()
 
 
 def _publish(memory: Knowledge, name: str, entries: Sequence[Entry]) -> None:
     """Publish them as they are, each a pattern of its own: putting them together is measured
     where a checkpoint is."""
     ids = [one.id for one in memory.capture_all(entries)]
-    covers = tuple(Covered(one, pattern_id(one)) for one in ids)
+    covers = tuple(PublishedEntry(one, pattern_id(one)) for one in ids)
     line = Checkpoint(project=name, why="manual", covers=covers)
     memory.write(name, functools.partial(_line, line, checkpoint_id(name, ids[0])))
 
 
 def _line(line: Checkpoint, identity: str, number: int) -> Record:
-    return said_record(line, id=identity, number=number)
+    return event_record(line, id=identity, number=number)
 
 
 def _made_up(number: int, project: str) -> FailureSolution:

@@ -22,7 +22,7 @@ from ralph.index.sqlite import SqliteStore
 from ralph.index.sync import Index, IndexSpec
 from ralph.journal import Batch
 from ralph.memory.checkpoints import CachedEmbedder
-from ralph.records import Located, Record, Source
+from ralph.records import JournalRecord, Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -169,7 +169,7 @@ class _DatasetJournal:
         start = int(position or 0)
         end = len(self._records) if limit is None else min(start + limit, len(self._records))
         located = tuple(
-            Located(record, KIND, line)
+            JournalRecord(record, KIND, line)
             for line, record in enumerate(self._records[start:end], start + 1)
         )
         return Batch(located, (), (), str(end), restarted=False, done=end == len(self._records))

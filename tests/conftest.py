@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commanding import Line
+from examples import FULL, QUICK
 from hypothesis import settings as hypothesis_settings
 from postgres import GIVEN_URL, Server, own_server, with_database
 from remembering import ToyEmbedder, made, open_toy
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
 
 # Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
 # lands is judged by the same examples every time; everybody else's runs go on looking.
-hypothesis_settings.register_profile(
-    "ralph", deadline=None, database=None, derandomize=bool(os.environ.get("CI"))
-)
+# `--hypothesis-profile quick` tries fewer: `scripts/test` without `--all` does.
+for _profile, _examples in (("ralph", FULL), ("quick", QUICK)):
+    hypothesis_settings.register_profile(
+        _profile,
+        deadline=None,
+        database=None,
+        derandomize=bool(os.environ.get("CI")),
+        max_examples=_examples,
+    )
 hypothesis_settings.load_profile("ralph")
 
 # A background job ignores Ctrl-C and one under nohup a hang-up, and so would every process that a

@@ -265,7 +265,7 @@ def test_the_journal_is_waited_for_as_long_as_the_setting_says(project: Path) ->
         auth = memory.feature("auth")
         auth.remember({"summary": "login form"})
         file = project / ".ralph" / "db" / "memory" / "auth.jsonl"
-        with disk.locked(file, timeout_s=5), pytest.raises(JournalBusy, match=r"over 0\.01 s"):
+        with disk.lock(file, timeout_s=5), pytest.raises(JournalBusy, match=r"over 0\.01 s"):
             auth.remember({"summary": "logout link"})
 
 

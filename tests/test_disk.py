@@ -18,7 +18,7 @@ HOLD = """
     from pathlib import Path
     from ralph import disk
 
-    with disk.locked(Path(sys.argv[1]), timeout_s=30):
+    with disk.lock(Path(sys.argv[1]), timeout_s=30):
         print("held", flush=True)
         sys.stdin.readline()
 """
@@ -41,11 +41,11 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
 def test_a_lock_that_another_process_holds_is_busy_and_free_when_it_ends(file: Path) -> None:
     with child(HOLD, file) as holder:
         assert hear(holder) == "held"
-        with pytest.raises(disk.Busy), disk.locked(file, timeout_s=0):
+        with pytest.raises(disk.Busy), disk.lock(file, timeout_s=0):
             pass
         tell(holder, "let go")
         holder.wait(timeout=30)
-        with disk.locked(file, timeout_s=0):
+        with disk.lock(file, timeout_s=0):
             pass
 
 
@@ -54,19 +54,19 @@ def test_a_lock_is_free_when_its_process_was_killed(file: Path) -> None:
         assert hear(holder) == "held"
         holder.kill()
         holder.wait(timeout=30)
-        with disk.locked(file, timeout_s=0):
+        with disk.lock(file, timeout_s=0):
             pass
 
 
 def test_two_threads_of_one_process_do_not_hold_a_lock_at_once(file: Path) -> None:
-    with disk.locked(file, timeout_s=0), pytest.raises(disk.Busy), disk.locked(file, timeout_s=0):
+    with disk.lock(file, timeout_s=0), pytest.raises(disk.Busy), disk.lock(file, timeout_s=0):
         pass
 
 
 def test_a_lock_is_given_back_when_its_block_fails(file: Path) -> None:
-    with pytest.raises(ZeroDivisionError), disk.locked(file, timeout_s=0):
+    with pytest.raises(ZeroDivisionError), disk.lock(file, timeout_s=0):
         raise ZeroDivisionError
-    with disk.locked(file, timeout_s=0):
+    with disk.lock(file, timeout_s=0):
         pass
 
 
@@ -77,10 +77,10 @@ def test_who_waits_gets_the_lock_when_it_is_let_go(
     got: list[str] = []
 
     def wait() -> None:
-        with disk.locked(file, timeout_s=30):
+        with disk.lock(file, timeout_s=30):
             got.append("lock")
 
-    with disk.locked(file, timeout_s=0):
+    with disk.lock(file, timeout_s=0):
         thread = in_thread(wait)
         assert waiting.wait(timeout=30)
         assert got == []
@@ -95,10 +95,10 @@ def test_a_file_replaced_while_one_waits_is_the_one_that_gets_locked(
     held: list[os.stat_result] = []
 
     def wait() -> None:
-        with disk.locked(file, timeout_s=30) as fd:
+        with disk.lock(file, timeout_s=30) as fd:
             held.append(os.fstat(fd))
 
-    with disk.locked(file, timeout_s=0) as old:
+    with disk.lock(file, timeout_s=0) as old:
         thread = in_thread(wait)
         assert waiting.wait(timeout=30)
         disk.replace(file, b"new")
@@ -111,7 +111,7 @@ def test_a_file_that_is_replaced_for_ever_is_busy_and_not_waited_for_for_ever(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "is_current", lambda fd, path: False)
-    with pytest.raises(disk.Busy), disk.locked(file, timeout_s=0):
+    with pytest.raises(disk.Busy), disk.lock(file, timeout_s=0):
         pass
 
 
@@ -136,7 +136,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_an_append_goes_on_after_a_short_write(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    with disk.locked(file, timeout_s=0) as fd:
+    with disk.lock(file, timeout_s=0) as fd:
         disk.write_all(fd, b"0123456789")
     assert file.read_bytes() == b"0123456789"
 
@@ -151,7 +151,7 @@ def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(
         raise error
 
     monkeypatch.setattr(disk, "flush", fail)
-    with pytest.raises(type(error)), disk.locked(file, timeout_s=0) as fd:
+    with pytest.raises(type(error)), disk.lock(file, timeout_s=0) as fd:
         disk.write_all(fd, b"after\n")
     assert file.read_bytes() == b"before\n"
 

@@ -33,12 +33,12 @@ def victim(tmp_path: Path) -> Path:
 
 
 def locked(path: Path) -> None:
-    with disk.locked(path, timeout_s=0):
+    with disk.lock(path, timeout_s=0):
         pass
 
 
 def opened(path: Path) -> None:
-    disk.opened(path).close()
+    disk.open_reader(path).close()
 
 
 # Everything that touches one file.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -106,6 +107,12 @@ def modules(package: Path) -> list[Path]:
     return sorted(package.rglob("*.py"))
 
 
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """Everything in a module's source, parsed once for all the rules."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def dotted(package: Path, module: Path) -> tuple[str, ...]:
     """`src/ralph/index/__init__.py` is ("index",), `src/ralph/records.py` is ("record",)."""
     parts = module.relative_to(package).with_suffix("").parts
@@ -115,7 +122,7 @@ def dotted(package: Path, module: Path) -> tuple[str, ...]:
 def imports(package: Path, module: Path) -> Iterator[tuple[int, str]]:
     """The line and full name of everything imported, at whatever depth and for whatever reason."""
     here = [package.name, *module.relative_to(package).parent.parts]
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes(module.read_text(encoding="utf-8")):
         match node:
             case ast.Import():
                 for alias in node.names:
@@ -203,7 +210,7 @@ def test_no_module_is_too_long_to_read() -> None:
 def code_lines(source: str) -> int:
     """Lines that hold code: no blank lines, comments or docstrings."""
     docs: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(
             node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         ) and (ast.get_docstring(node, clean=False) is not None):
@@ -232,8 +239,10 @@ def crumbs(package: Path) -> list[str]:
         name = ".".join([package.name, *dotted(package, module)])
         if module.name == "__init__.py" or place in STARTED or place.startswith(LAZY):
             continue
+        if len(importers.get(name, ())) > 1:
+            continue
         length = code_lines(module.read_text(encoding="utf-8"))
-        if length < SHORTEST_MODULE_LINES and len(importers.get(name, ())) < 2:
+        if length < SHORTEST_MODULE_LINES:
             found.append(f"{place}: {length} lines of code and a single importer")
     return found
 
@@ -241,7 +250,7 @@ def crumbs(package: Path) -> list[str]:
 def classes(package: Path) -> Iterator[tuple[str, str, ast.ClassDef]]:
     """The name without its underscore, the module and the definition of every class."""
     for module in modules(package):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        for node in nodes(module.read_text(encoding="utf-8")):
             if isinstance(node, ast.ClassDef):
                 yield node.name.lstrip("_"), module.relative_to(package).as_posix(), node
 
@@ -274,7 +283,7 @@ def statements(package: Path) -> int:
     """How many statements there are, docstrings aside."""
     total = 0
     for module in modules(package):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        for node in nodes(module.read_text(encoding="utf-8")):
             docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             total += isinstance(node, ast.stmt) and not docstring
     return total

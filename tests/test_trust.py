@@ -16,7 +16,7 @@ from commanding import Line, Terminal, process
 from ralph.config import KEYS, RULES, Settings, load, within
 from ralph.errors import BadSetting
 from ralph.memory.project import Project, untrusted, wishes_of
-from ralph.trust import Wish, revoke, trusted, trusted_folders
+from ralph.trust import TrustRequest, revoke, trusted_folders, trusted_hashes
 
 EVERYTHING = {
     "agent": "sh -c 'touch PWNED'",
@@ -336,7 +336,7 @@ def test_a_list_that_cannot_be_read_allows_nothing_and_says_so(
     ralph.well("trust", "--yes")
     for damage in (b"{", b"[]", b"\xff", b"[" * 100_000):
         (home / "trust.json").write_bytes(damage)
-        assert trusted(home, project) == frozenset()
+        assert trusted_hashes(home, project) == frozenset()
         assert settings_in(project, home).agent == "claude"
         ran = ralph("trust", "--yes")
         assert ran.code == 1
@@ -348,7 +348,7 @@ def test_a_list_that_cannot_be_read_allows_nothing_and_says_so(
 
 def test_a_wish_is_known_by_all_its_parts_in_any_order() -> None:
     def digest(value: Any, name: str = "x", kind: str = "setting") -> str:
-        return Wish(kind, name, value, "").digest
+        return TrustRequest(kind, name, value, "").digest
 
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
     assert digest({1: "x", "b": 2}) == digest({"b": 2, 1: "x"})
@@ -358,9 +358,9 @@ def test_a_wish_is_known_by_all_its_parts_in_any_order() -> None:
 
 def test_many_who_trust_at_once_lose_no_answer(home: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ralph.trust import Wish, trust\n"
+        "import sys; from pathlib import Path; from ralph.trust import TrustRequest, trust\n"
         "home, root = Path(sys.argv[1]), Path(sys.argv[2])\n"
-        "for n in range(5): trust(home, root / str(n), [Wish('a', 'b', n, 't')])\n"
+        "for n in range(5): trust(home, root / str(n), [TrustRequest('a', 'b', n, 't')])\n"
     )
     started = [
         subprocess.Popen([sys.executable, "-c", code, str(home), str(tmp_path / str(n))])

@@ -16,7 +16,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadSetting, UnsafeFile
-from ralph.trust import Wish, trust, trusted
+from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
 PROJECT_FILE = "rag_config.json"
@@ -185,7 +185,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return min(max(self.remember_budget_s, 0.1), 60.0)
 
     def __repr__(self) -> str:
-        pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
+        pairs = ((key, safe_value(key, getattr(self, key))) for key in self.__struct_fields__)
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
 
 
@@ -234,7 +234,7 @@ class Config(msgspec.Struct, frozen=True):
 
     settings: Settings
     origins: tuple[Setting, ...]
-    ignored: tuple[Wish, ...] = ()
+    ignored: tuple[TrustRequest, ...] = ()
 
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -252,18 +252,18 @@ def load(
     """All settings, each from the strongest place that names it and may."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
-    ignored: tuple[Wish, ...] = ()
+    ignored: tuple[TrustRequest, ...] = ()
 
     def take(where: str, plain: Mapping[str, Any]) -> None:
-        for key, value in _without_retired(plain, where=where).items():
-            values[key] = _fitting(key, value, where=where)
+        for key, value in _drop_retired(plain, where=where).items():
+            values[key] = _fit(key, value, where=where)
             origins[key] = where
 
     take(str(home / USER_FILE), _read(home / USER_FILE))
     if project_file is not None:
         plain = _read(project_file)
-        if asked := _wishes(plain, Settings(**values), where=str(project_file)):
-            allowed = trusted(home, project_file.parent.parent)
+        if asked := _trust_requests(plain, Settings(**values), where=str(project_file)):
+            allowed = trusted_hashes(home, project_file.parent.parent)
             ignored = tuple(one for one in asked if one.digest not in allowed)
         for key in plain:
             _check_place(project_file, key)
@@ -272,29 +272,31 @@ def load(
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
         if name.startswith(_PREFIX) and name not in _PLACES and key in {*KEYS, *RETIRED}:
-            take(name, {key: _parsed(key, value)})
+            take(name, {key: _parse(key, value)})
     take("given", given or {})
     settings = Settings(**values)
     explained = tuple(
-        Setting(key, shown(key, getattr(settings, key)), origins[key]) for key in KEYS
+        Setting(key, safe_value(key, getattr(settings, key)), origins[key]) for key in KEYS
     )
     return Config(settings, explained, ignored)
 
 
-def wishes(*, home: Path, project_file: Path) -> list[Wish]:
+def trust_requests(*, home: Path, project_file: Path) -> list[TrustRequest]:
     """What a project's file asks for that a person must allow, allowed or not."""
     weaker = load(home=home, environ={}).settings
-    return _wishes(_read(project_file), weaker, where=str(project_file))
+    return _trust_requests(_read(project_file), weaker, where=str(project_file))
 
 
-def _wishes(plain: Mapping[str, Any], weaker: Settings, *, where: str) -> list[Wish]:
+def _trust_requests(
+    plain: Mapping[str, Any], weaker: Settings, *, where: str
+) -> list[TrustRequest]:
     """The settings of the trusted level that are not free and would change something."""
-    found: list[Wish] = []
-    for key, value in _without_retired(plain, where=where).items():
-        fitted, rule = _fitting(key, value, where=where), RULES[key]
+    found: list[TrustRequest] = []
+    for key, value in _drop_retired(plain, where=where).items():
+        fitted, rule = _fit(key, value, where=where), RULES[key]
         if rule.level == "trusted" and fitted not in (*rule.free, getattr(weaker, key)):
             text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
-            found.append(Wish("setting", key, fitted, text))
+            found.append(TrustRequest("setting", key, fitted, text))
     return found
 
 
@@ -306,16 +308,11 @@ def within(key: str, number: float) -> float:
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """Names in the environment that look like settings and are none."""
     names = os.environ if environ is None else environ
-    return sorted(
-        name
-        for name in names
-        if name.startswith(_PREFIX)
-        and name not in _PLACES
-        and name.removeprefix(_PREFIX).lower() not in KEYS
-    )
+    settings = {*_PLACES, *(_PREFIX + key.upper() for key in KEYS)}
+    return sorted(n for n in names if n.startswith(_PREFIX) and n.upper() not in settings)
 
 
-def shown(key: str, value: Any) -> Any:
+def safe_value(key: str, value: Any) -> Any:
     """The value as it may be shown: of a secret only whether there is one."""
     if RULES[key].secret:
         return "set" if value else "not set"
@@ -331,23 +328,23 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
 
     With `home`, a person says it: what they put into a project's file themselves is trusted.
     """
-    value = _fitting(key, _parsed(key, text), where="config")
+    value = _fit(key, _parse(key, text), where="config")
     _check_place(file, key)
     plain = _read(file)
     plain[key] = value
     _write(file, plain)
     if home is not None and file.name == PROJECT_FILE:
-        said = _wishes(_read(file), Settings(), where=str(file))
+        said = _trust_requests(_read(file), Settings(), where=str(file))
         if mine := [one for one in said if one.name == key]:
             trust(home, file.parent.parent, mine, more=True)
-    return shown(key, value)
+    return safe_value(key, value)
 
 
 def clear(file: Path, key: str) -> bool:
     """Take one setting out of a file; False when it was not there."""
     plain = _read(file)
     if key not in plain:
-        _known(key, where="config")  # one that is in the file may go, known or not
+        _check_known_key(key, where="config")  # one that is in the file may go, known or not
         return False
     del plain[key]
     _write(file, plain)
@@ -376,36 +373,31 @@ def _read(file: Path) -> dict[str, Any]:
     return plain
 
 
-def _fitting(key: str, value: Any, *, where: str) -> Any:
-    _known(key, where=where)
+def _fit(key: str, value: Any, *, where: str) -> Any:
+    _check_known_key(key, where=where)
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise BadSetting(
-            f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}",
-            where=where,
-            todo="`ralph config` shows every setting and its value.",
-        ) from None
+        what = f"{key} cannot be {safe_value(key, value)!r}: {str(error).partition(' - ')[0]}"
+        todo = "`ralph config` shows every setting and its value."
+        raise BadSetting(what, where=where, todo=todo) from None
     result = getattr(fitted, key)
     rule = RULES[key]
     is_number = isinstance(result, int | float) and not isinstance(result, bool)
     if is_number and not rule.low <= result <= rule.high:
-        raise BadSetting(
-            f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}", where=where
-        )
+        what = f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}"
+        raise BadSetting(what, where=where)
     return result
 
 
 def _check_place(file: Path, key: str) -> None:
     if key in RULES and RULES[key].level == "personal" and file.name == PROJECT_FILE:
-        raise BadSetting(
-            f"{key} may not stand in a project's file, which travels with clones",
-            where=str(file),
-            todo=f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}",
-        )
+        what = f"{key} may not stand in a project's file, which travels with clones"
+        todo = f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}"
+        raise BadSetting(what, where=str(file), todo=todo)
 
 
-def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The settings that there still are; one warning in this process for each of the others."""
     for key in plain.keys() & RETIRED.keys():
         if (where, key) not in _warned:
@@ -417,7 +409,7 @@ def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in RETIRED}
 
 
-def _known(key: str, *, where: str) -> None:
+def _check_known_key(key: str, *, where: str) -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
@@ -425,12 +417,12 @@ def _known(key: str, *, where: str) -> None:
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 
-def spelled(key: str, value: Any) -> str:
+def variable_text(key: str, value: Any) -> str:
     """The value as a variable of the environment says it to another Ralph."""
     return str(value or "") if RULES[key].secret else json.dumps(value)
 
 
-def _parsed(key: str, text: str) -> Any:
+def _parse(key: str, text: str) -> Any:
     if key in RULES and RULES[key].secret:
         return text
     try:

@@ -160,16 +160,16 @@ def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
             fd = os.open(name, flags | _CAREFUL, 0o666, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise _refused(path, _kind(name, folder)) from None
+                raise _refusal(path, _kind(name, folder)) from None
             raise
         mode = os.fstat(fd).st_mode
         if not modes.S_ISREG(mode):
             os.close(fd)
-            raise _refused(path, _named(mode))
+            raise _refusal(path, _mode_name(mode))
         return fd
 
 
-def opened(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
+def open_reader(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
     """A file opened for reading."""
     return os.fdopen(open_file(path), "rb", buffering)
 
@@ -181,7 +181,7 @@ def appending(path: AnyPath) -> BinaryIO:
 
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
     """The whole file, unless it is larger than anybody would write by hand."""
-    with opened(path) as file:
+    with open_reader(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
         raise UnsafeFile(f"it is larger than {largest} bytes", where=str(path), todo=_TODO)
@@ -195,7 +195,7 @@ def stat(path: AnyPath) -> os.stat_result:
             return os.stat(name)
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not (modes.S_ISREG(found.st_mode) or modes.S_ISDIR(found.st_mode)):
-            raise _refused(path, _named(found.st_mode))
+            raise _refusal(path, _mode_name(found.st_mode))
         return found
 
 
@@ -272,7 +272,7 @@ def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | Non
     if not _BY_DESCRIPTOR:
         _check_folders(base, below[:-1], make=make)
         if not make and (kind := _kind(os.path.join(base, *below), None)) == _LINK:
-            raise _refused(path, kind)
+            raise _refusal(path, kind)
         yield None, os.fspath(path), True
         return
     fd = _open_folder(base, below[:-1], make=make)
@@ -316,7 +316,7 @@ def _open_folder(base: str, below: list[str], *, make: bool) -> int:
                 inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise _refused(path, _kind(name, fd)) from None
+                raise _refusal(path, _kind(name, fd)) from None
             error.filename = path
             raise
         finally:
@@ -335,7 +335,7 @@ def _check_folders(base: str, below: list[str], *, make: bool) -> None:
             with contextlib.suppress(FileExistsError):  # somebody else was faster
                 os.mkdir(path)
         elif kind not in ("", _A_FOLDER):
-            raise _refused(path, kind)
+            raise _refusal(path, kind)
 
 
 _LINK, _A_FOLDER = "a link", "a folder"
@@ -349,10 +349,10 @@ def _kind(name: str, folder: int | None) -> str:
     # A junction of Windows is no symbolic link, and leads elsewhere all the same.
     if getattr(found, "st_reparse_tag", 0):
         return _LINK
-    return _named(found.st_mode)
+    return _mode_name(found.st_mode)
 
 
-def _named(mode: int) -> str:
+def _mode_name(mode: int) -> str:
     if modes.S_ISLNK(mode):
         return _LINK
     if modes.S_ISDIR(mode):
@@ -360,7 +360,7 @@ def _named(mode: int) -> str:
     return "a file" if modes.S_ISREG(mode) else "a pipe or device"
 
 
-def _refused(path: AnyPath, kind: str) -> UnsafeFile:
+def _refusal(path: AnyPath, kind: str) -> UnsafeFile:
     what = f"it is {kind}, and Ralph follows none in {FOLDER}" if kind == _LINK else f"it is {kind}"
     return UnsafeFile(what, where=str(path), todo=_TODO)
 
@@ -369,7 +369,7 @@ def _refused(path: AnyPath, kind: str) -> UnsafeFile:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
+def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
     """Hold the file's lock and give its descriptor, opened for reading and appending.
 
     The file may be replaced while we wait; the lock counts only on the file that is there now.
@@ -440,12 +440,11 @@ def flush_folder(folder: Path) -> None:
     if sys.platform == "win32":
         return
     with _folder_of(os.path.join(folder, "_")) as (opened_folder, _, _):
-        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else opened_folder
+        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else os.dup(opened_folder)
         try:
             os.fsync(fd)
         finally:
-            if opened_folder is None:
-                os.close(fd)
+            os.close(fd)
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
@@ -455,17 +454,8 @@ def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """
     if _fence(path) is None:
         path = path.resolve()  # what a person's own link points to is replaced, not the link
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
-        try:
-            usual = mode if mode is not None else 0o666 if fenced else 0o600
-            _write_new(draft, data, usual, exactly=_mode(path) & 0o7777, folder=folder)
-            _put(draft, name, data, folder)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-            raise
-    flush_folder(path.parent)
+    with _drafted(path, data, mode=mode, exactly=_mode(path) & 0o7777) as (draft, name, folder):
+        _put(draft, name, data, folder)
 
 
 def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
@@ -488,10 +478,8 @@ def create(path: Path, data: bytes) -> bool:
     make_folder(path.parent)
     if exists(path):
         return False
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
+    with _drafted(path, data) as (draft, name, folder):
         try:
-            _write_new(draft, data, 0o666 if fenced else 0o600, folder=folder)
             os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             return False
@@ -504,10 +492,6 @@ def create(path: Path, data: bytes) -> bool:
                 return False
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
-        finally:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-    flush_folder(path.parent)
     return True
 
 
@@ -523,19 +507,33 @@ def sweep_drafts(path: Path) -> None:
             remove(path.with_name(name))
 
 
-def _write_new(draft: str, data: bytes, mode: int, *, exactly: int = 0, folder: int | None) -> None:
+@contextlib.contextmanager
+def _drafted(
+    path: Path, data: bytes, *, mode: int | None = None, exactly: int = 0
+) -> Iterator[tuple[str, str, int | None]]:
+    """The content in a new file beside the one it is for, to be put in its place.
+
+    It has the mode `exactly`, or the given one, or its folder's usual.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
-    try:
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    except FileExistsError:  # of a process that was killed, or a stranger's
-        os.unlink(draft, dir_fd=folder)
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    try:
-        if exactly and sys.platform != "win32":
-            os.fchmod(fd, exactly)
-        write_all(fd, data)
-    finally:
-        os.close(fd)
+    with _folder_of(path) as (folder, name, fenced):
+        draft = _draft(name)
+        usual = mode if mode is not None else 0o666 if fenced else 0o600
+        with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+            os.unlink(draft, dir_fd=folder)
+        try:
+            fd = os.open(draft, flags, usual, dir_fd=folder)
+            try:
+                if exactly and sys.platform != "win32":
+                    os.fchmod(fd, exactly)
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+            yield draft, name, folder
+        finally:
+            with contextlib.suppress(OSError):  # it has been put in place, or cannot be removed
+                os.unlink(draft, dir_fd=folder)
+    flush_folder(path.parent)
 
 
 def _draft(name: str) -> str:

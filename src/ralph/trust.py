@@ -25,7 +25,7 @@ FILE = "trust.json"
 _LOCK_TIMEOUT_S = 5.0
 
 
-class Wish(msgspec.Struct, frozen=True):
+class TrustRequest(msgspec.Struct, frozen=True):
     """One thing that a folder asks for: what kind, which one, and how a person reads it.
 
     `value` is everything that matters about it: a wish with another value is another wish.
@@ -45,7 +45,7 @@ class Wish(msgspec.Struct, frozen=True):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Trusted(msgspec.Struct, frozen=True):
+class FolderTrust(msgspec.Struct, frozen=True):
     """The wishes of one folder that a person said yes to: each hash with its text."""
 
     at: str
@@ -53,11 +53,11 @@ class Trusted(msgspec.Struct, frozen=True):
 
 
 class _TrustFile(msgspec.Struct):
-    folders: dict[str, Trusted] = {}
+    folders: dict[str, FolderTrust] = {}
     version: int = 1
 
 
-def trusted(home: Path, root: Path) -> frozenset[str]:
+def trusted_hashes(home: Path, root: Path) -> frozenset[str]:
     """The hashes of what this folder may have. A file that cannot be read allows nothing."""
     try:
         found = _read(home).folders.get(_key(root))
@@ -66,27 +66,27 @@ def trusted(home: Path, root: Path) -> frozenset[str]:
     return frozenset(found.wishes) if found else frozenset()
 
 
-def trusted_folders(home: Path) -> dict[str, Trusted]:
+def trusted_folders(home: Path) -> dict[str, FolderTrust]:
     """Every folder that a person said yes to, by its path."""
     return _read(home).folders
 
 
-def trust(home: Path, root: Path, wishes: Iterable[Wish], *, more: bool = False) -> None:
+def trust(home: Path, root: Path, wishes: Iterable[TrustRequest], *, more: bool = False) -> None:
     """Remember that these wishes are allowed, and no others; `more` keeps the earlier ones."""
     found = {one.digest: one.text for one in wishes}
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
-    def change(folders: dict[str, Trusted]) -> None:
+    def change(folders: dict[str, FolderTrust]) -> None:
         before = folders.get(_key(root))
         kept = before.wishes if before and more else {}
-        folders[_key(root)] = Trusted(at, {**kept, **found})
+        folders[_key(root)] = FolderTrust(at, {**kept, **found})
 
     _change(home, change)
 
 
 def revoke(home: Path, root: Path) -> bool:
     """Allow this folder nothing any more; False when it was allowed nothing."""
-    gone: list[Trusted | None] = []
+    gone: list[FolderTrust | None] = []
     if disk.exists(home / FILE):
         _change(home, lambda folders: gone.append(folders.pop(_key(root), None)))
     return any(gone)
@@ -111,18 +111,16 @@ def _read(home: Path) -> _TrustFile:
     except FileNotFoundError:
         return _TrustFile()
     except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(
-            f"the list of trusted folders cannot be read: {error}",
-            where=str(file),
-            todo="Delete it, then run `ralph trust` in each folder again.",
-        ) from None
+        what = f"the list of trusted folders cannot be read: {error}"
+        todo = "Delete it, then run `ralph trust` in each folder again."
+        raise BadInput(what, where=str(file), todo=todo) from None
 
 
-def _change(home: Path, change: Callable[[dict[str, Trusted]], object]) -> None:
+def _change(home: Path, change: Callable[[dict[str, FolderTrust]], object]) -> None:
     file = home / FILE
     disk.make_folder(home)
     busy = BadInput("another process is changing it", where=str(file), todo="Try again.")
-    with disk.locked(file, timeout_s=_LOCK_TIMEOUT_S, busy=busy):
+    with disk.lock(file, timeout_s=_LOCK_TIMEOUT_S, busy=busy):
         kept = _read(home)
         change(kept.folders)
         disk.replace(file, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")

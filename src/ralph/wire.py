@@ -47,13 +47,13 @@ class Deadline:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds that remain, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def within(self, seconds: float) -> Deadline:
         """The earlier of this deadline and `seconds` from now."""
-        return Deadline(min(self.left(), seconds))
+        return Deadline(min(self.remaining_s(), seconds))
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -110,10 +110,10 @@ class Wire(Generic[Off]):
             self._headers["Authorization"] = f"Bearer {key}"
         self._sleep = sleep
         self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close_all, self._idle)
+        weakref.finalize(self, _close_connections, self._idle)
 
     @property
-    def shown(self) -> str:
+    def safe_url(self) -> str:
         """The URL without a user name and password."""
         try:
             parts = urlsplit(self._url)
@@ -123,7 +123,7 @@ class Wire(Generic[Off]):
 
     def off(self, what: str, todo: str | None = None) -> Off:
         """An error about this server: its name, what, where, and what to do."""
-        return self._error(f"{self._name} {what}", where=self.shown, todo=todo or _LOOK)
+        return self._error(f"{self._name} {what}", where=self.safe_url, todo=todo or _LOOK)
 
     def call(
         self,
@@ -145,7 +145,7 @@ class Wire(Generic[Off]):
                 return reply
             asked_s = _retry_after_s(reply.headers.get("retry-after"))
             pause_s = wait_s if asked_s is None else asked_s
-            if pause_s >= deadline.left():
+            if pause_s >= deadline.remaining_s():
                 return reply
             self._sleep(pause_s)
         return self._once(method, path, body, deadline, take)
@@ -232,7 +232,7 @@ class _Request:
         self._abandoned = self._over = False
         self._sock: socket.socket | None = None
         # For a thread that nobody waits for any more.
-        connection.timeout = max(deadline.left(), 0.001)
+        connection.timeout = max(deadline.remaining_s(), 0.001)
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
         threading.Thread(target=self._work, name="ralph-wire", daemon=True).start()
@@ -242,7 +242,8 @@ class _Request:
         outcome: bytes | Reply | BaseException | None = None
         late = TimeoutError("gave no answer")
         try:
-            while isinstance(outcome := self._outcomes.get(timeout=self._deadline.left()), bytes):
+            get, remaining_s = self._outcomes.get, self._deadline.remaining_s
+            while isinstance(outcome := get(timeout=remaining_s()), bytes):
                 late = TimeoutError("did not finish its answer")
                 if self._take is not None and self._take(outcome):
                     return Reply(200, {}, b"")
@@ -363,7 +364,7 @@ def usable_url(url: str) -> SplitResult | None:
     return parts if valid else None
 
 
-def versioned(url: str) -> str:
+def with_version(url: str) -> str:
     """The base URL with `/v1` where it has no path."""
     stripped = url.rstrip("/")
     try:
@@ -373,6 +374,6 @@ def versioned(url: str) -> str:
     return stripped if path else f"{stripped}/v1"
 
 
-def _close_all(idle: list[HTTPConnection]) -> None:
+def _close_connections(idle: list[HTTPConnection]) -> None:
     for connection in idle:
         connection.close()

@@ -228,6 +228,7 @@ def test_a_measure_that_is_not_there_is_refused() -> None:
         bench.main("speed", ["--only", "search,fun"])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)  # dozens of new processes
 def test_everything_is_measured_end_to_end_and_nothing_left_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -291,6 +292,7 @@ def test_every_bench_of_the_list_is_there() -> None:
         assert callable(import_module(f"bench.{name}").main)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)  # nine servers and hooks, each a new process
 def test_bench_start_measures_hooks_and_the_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main("start", ["--size", "40", "--repeat", "1", "--json"]) == 0
@@ -303,6 +305,7 @@ def test_bench_start_measures_hooks_and_the_server(capsys: pytest.CaptureFixture
     assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])
 
 
+@pytest.mark.slow
 def test_bench_loop_tells_what_an_iteration_costs_beside_its_agent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

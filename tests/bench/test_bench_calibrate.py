@@ -282,6 +282,7 @@ def line(capsys: pytest.CaptureFixture[str]) -> BenchLine:
     return BenchLine(capsys)
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_the_half_it_did_not_fit_on(tmp_path: Path, line: BenchLine) -> None:
     files = ["--own", str(OWN_PAIRS), "--pairs", str(RECALL_PAIRS), "--cache", str(tmp_path / "c")]
     ran = line.well("calibrate", *files, "--embedder", "static", "--json")

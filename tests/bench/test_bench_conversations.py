@@ -46,6 +46,7 @@ def dataset(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_every_measure_stands_beside_its_reference() -> None:
     rows = conversations.run([40], repeat=1, listed=20)
 

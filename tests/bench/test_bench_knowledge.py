@@ -36,6 +36,7 @@ def dataset(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_every_measure_stands_beside_its_reference() -> None:
     rows = knowledge.run([40], repeat=1, staged=12)
 

@@ -18,7 +18,13 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("what", PATHS)
+_QUICK = {"search", "iteration"}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [what if what in _QUICK else pytest.param(what, marks=pytest.mark.slow) for what in PATHS],
+)
 def test_a_data_path_crosses_no_more_files_than_it_may(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

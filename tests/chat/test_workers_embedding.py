@@ -261,7 +261,7 @@ def test_an_index_that_others_are_building_is_waited_for_and_is_no_failure(
     folder = home / "cache" / "conversations"
     folder.mkdir(parents=True)
     workers = Workers(opened, clock=clock)
-    with disk.locked(folder / "index.lock", timeout_s=0.0):
+    with disk.lock(folder / "index.lock", timeout_s=0.0):
         [told] = workers.run_once(EMBEDDING)
         assert "another process" in told.note
         assert (told.retrying, told.completed) == (0, 0)

@@ -129,6 +129,7 @@ def test_killed_in_the_middle_of_a_batch_the_next_one_embeds_it_whole(
     assert embedded(project, **settings) == 4 + 4 + 1
 
 
+@pytest.mark.slow  # the second looks every 30 s
 def test_of_two_at_once_one_works_and_the_other_takes_over(
     project: Path, chat: ChatServer, start: Start
 ) -> None:

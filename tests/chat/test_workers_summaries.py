@@ -8,7 +8,7 @@ from snapshotting import same_as_snapshot
 from ralph.chat.model import ModelAnswer, ToolCall
 from ralph.chat.summaries import extract_summary, read_summary, summary_prompt
 from ralph.errors import ModelOff
-from ralph.records.conversation import Exchange, Summarised
+from ralph.records.conversation import Exchange, SummaryTarget
 
 PLAIN = "The timeout was raised to 30 seconds in config.toml, and the tests pass."
 SECOND = "The retry was left as it is."
@@ -36,7 +36,7 @@ def test_the_prompts_are_as_they_were_looked_at() -> None:
 
 
 @pytest.mark.parametrize("of", ["exchange", "conversation"])
-def test_a_prompt_stays_short_however_long_the_talk_was(of: Summarised) -> None:
+def test_a_prompt_stays_short_however_long_the_talk_was(of: SummaryTarget) -> None:
     long = [exchange(n, "a word " * 4000, "another word " * 4000) for n in range(300)]
     assert len(summary_prompt(of, "t" * 5000, long)) < 20_000
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ralph
 from ralph.journal import Draft, Fold, Journal
-from ralph.records import Complaint, Located, Record, Tombstone
+from ralph.records import Complaint, JournalRecord, Record, Tombstone
 from ralph.records.iteration import Iteration, from_record, to_record
 
 PROJECT = "9f8a4c1e-0000-4000-8000-000000000001"
@@ -57,10 +57,10 @@ def forgotten(journal: Journal) -> set[str]:
 
 def in_steps(
     journal: Journal, limit: int
-) -> tuple[list[Located], list[Tombstone], list[Complaint], str | None]:
+) -> tuple[list[JournalRecord], list[Tombstone], list[Complaint], str | None]:
     """Everything there is, read so many lines at a time: records, tombstones, complaints, and the
     last position."""
-    records: list[Located] = []
+    records: list[JournalRecord] = []
     stones: list[Tombstone] = []
     complaints: list[Complaint] = []
     position = None

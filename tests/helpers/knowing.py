@@ -16,7 +16,13 @@ from ralph.index.sync import live_of
 from ralph.memory import checkpoints
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.ralph import open_ralph
-from ralph.records.knowledge import Checkpoint, Covered, FailureSolution, pattern_id, said_record
+from ralph.records.knowledge import (
+    Checkpoint,
+    FailureSolution,
+    PublishedEntry,
+    event_record,
+    pattern_id,
+)
 
 # Each tells of another problem with another solution.
 LESSONS: tuple[tuple[str, str, str], ...] = (
@@ -128,9 +134,9 @@ def published_at(knowledge: Knowledge, at: str, *, project: str = "") -> list[st
     """Write the checkpoint that another time would have written, each entry a pattern."""
     waiting = knowledge.staged(project or None)
     name = waiting[0].record.project
-    covers = tuple(Covered(one.id, pattern_id(one.id)) for one in waiting)
+    covers = tuple(PublishedEntry(one.id, pattern_id(one.id)) for one in waiting)
     line = Checkpoint(project=name, why="manual", covers=covers)
-    knowledge.write(name, lambda n: said_record(line, id=f"checkpoint-{at}", number=n, at=at))
+    knowledge.write(name, lambda n: event_record(line, id=f"checkpoint-{at}", number=n, at=at))
     return [one.id for one in waiting]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from embedding_server import OLLAMA_MODEL, OPENAI_MODEL, EmbeddingServer, running
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journaling import run_child
@@ -192,7 +193,7 @@ def test_a_short_text_is_one_piece(embedder: Embedder) -> None:
         assert list(embedder.pieces(text)) == [text]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=80), max_size=5))
 def test_any_text_can_be_embedded(embedder: Embedder, texts: list[str]) -> None:
     vectors = embedder.embed_passages(texts)

@@ -401,13 +401,13 @@ def test_a_model_that_must_be_loaded_first_gets_the_long_time(
 ) -> None:
     given: list[float] = []
 
-    class Noting(Ollama):
+    class WarningsToLog(Ollama):
         def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
             given.append(deadline.seconds)
             return super().vectors(texts, deadline)
 
     server.loaded = loaded
-    embedder = ServedEmbedder(Noting(ollama_wire(server.url)), batch=1)
+    embedder = ServedEmbedder(WarningsToLog(ollama_wire(server.url)), batch=1)
     embedder.embed_passages(["x" * 600, "x" * 50_000])
     # Then it gets time for what it is given.
     assert given == [patience_s, 2.0 + 600 / 200, 60.0]

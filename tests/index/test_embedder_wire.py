@@ -152,12 +152,14 @@ def test_a_password_in_the_url_is_sent_and_never_told(server: EmbeddingServer) -
     embed(wire)
     given = server.requests[0].headers["authorization"]
     assert given == "Basic " + base64.b64encode(b"me:se cret").decode()
-    assert wire.shown == server.url
+    assert wire.safe_url == server.url
     server.fail("reset")
     with pytest.raises(EmbedderOff) as caught:
         embed(wire)
     assert "se%20cret" not in str(caught.value)
-    assert "secret" not in Wire("http://me:secret@[::1", name="", todo="", error=EmbedderOff).shown
+    assert (
+        "secret" not in Wire("http://me:secret@[::1", name="", todo="", error=EmbedderOff).safe_url
+    )
 
 
 # -- a server that is busy

@@ -310,7 +310,7 @@ def test_while_another_process_builds_the_index_what_is_there_answers(
     with open_toy(project, index_lock_timeout_s=0.0) as memory:
         assert ask(memory) == filled
         gone = str(filled[0][0])  # type: ignore[index]
-        with disk.locked(state_of(project) / "index.lock", timeout_s=1):
+        with disk.lock(state_of(project) / "index.lock", timeout_s=1):
             # The journal forgets at once; an index that is behind must not tell it any more.
             memory.store.journals.journal("auth").forget([gone])
             answer = memory.feature("auth").search(QUESTION)

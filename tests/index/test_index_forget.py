@@ -146,7 +146,7 @@ def test_an_index_that_somebody_is_building_is_thrown_away_rather_than_left_uncl
 ) -> None:
     with (
         open_toy(project, index_lock_timeout_s=0.0, journal_lock_timeout_s=0.01) as memory,
-        disk.locked(state_of(project) / "index.lock", timeout_s=1),
+        disk.lock(state_of(project) / "index.lock", timeout_s=1),
     ):
         memory.feature("auth").forget([written.id])
         assert traces(project) == []

@@ -82,7 +82,7 @@ def pids(home: Path) -> list[int]:
 
 def ended(home: Path) -> None:
     """Return when no server runs any more: each holds the lock as long as it lives."""
-    with disk.locked(home / "qdrant" / "server.lock", timeout_s=PATIENT_S):
+    with disk.lock(home / "qdrant" / "server.lock", timeout_s=PATIENT_S):
         pass
 
 
@@ -257,7 +257,7 @@ def test_a_binary_that_never_gets_ready_is_ended(port: int, tmp_path: Path) -> N
     slow = LocalServer("127.0.0.1", port, sleeper, tmp_path / "home", ready_s=1.0)
     with pytest.raises(IndexOff, match="was not ready within 1 s"):
         slow.start()
-    with disk.locked(tmp_path / "home" / "server.lock", timeout_s=PATIENT_S):
+    with disk.lock(tmp_path / "home" / "server.lock", timeout_s=PATIENT_S):
         pass
     assert not told.exists() or not runs(int(told.read_text()))
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+from examples import examples
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from remembering import ToyEmbedder, made, open_toy, shown
@@ -144,7 +145,9 @@ class Histories(RuleBasedStateMachine):
         return answers
 
 
-Histories.TestCase.settings = settings(max_examples=12, stateful_step_count=8, deadline=None)
+Histories.TestCase.settings = settings(
+    max_examples=examples(12), stateful_step_count=8, deadline=None
+)
 TestAnyHistory = Histories.TestCase
 
 

@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journaling import living, note, summary
@@ -16,7 +17,7 @@ from ralph.errors import JournalError
 from ralph.journal import Fold
 from ralph.journal.file import JsonlJournal, scan
 from ralph.journal.line import MAX_LINE_BYTES, write_record
-from ralph.records import Located
+from ralph.records import JournalRecord
 
 A = write_record(note("a", 1))
 B = write_record(note("b", 2))
@@ -335,7 +336,7 @@ files = st.binary(max_size=300) | st.lists(fragments | st.binary(max_size=8), ma
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(files, st.integers(1, 4))
 @example(b"", 1)
 @example(A + B[:40], 1)
@@ -352,7 +353,7 @@ def test_any_bytes_are_read_verified_and_appended_to_without_harm(
     assert set(whole.complaints) <= set(told)
     assert readable == len(Fold(journal).records())
 
-    stepped: list[Located] = []
+    stepped: list[JournalRecord] = []
     position: str | None = None
     for _ in range(content.count(b"\n") + 2):
         batch = journal.read(position, limit=limit)

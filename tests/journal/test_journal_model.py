@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -193,5 +194,7 @@ class JournalLaw(RuleBasedStateMachine):
             assert branch.journal.verify()[0] == len(branch.living)
 
 
-JournalLaw.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+JournalLaw.TestCase.settings = settings(
+    max_examples=examples(50), stateful_step_count=25, deadline=None
+)
 test_any_order_of_events_keeps_the_law_of_the_journal = JournalLaw.TestCase

@@ -192,7 +192,7 @@ HOLD = """
     from pathlib import Path
     from ralph import disk
 
-    with disk.locked(Path(sys.argv[1]), timeout_s=30):
+    with disk.lock(Path(sys.argv[1]), timeout_s=30):
         print("held", flush=True)
         sys.stdin.readline()
 """

@@ -289,7 +289,7 @@ def test_who_finds_another_one_delivering_goes_behind_him(place: Place) -> None:
     journal.append([unnumbered("a")])
     place.mend()
     folder = place.opened().spool_folder
-    with disk.locked(folder / "auth.jsonl.lock", timeout_s=5):
+    with disk.lock(folder / "auth.jsonl.lock", timeout_s=5):
         journal.append([unnumbered("b")])
         assert place.arrived() == []
         assert len(journal.read().records) == 0  # reading waits for nobody

@@ -153,7 +153,9 @@ def test_requirements_come_from_standard_input_too(ralph: Line, root: Path, tmp_
     assert "4" in titles(root)
 
 
-@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+@pytest.mark.parametrize(
+    ("said", "code"), [("y\n", 0), ("n\n", 1), pytest.param("\n", 1, marks=pytest.mark.slow)]
+)
 def test_on_a_terminal_it_asks(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
@@ -401,15 +403,27 @@ def test_what_a_killed_run_left_goes_with_the_next(ralph: Line, root: Path, tmp_
 # -- a plan that changes before the proposal is accepted
 
 
+_PROPOSALS: list[bytes] = []
+
+
 @pytest.fixture
 def proposed(ralph: Line, root: Path, tmp_path: Path) -> Plan:
-    """A plan for which a proposal waits: a feature, two tasks, and a change to each of two more."""
+    """A plan for which a proposal waits: a feature, two tasks, and a change to each of two more.
+
+    The agent makes it once; every plan here begins the same.
+    """
+    file = state_of(root) / "braindump" / "proposal.bin"
+    if _PROPOSALS:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(_PROPOSALS[0])
+        return Plan(root)
     changes = [
         {"mcp": "update_feature", "args": {"name": "search", "boundaries": "No web search."}},
         {"mcp": "update_task", "args": {"task_id": 3, "priority": 1, "comment": "First."}},
     ]
     steps = [*PLANNING["steps"], *changes]
     ralph.well("plan", "braindump", "../wish.md", "--agent", agent(tmp_path, *steps))
+    _PROPOSALS.append(file.read_bytes())
     return Plan(root)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import spread
 from looping import DONE, FEATURES, TASKS, Loop, planned, python, ralph_process, scripted, shell
 
 from ralph.loop.agent import AgentOutput
@@ -176,8 +177,7 @@ def committed(loop: Loop) -> None:
         file.write_text(text)
 
 
-@pytest.mark.parametrize("kind", ["command", "claude", "silent"])
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(("name", "kind"), spread(SCRIPTS, ["command", "claude", "silent"]))
 def test_what_a_script_destroyed_is_restored_and_told_whoever_ran_it(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples import some
 from looping import DONE, Loop, planned, python, scripted
 from remembering import made
 from serving import wired
@@ -207,7 +208,7 @@ def test_a_cancelled_run_does_not_wait_for_a_checkpoint_that_takes_long(tmp_path
     loop.stop.set()
     lock = home_folder() / "cache" / "knowledge" / "checkpoint.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with disk.locked(lock, timeout_s=0.0):  # as another project's checkpoint would
+    with disk.lock(lock, timeout_s=0.0):  # as another project's checkpoint would
         stopped = loop("true")
     assert stopped.reason == "interrupted"
     assert said(loop) == ["knowledge: not published in time; what is left stays staged"]
@@ -649,12 +650,15 @@ def test_the_tools_that_the_loop_gives_an_agent_do_not_reach_what_its_prompt_car
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--feature", "auth", "--task", "1"],
-        ["--feature", "auth", "--review"],
-        ["--planning"],
-        ["--conversations"],
-    ],
+    some(
+        [
+            ["--feature", "auth", "--task", "1"],
+            ["--feature", "auth", "--review"],
+            ["--planning"],
+            ["--conversations"],
+        ],
+        every=4,
+    ),
     ids=" ".join,
 )
 def test_no_server_has_a_tool_or_a_resource_for_it(

@@ -304,7 +304,7 @@ def test_two_imports_at_once_wait_for_each_other(
     lock = home / "cache" / "imports" / "claude-code.lock"
     lock.parent.mkdir(parents=True)
     with (
-        disk.locked(lock, timeout_s=1),
+        disk.lock(lock, timeout_s=1),
         pytest.raises(JournalBusy, match="another import of claude-code is under way"),
     ):
         bring_in(kept, sessions)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from capturing import SECRET
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from importing import Kept
@@ -40,13 +41,18 @@ from ralph.records.iteration import ErrorSeen, FileTouched
 HERE = "general"
 
 
+def stream(kept: Kept, name: str = HERE) -> ConversationStream:
+    return ConversationStream(name, kept.store)
+
+
 def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
-    return import_conversations(kept.store, HERE, data, name=name)
+    return import_conversations(kept.store, stream(kept), data, name=name)
 
 
 def out(kept: Kept, **more: Any) -> Any:
-    return json.loads(written(export_conversations(kept.store, kept.streams(), **more)))
+    streams = [stream(kept, one) for one in kept.streams()]
+    return json.loads(written(export_conversations(streams, **more)))
 
 
 # -- our own form
@@ -79,7 +85,7 @@ EXCHANGES = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(TEXTS, TEXTS, TIMES, st.lists(EXCHANGES, max_size=3)), min_size=1, max_size=3
@@ -101,17 +107,17 @@ def test_out_and_in_again_elsewhere_is_the_same(
         talks.append(ConversationContent(conversation, said))
     ConversationStream(HERE, here.store).save(talks)
 
-    data = written(export_conversations(here.store, [HERE]), lines=lines)
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([stream(here)]), lines=lines)
+    import_conversations(there.store, stream(there), data, name="talk")
 
-    assert written(export_conversations(there.store, [HERE]), lines=lines) == data
+    assert written(export_conversations([stream(there)]), lines=lines) == data
     assert there.conversations() == sorted(here.conversations(), key=lambda one: one.created or "")
 
     def by_id(kept: Kept) -> dict[str, dict[str, Any]]:
         return {one.id: {**one.to_json(), "number": None} for one in kept.exchanges()}
 
     assert by_id(there) == by_id(here)
-    assert import_conversations(there.store, HERE, data, name="talk").exchanges == 0
+    assert import_conversations(there.store, stream(there), data, name="talk").exchanges == 0
 
 
 ONE = {
@@ -372,10 +378,10 @@ def discussed(kept: Kept) -> tuple[ConversationStream, str, str]:
 
 def test_tags_summaries_and_ratings_travel_with_their_conversation(here: Kept, there: Kept) -> None:
     stream, talk, exchange = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
 
-    import_conversations(there.store, HERE, data, name="talk")
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     other = ConversationStream(HERE, there.store)
     assert other.history.conversations[talk].tags == ("auth",)
@@ -383,14 +389,14 @@ def test_tags_summaries_and_ratings_travel_with_their_conversation(here: Kept, t
     assert other.history.ratings == {exchange: 1}
     assert len(other.records()) == len(stream.records())
     # Where it comes from it changes nothing.
-    import_conversations(here.store, HERE, data, name="talk")
+    import_conversations(here.store, ConversationStream(HERE, here.store), data, name="talk")
     assert len(stream.records()) == len(other.records())
 
 
 def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
     _, talk, exchange = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
     other = ConversationStream(HERE, there.store)
     newer = Summary(of="conversation", target=talk, text="Newer.", covers=5)
     said: list[Any] = [
@@ -400,7 +406,7 @@ def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
     ]
     other.append([record_of(one, id=f"f{n:015x}") for n, one in enumerate(said)])
 
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     assert other.history.conversations[talk].tags == ()
     assert other.history.ratings[exchange] == -1
@@ -409,12 +415,12 @@ def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
 
 def test_nothing_is_said_of_what_was_forgotten(here: Kept, there: Kept) -> None:
     _, talk, _ = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
     other = ConversationStream(HERE, there.store)
     other.forget([talk])
 
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     assert other.records() == []
 

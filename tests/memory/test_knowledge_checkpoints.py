@@ -327,7 +327,7 @@ def test_one_checkpoint_waits_for_another_and_says_so(project: Path) -> None:
     with opened(project, journal_lock_timeout_s=0.05) as knowledge:
         knowledge.capture(lesson(0))
         lock = knowledge.store.index.path.with_name("checkpoint.lock")
-        with disk.locked(lock, timeout_s=1), pytest.raises(JournalBusy, match="another checkpoint"):
+        with disk.lock(lock, timeout_s=1), pytest.raises(JournalBusy, match="another checkpoint"):
             knowledge.checkpoint()
         assert len(knowledge.checkpoint().published) == 1
 

@@ -31,14 +31,14 @@ from ralph.recall.patterns import Pattern, in_order, success_rate, worth
 from ralph.records import Record
 from ralph.records.knowledge import (
     Checkpoint,
-    Covered,
     Entry,
     FailureSolution,
+    PublishedEntry,
     Quality,
     entry_id,
     entry_record,
+    event_record,
     pattern_id,
-    said_record,
 )
 
 CRANE = "The harbour crane stops when the wind sensor is wet"
@@ -564,9 +564,9 @@ def test_a_pattern_whose_first_tellings_expired_is_told_by_a_living_one(project:
         ids = []
         for n, at in enumerate(("2024-01-01", "2024-02-01", "2026-11-01")):
             ids.append(knowledge.capture(lesson(0, project=f"project {n}")).id)
-            covers = (Covered(ids[-1], pattern_id(ids[0])),)
+            covers = (PublishedEntry(ids[-1], pattern_id(ids[0])),)
             line = Checkpoint(project=f"project {n}", why="manual", covers=covers)
-            record = said_record(line, id=f"checkpoint-{n}", number=9, at=f"{at}T10:00:00Z")
+            record = event_record(line, id=f"checkpoint-{n}", number=9, at=f"{at}T10:00:00Z")
             knowledge.write(f"project {n}", as_it_is(record))
         (found,) = knowledge.query_for_task(LESSONS[0][0])
         assert found.entries == (ids[2],)

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journaling import run_child
@@ -14,14 +15,14 @@ from ralph.journal.file import JournalFolder
 from ralph.memory.knowledge_state import KnowledgeState, PublishedState, Slot
 from ralph.records.knowledge import (
     Checkpoint,
-    Covered,
     FailureSolution,
     Outcome,
+    PublishedEntry,
     entry_id,
     entry_record,
+    event_record,
     outcome_id,
     pattern_id,
-    said_record,
 )
 
 PROJECTS = ("billing", "shop", "ledger")
@@ -97,14 +98,14 @@ class World:
     def checkpoint(self, project: str, n: int) -> None:
         chosen = self.model.staged(project)[:n]
         if chosen:
-            covers = tuple(Covered(one, self.pattern(one)) for one in chosen)
+            covers = tuple(PublishedEntry(one, self.pattern(one)) for one in chosen)
             self._say(project, Checkpoint(project=project, why="manual", covers=covers), chosen[0])
             self.model.covered[project] += chosen
 
     def again(self, project: str, n: int) -> None:
         """Another machine has published the same at the same time; the first line counts."""
         if covered := self.model.covered[project]:
-            covers = (Covered(covered[n % len(covered)], "another pattern"),)
+            covers = (PublishedEntry(covered[n % len(covered)], "another pattern"),)
             line = Checkpoint(project=project, why="manual", covers=covers)
             self._say(project, line, f"again-{n}-{self._times}")
 
@@ -123,7 +124,7 @@ class World:
         at = self.now()
         identity = f"said-{name}"
         self.folder.journal(project).append(
-            [lambda number: said_record(said, id=identity, number=number, at=at)]
+            [lambda number: event_record(said, id=identity, number=number, at=at)]
         )
 
     def forget(self, project: str, n: int) -> None:
@@ -180,7 +181,7 @@ class World:
             assert history.failed.get(name, 0) == len(told) - sum(told)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(step, max_size=40))
 def test_a_ledger_that_follows_comes_to_what_a_new_one_reads(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -195,14 +196,14 @@ def test_a_later_word_counts_also_when_it_falls_within_the_same_second(tmp_path:
     folder = JournalFolder(tmp_path)
     told = entry("billing", 1)
     name = pattern_id("x")
-    covers = (Covered(entry_id(told), name),)
+    covers = (PublishedEntry(entry_id(told), name),)
     line = Checkpoint(project="billing", why="manual", covers=covers)
     journal = folder.journal("billing")
     journal.append([lambda n: entry_record(told, id=entry_id(told), number=n, at=FIRST)])
-    journal.append([lambda n: said_record(line, id="c", number=n, at=FIRST)])
+    journal.append([lambda n: event_record(line, id="c", number=n, at=FIRST)])
     for worked, at in ((True, "2026-01-01T00:00:01Z"), (False, "2026-01-01T00:00:01.500Z")):
         said = Outcome(project="billing", pattern=name, worked=worked, task="7")
-        journal.append([said_record(said, id=at, number=9, at=at)])
+        journal.append([event_record(said, id=at, number=9, at=at)])
     history = KnowledgeState(folder).history()
     assert (history.worked.get(name, 0), history.failed.get(name, 0)) == (0, 1)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journaling import run_child
@@ -562,7 +563,7 @@ iterations = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(many=st.lists(iterations, min_size=1, max_size=4), odd=st.text(max_size=20))
 def test_whatever_is_remembered_can_be_read_back_and_searched(
     tmp_path_factory: pytest.TempPathFactory, many: list[Iteration], odd: str

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -274,7 +275,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield value.strip()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_after_any_mangling_nothing_is_lost_and_everybody_elses_work_stands(
     choice: st.DataObject,
@@ -311,7 +312,7 @@ def test_after_any_mangling_nothing_is_lost_and_everybody_elses_work_stands(
         assert world.guard.check(world.guard.snapshot(), feature=OWN).clean
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.binary(max_size=200) | st.none())
 def test_whatever_bytes_an_agent_leaves_the_plan_is_there_again(raw: bytes | None) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -136,12 +136,11 @@ SURROUNDINGS = {
 }
 
 
-@pytest.mark.parametrize("place", SURROUNDINGS)
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_known_shape_is_replaced_wherever_it_stands(name: str, place: str) -> None:
+def test_a_known_shape_is_replaced_wherever_it_stands(name: str) -> None:
     kind, secret = KNOWN[name]
-    before, after = SURROUNDINGS[place]
-    assert redact(before + secret + after) == f"{before}[redacted:{kind}]{after}"
+    for place, (before, after) in SURROUNDINGS.items():
+        assert redact(before + secret + after) == f"{before}[redacted:{kind}]{after}", place
 
 
 PASSWORD, LONG = "Tr0ub4" + "dor&3", made(ALNUM, 32)
@@ -572,7 +571,7 @@ HOSTILE = [
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_a_text_made_to_be_slow_takes_no_longer_than_its_length(unit: str) -> None:
     # Quadratic time would be minutes.
-    assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], 100_000)
+    assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], 30_000)
 
 
 def test_importing_compiles_no_pattern() -> None:

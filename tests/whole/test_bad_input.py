@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commanding import LOGIN, Line, Ran, process
+from examples import some
 from looping import planned
 from serving import Wire, wired
 
@@ -238,7 +239,7 @@ def test_an_emoji_in_two_escapes_is_read_and_half_of_one_is_marked() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no RLIMIT_FSIZE")
-@pytest.mark.parametrize("limit", [700, 20_000])
+@pytest.mark.parametrize("limit", some([700, 20_000]))
 @pytest.mark.parametrize(
     ("words", "given"),
     [
@@ -290,13 +291,15 @@ def one_failure(err: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "request_line",
-    [
-        '{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{{"name":'
-        '"search_feature_memory","arguments":{{"query":{value},"id":1}}}}}}',
-        '{{"method":"tools/call","params":{{"name":"get_memory","arguments":{{"id":{value}}}}},'
-        '"jsonrpc":"2.0","id":77}}',
-        '{{"jsonrpc":"2.0","id":77,"method":{value}}}',
-    ],
+    some(
+        [
+            '{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{{"name":'
+            '"search_feature_memory","arguments":{{"query":{value},"id":1}}}}}}',
+            '{{"method":"tools/call","params":{{"name":"get_memory","arguments":{{"id":{value}}}}},'
+            '"jsonrpc":"2.0","id":77}}',
+            '{{"jsonrpc":"2.0","id":77,"method":{value}}}',
+        ]
+    ),
 )
 def test_requests_that_cannot_be_read_are_answered(tmp_path: Path, request_line: str) -> None:
     root = planned(tmp_path / "project")

@@ -18,8 +18,8 @@ from commanding import Line
 from hooking import Session, files_below, log
 
 from ralph.memory import repository
-from ralph.memory.project import Focus, PlainFolder, Project, set_focus
-from ralph.memory.ralph import open_folder
+from ralph.memory.project import Focus, PlainFolder, Project, project_or_folder, set_focus
+from ralph.memory.ralph import open_ralph
 
 GATEWAY = "Why does the gateway answer with a timeout?"
 CACHE = "Where is the cache of the gateway configured?"
@@ -59,7 +59,8 @@ def hold(folder: Path, tmp_path: Path, text: str, *, began: datetime | None = No
 
 
 def found(folder: Path, query: str = "gateway") -> list[str]:
-    with open_folder(folder, general=False) as opened:
+    home = Path(os.environ["RALPH_HOME"])
+    with open_ralph(project=project_or_folder(folder, home=home)) as opened:
         return sorted(hit.record.user for hit in opened.search(query, min_score=0.1))
 
 

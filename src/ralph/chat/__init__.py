@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memory.project import find_project
-from ralph.memory.ralph import Ralph, open_folder
+from ralph.memory.project import find_project, project_or_folder
+from ralph.memory.ralph import Ralph, open_ralph
 
 # A person who waits for an answer should not wait for another process that is indexing.
 _LOCK_S = 0.1
@@ -18,9 +18,9 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
 
     `waits`: wait for a lock on the index as long as the settings say.
     """
-    return open_folder(
-        start, **(settings if waits else {"index_lock_timeout_s": _LOCK_S, **settings})
-    )
+    project = project_or_folder(start, home=home_folder(), general=True)
+    settings = settings if waits else {"index_lock_timeout_s": _LOCK_S, **settings}
+    return open_ralph(project=project, **settings)
 
 
 def settings_at(start: Path, **given: Any) -> Settings:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,8 +21,6 @@ from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from ralph.memory.conversation_stream import ConversationStream
 
     Vectors = NDArray[np.float32]
 
@@ -71,19 +68,9 @@ class IndexLag(msgspec.Struct, frozen=True):
 
 
 def index_lag(memory: Conversations) -> IndexLag:
-    """How far the index is behind the journals."""
-    lags = [_lag_of(memory, part) for part in memory.stream.parts]
-    return IndexLag(
-        sum(one.count for one in lags),
-        all(one.current for one in lags),
-        sum(one.generation for one in lags),
-        sum(one.embedded for one in lags),
-    )
-
-
-def _lag_of(memory: Conversations, part: ConversationStream) -> IndexLag:
-    index, target = memory.store.index, part.target()
-    searchable = {record.id for record in part.records() if record.kind in _SEARCHABLE}
+    """How far the index is behind the journal."""
+    index, target = memory.store.index, memory.stream.target()
+    searchable = {record.id for record in _own(memory) if record.kind in _SEARCHABLE}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
@@ -100,13 +87,19 @@ def _lag_of(memory: Conversations, part: ConversationStream) -> IndexLag:
     return index.with_repair(look)
 
 
+def _own(memory: Conversations) -> list[Record]:
+    """The readable records of the journal that grows; a search indexes the project's others."""
+    own = {record.id for record in memory.stream.records()}
+    return [one for name, one in memory.stream.history.records.items() if name in own]
+
+
 def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
     waiting = set(waiting_ids(memory))
     counts = dict.fromkeys(EmbeddingCounts.__struct_fields__, 0)
-    for record in memory.stream.history.records.values():
+    for record in _own(memory):
         if kind := embedding_kind(record):
             counts["waiting" if record.id in waiting else kind] += 1
     if memory.store.embedder is None:
@@ -117,19 +110,17 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
 def waiting_ids(memory: Conversations) -> list[str]:
     """The records that wait for a vector."""
 
-    def look(part: ConversationStream) -> set[str]:
-        with memory.store.index.answering(part.target().name) as (view, live):
+    def look() -> set[str]:
+        with memory.store.index.answering(memory.stream.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
-            known = {name for name, _ in view.content(live, vectors=False).keys}
+            indexed = {name for name, _ in view.content(live, vectors=False).keys}
             rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
             waiting = view.fetch(live, rows, records=True).values()
-            return known - {passage.record.id for passage in waiting if passage.record}
+            return indexed - {passage.record.id for passage in waiting if passage.record}
 
-    repair = memory.store.index.with_repair
-    embedded = set[str]().union(*(repair(partial(look, part)) for part in memory.stream.parts))
-    records = memory.stream.history.records.values()
-    return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
+    embedded = memory.store.index.with_repair(look)
+    return [r.id for r in _own(memory) if embedding_kind(r) and r.id not in embedded]
 
 
 def embedding_kind(record: Record) -> str | None:
@@ -141,12 +132,11 @@ def embedding_kind(record: Record) -> str | None:
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
     """Take these records, or all, out of the index; the pipeline brings them back."""
-    index = memory.store.index
-    for part in memory.stream.parts:
-        if ids is None:
-            index.drop(part.target().name)
-        elif ids:
-            index.clear(part.target().name, ids)
+    index, name = memory.store.index, memory.stream.target().name
+    if ids is None:
+        index.drop(name)
+    elif ids:
+        index.clear(name, ids)
 
 
 def price_per_char(settings: Settings) -> float | None:
@@ -302,9 +292,7 @@ class EmbeddingPipeline(Worker):
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
-                attempts = self._retries.max_retries + 1
-                self._retries.failed(
-                    EMBEDDING, record.id, record.id, refused[text], attempts=attempts
-                )
+                item, attempts = (record.id, record.id), self._retries.max_retries + 1
+                self._retries.failed(EMBEDDING, *item, refused[text], attempts=attempts)
                 self.add(failed=1)
         refused.clear()

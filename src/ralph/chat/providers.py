@@ -15,7 +15,7 @@ import msgspec
 from ralph.chat import model as models
 from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, Tools, Turns, ignore_text
 from ralph.errors import ModelOff
-from ralph.wire import Deadline, Reply, Wire, versioned
+from ralph.wire import Deadline, Reply, Wire, with_version
 
 _MAKERS = {
     "openai": ("OpenAI", "https://api.openai.com/v1"),
@@ -375,7 +375,7 @@ class HttpModel:
         self._secrets = (access.key,) if access.key else ()
         maker, home = _MAKERS[kind]
         base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
-        base = base.removesuffix("/v1") if kind == "anthropic" else versioned(base)
+        base = base.removesuffix("/v1") if kind == "anthropic" else with_version(base)
         own, local = base == home, kind == "ollama"
         self._price = price or (FREE if local else models.list_price(kind, model) if own else None)
         self._needs_key = own and not local
@@ -400,7 +400,7 @@ class HttpModel:
         )
 
     def __repr__(self) -> str:
-        return f"<{self.name} at {self._wire.shown}>"
+        return f"<{self.name} at {self._wire.safe_url}>"
 
     @property
     def takes_tools(self) -> bool:

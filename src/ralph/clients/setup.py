@@ -128,7 +128,7 @@ def server_call(server: object) -> RalphCall | None:
 
 def _call(words: list[str]) -> RalphCall | None:
     call = RalphCall(words[0], tuple(words[1:]))
-    if call.words[-2:] == _MODULE and all(one in ("-E", "-I", "-P") for one in call.words[:-2]):
+    if call.words[-2:] == _MODULE and all(w in ("-E", "-I", "-P") for w in call.words[:-2]):
         return call
     named = call.program == NAMED or _PROGRAM.fullmatch(call.program)
     return call if named and not call.words else None
@@ -178,8 +178,6 @@ def ask_program(command: list[str], *, cwd: Path | None = None) -> tuple[int | N
 
 _MOST_BYTES = 64_000_000  # the client's own file grows with every project
 _MOVE = "Move it away, or choose --user or --project."
-# Folders that exist for a client's settings alone: made with the first, they go with the last.
-_FOLDERS = {".claude", ".codex"}
 _FIX_JSON = (
     "JSON has no comments and no comma before a closing bracket. Fix that line and run this again."
 )
@@ -282,24 +280,25 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
             rewrites = edit.keeps_previous and edit.before is not None and edit.after is not None
             if rewrites and disk.create(backup, (edit.before or "").encode()):
                 backups.append(backup)
-            _put(edit.file, edit.after)
+            _put(edit, edit.after)
         except OSError as error:
-            for one in reversed(done):
-                _put(one.file, one.before)
+            for earlier in reversed(done):
+                _put(earlier, earlier.before)
             for backup in backups:
                 backup.unlink()
-            _tidy(edit.file)
+            _tidy(edit)
             raise _in_the_way(edit.file, "written", error) from None
         done.append(edit)
     return done
 
 
-def _put(file: Path, text: str | None) -> None:
+def _put(edit: SettingsEdit, text: str | None) -> None:
+    file = edit.file
     if text is None and file.is_symlink():
         text = "{}\n" if file.suffix == ".json" else ""  # the link is a person's
     if text is None:
         file.unlink()
-        _tidy(file)
+        _tidy(edit)
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     # Where the folder permits it, replacing would also work on a file that is meant to stay.
@@ -308,11 +307,11 @@ def _put(file: Path, text: str | None) -> None:
     disk.replace(file, text.encode())
 
 
-def _tidy(file: Path) -> None:
-    """Take away a client's folder that holds nothing any more; a link to one is a person's."""
-    folder = file.parent
+def _tidy(edit: SettingsEdit) -> None:
+    """Delete a client's own folder when nothing is left in it; a link to one is a person's."""
+    folder = edit.file.parent
     with contextlib.suppress(OSError):  # it is not empty, or may not go: then it stays
-        if folder.name in _FOLDERS:
+        if folder.name.startswith(".") and folder not in (edit.root, Path.home()):
             folder.rmdir()
 
 
@@ -413,10 +412,10 @@ class ClientSetup(ABC):
         servers = settings.setdefault(SERVERS, {})
         if not isinstance(servers, dict):
             raise refusal(f"{SERVERS} must be an object", where)
-        known = server_call(servers.get(SERVER))
-        if SERVER in servers and known is None:
+        before = server_call(servers.get(SERVER))
+        if SERVER in servers and before is None:
             raise foreign_server(where)
-        if text is not None and known == call:
+        if text is not None and before == call:
             return text
         servers[SERVER] = call.server()
         return write_json(settings)

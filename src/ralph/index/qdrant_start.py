@@ -74,7 +74,7 @@ class LocalServer(msgspec.Struct, eq=False):
         try:
             disk.make_folder(self.folder)
             # One at a time: the others find it running.
-            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
+            with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
                     self._start()
         except disk.Busy:
@@ -116,25 +116,23 @@ class LocalServer(msgspec.Struct, eq=False):
                 time.sleep(_POLL_S)
                 continue
             self.stop()
-            if code == _BUSY:
-                raise self._off("still runs for somebody else, who keeps its storage")
-            if code is not None:
-                raise self._off(f"ended at once ({code})")
-            raise self._off(f"was not ready within {self.ready_s:.0f} s")
+            late = f"was not ready within {self.ready_s:.0f} s"
+            busy = "still runs for somebody else, who keeps its storage"
+            raise self._off({None: late, _BUSY: busy}.get(code, f"ended at once ({code})"))
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """The server's keeper: the environment is ours without Ralph's settings."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
-        env |= {
-            "QDRANT__SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
-            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
-            "QDRANT__SERVICE__GRPC_PORT": str(self.port + 1),
-            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
-            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
-            "QDRANT__TELEMETRY_DISABLED": "true",
+        settings = {
+            "SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
+            "SERVICE__HTTP_PORT": self.port,
+            "SERVICE__GRPC_PORT": self.port + 1,
+            "STORAGE__STORAGE_PATH": self.folder / "storage",
+            "STORAGE__SNAPSHOTS_PATH": self.folder / "snapshots",
+            "TELEMETRY_DISABLED": "true",
+            **({"SERVICE__API_KEY": self.key} if self.key else {}),
         }
-        if self.key:
-            env["QDRANT__SERVICE__API_KEY"] = self.key
+        env |= {f"QDRANT__{name}": str(value) for name, value in settings.items()}
         file = self.folder / _LOG
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
@@ -174,11 +172,8 @@ class LocalServer(msgspec.Struct, eq=False):
             connection.close()
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
-        return IndexOff(
-            f"Qdrant ({self.binary}) {what}",
-            where=f"http://{self.host}:{self.port}",
-            todo=todo or f"Look into {self.folder / _LOG}",
-        )
+        where, todo = f"http://{self.host}:{self.port}", todo or f"Look into {self.folder / _LOG}"
+        return IndexOff(f"Qdrant ({self.binary}) {what}", where=where, todo=todo)
 
 
 def local_server(
@@ -189,8 +184,7 @@ def local_server(
     host = (parts.hostname or "") if parts else ""
     if parts is None or parts.scheme != "http" or not host.startswith(_LOOPBACK):
         return None
-    found = binary or find_program("qdrant")
-    if not found:
+    if not (found := binary or find_program("qdrant")):
         return None
     port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
     return LocalServer(host, port, program, home / _FOLDER, key=key)
@@ -301,7 +295,7 @@ def main(arguments: list[str]) -> int:
     """`LOCK LOCK_TIMEOUT_S COMMAND...`, until the server ends, or Ralph does."""
     lock, timeout_s, *command = arguments
     try:
-        with disk.locked(Path(lock), timeout_s=float(timeout_s)) as fd:
+        with disk.lock(Path(lock), timeout_s=float(timeout_s)) as fd:
             return _keep(command, fd)
     except disk.Busy:
         return _BUSY

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from ralph.errors import JournalDown
-from ralph.records import Complaint, Located, Record, Tombstone
+from ralph.records import Complaint, JournalRecord, Record, Tombstone
 
 if TYPE_CHECKING:
     from ralph.journal.session import Listener
@@ -35,7 +35,7 @@ class Batch(msgspec.Struct, frozen=True):
     or replaced) and that reading began again at the start.
     """
 
-    records: tuple[Located, ...]
+    records: tuple[JournalRecord, ...]
     tombstones: tuple[Tombstone, ...]
     complaints: tuple[Complaint, ...]
     position: str
@@ -129,22 +129,22 @@ class Fold:
         # How far the journal was read.
         self.position: str | None = None
         # By id; a second content of the same id stands under its digest too.
-        self._records: dict[tuple[str, str], Located] = {}
-        self._listed: list[Located] = []
+        self._records: dict[tuple[str, str], JournalRecord] = {}
+        self._listed: list[JournalRecord] = []
         self._reasons: dict[str, str] = {}
         # Changes whenever what was given before no longer stands, and not when something is added.
         self.generation = 0
         # Whether there is only what waits here for a server that was never reached.
         self._makeshift = False
 
-    def records(self) -> list[Located]:
+    def records(self) -> list[JournalRecord]:
         """Every living record in journal order, as of now.
 
         While nothing can be known of a server's journal yet, what waits here for it is all.
         """
         return self.after(0)
 
-    def after(self, count: int) -> list[Located]:
+    def after(self, count: int) -> list[JournalRecord]:
         """The living records behind the first `count`, as of now."""
         self._look()
         return self._listed[count:]
@@ -164,7 +164,7 @@ class Fold:
                 return
             self._read_on()
         except JournalDown:
-            waiting: Callable[[], Sequence[Located]] | None
+            waiting: Callable[[], Sequence[JournalRecord]] | None
             if (waiting := getattr(self._journal, "waiting", None)) is None:
                 raise
             self._makeshift = True
@@ -188,7 +188,7 @@ class Fold:
             del self._records[key]
         self.generation += bool(gone)
 
-    def _take(self, located: Located) -> tuple[str, str]:
+    def _take(self, located: JournalRecord) -> tuple[str, str]:
         """Keep the record unless it is known, and give the key it is known by.
 
         Digests tell apart only what has the same id: of most records nobody needs one.

@@ -17,7 +17,7 @@ from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
-from ralph.records import Complaint, Located, Record, Tombstone, now
+from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
@@ -84,7 +84,7 @@ class Spool:
             try:
                 lock = self._seen_file.with_name(self._seen_file.name + ".lock")
                 disk.make_folder(lock.parent)
-                stack.enter_context(disk.locked(lock, timeout_s=_NUMBERING_TIMEOUT_S))
+                stack.enter_context(disk.lock(lock, timeout_s=_NUMBERING_TIMEOUT_S))
             except disk.Busy:
                 pass  # somebody hangs: better two with one number than a record that is not kept
             except OSError as error:
@@ -120,7 +120,7 @@ class Spool:
         if not self.holds:
             return 0
         try:
-            with disk.locked(self._lock, timeout_s=patience_s):
+            with disk.lock(self._lock, timeout_s=patience_s):
                 return self._deliver(append)
         except disk.Busy:
             return None
@@ -144,7 +144,7 @@ class Spool:
     def _emptied(self, position: str) -> bool:
         """Empty the file, unless somebody kept more meanwhile."""
         path = self.file.path
-        with disk.locked(path, timeout_s=self._lock_timeout_s) as fd:
+        with disk.lock(path, timeout_s=self._lock_timeout_s) as fd:
             if not self.file.unchanged(position):
                 return False
             if self.file.read().complaints:
@@ -276,7 +276,7 @@ class SpooledJournal(PostgresJournal):
         self.deliver()
         return super().verify()
 
-    def waiting(self) -> tuple[Located, ...]:
+    def waiting(self) -> tuple[JournalRecord, ...]:
         """What was kept here and has not reached the server yet."""
         return self._spool().file.read().records
 

@@ -230,10 +230,8 @@ class AgentProcess(_System):
                 self._end()
                 break
         if self._failed:
-            raise BadInput(
-                f"the agent's command {self._program!r} cannot be started: {self._failed}",
-                todo="Install it, or name another with --agent.",
-            )
+            what = f"the agent's command {self._program!r} cannot be started: {self._failed}"
+            raise BadInput(what, todo="Install it, or name another with --agent.")
         duration_ms = int((time.monotonic() - self._began) * 1000)
         with self._stderr.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_TAIL_BYTES))

@@ -24,7 +24,7 @@ from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import CheckpointKind, Covered, Entry, knowledge_from
+from ralph.records.knowledge import CheckpointKind, Entry, PublishedEntry, knowledge_from
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
@@ -64,10 +64,10 @@ def passages(record: Record) -> Sequence[Passage]:
     ]
 
 
-def said_draft(said: kinds.Said, identity: str) -> Draft:
+def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
     """What is said now, whatever number it gets; asked twice it is the same."""
     moment = now()
-    return lambda number: kinds.said_record(said, id=identity, number=number, at=moment)
+    return lambda number: kinds.event_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -104,7 +104,7 @@ class Grouping:
 
     def assign(
         self, fresh: Sequence[Member], candidates: Callable[[int], Sequence[Member]]
-    ) -> list[Covered]:
+    ) -> list[PublishedEntry]:
         """Give each entry, in order, the pattern of the nearest that is the same, or a new one.
 
         `candidates` returns the first entries of the published patterns that the entry at an index
@@ -130,7 +130,8 @@ class Grouping:
             twin = self._nearest_twin(case_of(member.entry), list(others.values()))
             firsts.append(twin or Member(member.id, member.entry, kinds.pattern_id(member.id)))
         return [
-            Covered(member.id, first.pattern) for member, first in zip(fresh, firsts, strict=True)
+            PublishedEntry(member.id, first.pattern)
+            for member, first in zip(fresh, firsts, strict=True)
         ]
 
     def alternative(self, a: Entry, b: Entry) -> bool:
@@ -283,7 +284,7 @@ def checkpoint(
     lock = memory.store.index.path.with_name(_LOCK_NAME)
     try:
         # One at a time on this machine: what two projects publish at once may be one pattern.
-        with disk.locked(lock, timeout_s=memory.store.settings.journal_lock_timeout_s):
+        with disk.lock(lock, timeout_s=memory.store.settings.journal_lock_timeout_s):
             return _publish(memory, project, why, imported=imported)
     except disk.Busy:
         raise errors.JournalBusy(
@@ -333,7 +334,7 @@ def _publish(
 
 def _publish_batch(
     memory: Knowledge, records: Sequence[Record], project: str, why: CheckpointKind
-) -> Sequence[Covered]:
+) -> Sequence[PublishedEntry]:
     """Publish some staged entries; what they are, and in which patterns."""
     index, embedder = memory.store.index, memory.store.embedder
     cuts = [passages(record) for record in records]

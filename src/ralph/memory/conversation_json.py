@@ -76,7 +76,7 @@ def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, An
         "source": text_of(plain.get("source")) or None,
         "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
-        "exchanges": [one for one in exchanges if one["user"] or one["assistant"]],
+        "exchanges": [x for x in exchanges if x["user"] or x["assistant"]],
     }
 
 
@@ -134,7 +134,7 @@ def _exchange_of_messages(turn: _Turn) -> dict[str, Any]:
         "started": times[0] if times else None,
         "completed": times[-1] if times else None,
         "status": "complete" if answers else "interrupted",
-        "model": next((name for one in answers if (name := text_of(one.get("model")))), None),
+        "model": next(filter(None, (text_of(message.get("model")) for message in answers)), None),
         "messages": steps,
     }
 
@@ -197,10 +197,10 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
     """The document, or with `lines` one conversation a line."""
-    plain = [_plain(one) for one in talks]
+    plain = [_plain(talk) for talk in talks]
     encode = msgspec.json.Encoder().encode
     if lines:
-        return b"".join(encode(one) + b"\n" for one in plain)
+        return b"".join(encode(talk) + b"\n" for talk in plain)
     whole = encode({"version": VERSION, "conversations": plain})
     return msgspec.json.format(whole, indent=1) + b"\n"
 
@@ -210,8 +210,8 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
     exchanges = [
-        {name: value for name, value in one.to_json().items() if name not in hidden}
-        for one in talk.exchanges
+        {name: value for name, value in exchange.to_json().items() if name not in hidden}
+        for exchange in talk.exchanges
     ]
     about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
     about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
@@ -270,11 +270,11 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
     elif not isinstance(document, list):
         yield where, document
         return
-    elif document and all(_shape(one) == "message" for one in document):
+    elif document and all(_shape(plain) == "message" for plain in document):
         yield where, {"messages": document}
         return
-    for number, one in enumerate(listed):
-        yield f"{where}[{number}]", one
+    for number, plain in enumerate(listed):
+        yield f"{where}[{number}]", plain
 
 
 def _talk(plain: Any, where: str, project: str) -> ConversationContent:
@@ -294,39 +294,38 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     )
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
-    for number, one in enumerate(read.exchanges):
+    for number, exchange in enumerate(read.exchanges):
         place = f"{where}.exchanges[{number}]"
-        exchanges.append(_exchange(one, conversation, place, times))
+        exchanges.append(_exchange(exchange, conversation, place, times))
     if conversation.created is None:  # it began no later than what was said in it
-        begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
+        begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
     about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
     return ConversationContent(conversation, exchanges, *about)
 
 
 def _exchange(
-    one: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
+    plain: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
 ) -> Exchange:
-    user, assistant = one.user or "", one.assistant or ""
+    user, assistant = plain.user or "", plain.assistant or ""
     if not (strip_marked(user).strip() or strip_marked(assistant).strip()):
         what = "there is nothing in this exchange: neither user nor assistant"
         raise _bad(what, where, "Take it out, or give it words; nothing was kept.")
-    key = one.id
+    key = plain.id
     if key is None:
-        content = _hash([user, assistant, one.started, one.completed])
+        content = _hash([user, assistant, plain.started, plain.completed])
         times[content] = times.get(content, 0) + 1  # said twice is two
         key = f"{content}#{times[content]}"
-    started = _time(one.started, f"{where}.started")
-    fields = {
-        name: value for name, value in msgspec.structs.asdict(one).items() if value is not None
-    }
+    started = _time(plain.started, f"{where}.started")
+    given = msgspec.structs.asdict(plain).items()
+    fields = {name: value for name, value in given if value is not None}
     own = {
         "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
         "conversation": talk.id,
         "user": user,
         "assistant": assistant,
         "started": started,
-        "completed": _time(one.completed, f"{where}.completed") or started or talk.created,
+        "completed": _time(plain.completed, f"{where}.completed") or started or talk.created,
     }
     return Exchange(**fields | own)
 
@@ -339,7 +338,7 @@ def _conversation_id(read: _PlainConversation, source: str) -> str:
     if read.created and read.exchanges:
         begun.append(read.exchanges[0].user)
     else:  # nothing tells two of them apart but what was said
-        begun += [[one.user, one.assistant, one.started] for one in read.exchanges]
+        begun += [[x.user, x.assistant, x.started] for x in read.exchanges]
     return schema.conversation_id(source, _hash(begun))
 
 
@@ -395,40 +394,32 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    store: Store,
-    stream: str | ConversationStream,
-    data: bytes,
-    *,
-    name: str,
-    project: str = "",
+    store: Store, own: ConversationStream, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
     """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
 
     Those that name their project go to that one, the others into this stream.
     """
-    own = stream if isinstance(stream, ConversationStream) else ConversationStream(stream, store)
-    ids = {part.name for part in own.parts}
     homes: dict[str, list[ConversationContent]] = {}
     for talk in read_conversations(data, name=name, project=project):
-        home = next(iter(talk.project_ids), own.name)
-        homes.setdefault(own.name if home in ids else home, []).append(talk)
+        home, *git_ids = talk.project_ids or [own.name]
+        known = any(home == part.name for part in own.parts)
+        homes.setdefault(own.name if known else home, []).append(talk)
+        for git_id in git_ids:
+            note_owner(home_folder(), git_id, ids=[home])
     found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
     for home, talks in homes.items():
         # What another project here has, or has forgotten, is not brought in again.
-        also = sorted({*store.names()} - {home})
-        target = own if home == own.name else ConversationStream(home, store, also=also)
-        saved = target.save(talks)
+        others = ConversationStream(home, store, also=sorted({*store.names()} - {home}))
+        saved = (own if home == own.name else others).save(talks)
         found.conversations += len(saved.conversations)
         found.exchanges += len(saved.exchanges)
         found.known += saved.known
-        for git_id in {one for talk in talks for one in talk.project_ids[1:]}:
-            note_owner(home_folder(), git_id, ids=[home])
     return found
 
 
 def export_conversations(
-    store: Store,
-    streams: Sequence[str | ConversationStream],
+    streams: Sequence[ConversationStream],
     *,
     project_ids: Mapping[str, Sequence[str]] | None = None,
     conversations: Sequence[str] = (),
@@ -440,19 +431,18 @@ def export_conversations(
     `project_ids`, by stream, are told with each where there are any.
     """
     begun = datetime.fromisoformat(utc(since, field="since")) if since else None
-    wanted = tuple(one.lower() for one in conversations)
+    wanted = tuple(each.lower() for each in conversations)
     found: dict[str, ConversationContent] = {}
-    for one in streams:
-        stream = one if isinstance(one, ConversationStream) else ConversationStream(one, store)
-        history, own = stream.history, [stream.name]
-        ids = () if project_ids is None else project_ids.get(stream.name, own)
+    for stream in streams:
+        history = stream.history
+        ids = () if project_ids is None else project_ids.get(stream.name, [stream.name])
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
             exchanges = [
-                one
-                for one in history.read_exchanges([name])
-                if begun is None or not is_before(one.completed or "", begun)
+                each
+                for each in history.read_exchanges([name])
+                if begun is None or not is_before(each.completed or "", begun)
             ]
             if exchanges or begun is None:
                 told = [name, *(one.id for one in exchanges)]
@@ -463,4 +453,4 @@ def export_conversations(
                 found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, schema.CONVERSATION)
-    return sorted(found.values(), key=lambda one: one.conversation.created or "")
+    return sorted(found.values(), key=lambda talk: talk.conversation.created or "")

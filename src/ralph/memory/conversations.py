@@ -50,11 +50,11 @@ from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,
     EXCHANGE,
+    Annotation,
     Conversation,
     Exchange,
     Label,
     Rating,
-    Said,
     Summary,
     content_of,
     conversation_id,
@@ -239,13 +239,13 @@ class Conversations:
         """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
         self.say(Rating(target=self.get(exchange).id, value=value))
 
-    def say(self, said: Said, *, id: str | None = None) -> str:
+    def say(self, said: Annotation, *, id: str | None = None) -> str:
         """Save a record about a conversation or an exchange, once for an id, and return its id."""
         identity = id or uuid.uuid4().hex[:16]
         self.say_all([(said, identity)])
         return identity
 
-    def say_all(self, said: Sequence[tuple[Said, str]]) -> list[bool]:
+    def say_all(self, said: Sequence[tuple[Annotation, str]]) -> list[bool]:
         """Save many with one flush, all of them or none; returns which were new.
 
         What was forgotten once stays so.

@@ -283,7 +283,7 @@ def _runs(ralph: Ralph, words: Words) -> list[Path]:
 def _drop_run(folder: Path) -> bool:
     """Delete what a killed run left; one that is under way stays."""
     try:
-        with disk.locked(folder / "lock", timeout_s=0.0):
+        with disk.lock(folder / "lock", timeout_s=0.0):
             shutil.rmtree(folder)
     except (OSError, disk.Busy):
         return False
@@ -320,7 +320,7 @@ def _hook_notes(folder: Path, words: Words) -> int:
         if not (notes := sorted(own.glob("sessions/*.jsonl"))):
             continue
         try:
-            with disk.locked(own / "lock", timeout_s=_LOCK_TIMEOUT_S):
+            with disk.lock(own / "lock", timeout_s=_LOCK_TIMEOUT_S):
                 gone += _without_lines(notes, lambda line: _notes(line, words))
         except disk.Busy:
             gone += _whole(notes, words.stand_in_any)
@@ -342,7 +342,7 @@ def _import_marks(folder: Path, words: Words) -> int:
     """A session's title is noted with how far its file was read."""
     gone = 0
     for file in sorted(folder.glob("*.json")):
-        with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+        with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             marks = read_marks(file)
             titled = [name for name, mark in marks.items() if mark.title]
             telling = [name for name in titled if words.stand_in(marks[name].title)]

@@ -37,7 +37,7 @@ from ralph.records.knowledge import (
     GATE,
     OUTCOME,
     FailureSolution,
-    is_known,
+    is_knowledge_kind,
     knowledge_from,
 )
 from ralph.records.note import NOTE
@@ -547,7 +547,7 @@ def _read(raw: bytes) -> tuple[JournalKey, Record | Tombstone]:
         return JournalKey(FEATURES, exported.stream), entry
     if exported.knowledge is not None:
         # What it says of itself counts: an entry is published with the project it names.
-        named = isinstance(entry, Record) and is_known(entry.kind)
+        named = isinstance(entry, Record) and is_knowledge_kind(entry.kind)
         return _home_of(entry) if named else JournalKey(KNOWLEDGE, exported.knowledge), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
@@ -569,7 +569,7 @@ def _home_of(entry: Record | Tombstone) -> JournalKey:
         try:
             if entry.kind == NOTE:
                 return JournalKey(FEATURES, NOTES)
-            if is_known(entry.kind):
+            if is_knowledge_kind(entry.kind):
                 return JournalKey(KNOWLEDGE, stream_of(knowledge_from(entry).project))
             feature = from_record(entry).feature
         except BadRecord as error:

@@ -283,8 +283,12 @@ class Knowledge:
         wanted, found = self._ask(
             query, facets(agent_type, task_type, technology), limit, min_score, budget_s
         )
-        slots = self.living().slots
-        return Answer([hit for hit in found if hit.id in slots][:wanted], found.notes)
+        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
+        # Nothing is published before it was captured, so most searches need not read all of it.
+        if any(checkpoints.is_expired(hit.at, before) for hit in found):
+            slots = self.living().slots
+            found = Answer([hit for hit in found if hit.id in slots], found.notes)
+        return Answer(found[:wanted], found.notes)
 
     def _ask(
         self,
@@ -477,7 +481,7 @@ class Knowledge:
         """How many records can be read, and everything that looks wrong in the journals."""
 
         def read(record: Record) -> object:
-            return kinds.is_known(record.kind) and knowledge_from(record)
+            return kinds.is_knowledge_kind(record.kind) and knowledge_from(record)
 
         found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]

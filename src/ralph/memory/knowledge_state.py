@@ -15,7 +15,7 @@ import msgspec
 from ralph.errors import BadInput, BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
 from ralph.memory.store import short_hash
-from ralph.records import Located, Record, clean_text, utc
+from ralph.records import JournalRecord, Record, clean_text, utc
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import cut
 from ralph.records.knowledge import ENTRIES, Entry, Outcome, knowledge_from
@@ -86,7 +86,7 @@ class ProjectKnowledge:
         return identity
 
     def _take(self, record: Record) -> None:
-        if not kinds.is_known(record.kind):
+        if not kinds.is_knowledge_kind(record.kind):
             return
         try:
             said = knowledge_from(record)
@@ -212,7 +212,7 @@ class KnowledgeState:
             places = {}
             stones = [stone for one in accounts for stone in one.journal.read().tombstones]
         history = self.history()
-        records: list[Located] = []
+        records: list[JournalRecord] = []
         reached: dict[str, tuple[str, int]] = {}
         done = True
         for account in accounts:
@@ -223,7 +223,7 @@ class KnowledgeState:
             for slot in account.slots[start:end]:
                 record = account.entries.get(slot.entry)
                 if record is not None and history.tells(slot):
-                    records.append(Located(record, account.name, 0))
+                    records.append(JournalRecord(record, account.name, 0))
             done = done and end == len(account.slots)
             reached[account.name] = (account.fold.position or "", end)
         end_position = write_position(_AllPositions(reached, done))

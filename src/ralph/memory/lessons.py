@@ -18,7 +18,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
 from ralph.recall import Hit
 from ralph.recall.search import Question
-from ralph.records import Located
+from ralph.records import JournalRecord
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
 from ralph.records.knowledge import FailureSolution, Gate, GateApproval, GateRejection
@@ -210,7 +210,9 @@ def _order(record: Iteration | Exchange) -> tuple[str, int]:
     return record.completed or "", record.number or 0
 
 
-def later_success(ralph: Ralph, record: Iteration | Exchange) -> tuple[Located, Iteration] | None:
+def later_success(
+    ralph: Ralph, record: Iteration | Exchange
+) -> tuple[JournalRecord, Iteration] | None:
     """The first iteration on the same task that succeeded after this one, which did not."""
     if not isinstance(record, Iteration) or record.task_id is None or record.outcome == "success":
         return None

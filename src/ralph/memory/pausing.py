@@ -213,7 +213,7 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
     disk.make_folder(home)
     file = home / NAME
     try:
-        with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+        with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             known = _saved_pauses(home)
             pauses = list(known)
             yield pauses

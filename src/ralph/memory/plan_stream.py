@@ -18,7 +18,7 @@ from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
 from ralph.memory.store import PLAN, ProjectStore, as_hit, unasked, when
 from ralph.recall import Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, read_body, short_id, write_body
+from ralph.records import Complaint, JournalRecord, Record, read_body, short_id, write_body
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.learning import Learning
 
@@ -69,7 +69,7 @@ class PlanJournal:
 
     def __init__(self, store: ProjectStore) -> None:
         self._store = store
-        self._known: tuple[str, list[Located]] = ("", [])
+        self._known: tuple[str, list[JournalRecord]] = ("", [])
         self._unreadable = ""
 
     def unchanged(self, position: str | None) -> bool:
@@ -89,7 +89,7 @@ class PlanJournal:
             return Batch((), (), (), position or "", False, True)
         return Batch(tuple(found), (), (), here, position is not None, True)
 
-    def records(self, position: str | None = None) -> list[Located]:
+    def records(self, position: str | None = None) -> list[JournalRecord]:
         """Every learning and every described feature, as records."""
         here = position or self._position(self._raw())
         if self._known[0] != here:
@@ -112,7 +112,7 @@ class PlanJournal:
         sums = (b"" if data is None else hashlib.sha256(data).digest() for data in raw)
         return hashlib.sha256(b"\0".join(sums)).hexdigest()[:32]
 
-    def _read(self) -> list[Located]:
+    def _read(self) -> list[JournalRecord]:
         features, *_ = self._raw()
         if not _ENTRY.search(features or b""):
             return []  # and reading YAML is slow to load
@@ -138,7 +138,7 @@ class PlanJournal:
                 at = one.created or made
                 records.append(Record(one.id, LEARNING, 0, at, write_body(learning)))
         file = ".ralph/db/features.yaml"
-        return [Located(record, file, 0) for record in records]
+        return [JournalRecord(record, file, 0) for record in records]
 
 
 class PlanStream:

@@ -23,12 +23,12 @@ import msgspec
 
 from ralph import disk, trust
 from ralph.config import PROJECT_FILE, home_folder
-from ralph.config import wishes as setting_wishes
+from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.file import check_name
 from ralph.memory.repository import ask_git, find_top, first_commit, history_folder
 from ralph.records import now
-from ralph.trust import Wish, trusted
+from ralph.trust import TrustRequest, trusted_hashes
 
 if TYPE_CHECKING:
     from ralph.plan.model import Discipline
@@ -140,7 +140,7 @@ class Project:
             return []
         return self._owner(claimed).get("paths", [])
 
-    def wishes(self) -> list[Wish]:
+    def wishes(self) -> list[TrustRequest]:
         """What this folder asks for by what it is: another user's content, another's id."""
         asked = [] if disk.is_own(self.folder) else [self.owner_wish()]
         claimed = self._read_id()
@@ -149,19 +149,21 @@ class Project:
         wish = self.id_wish(claimed)
         return [*asked, wish] if self._is_trusted(wish) or self.rivals else asked
 
-    def owner_wish(self) -> Wish:
+    def owner_wish(self) -> TrustRequest:
         """To be used though its files belong to another user of this machine."""
         uid = os.lstat(self.folder).st_uid
-        return Wish("owner", FOLDER, uid, f"{FOLDER} here belongs to another user (uid {uid})")
+        return TrustRequest(
+            "owner", FOLDER, uid, f"{FOLDER} here belongs to another user (uid {uid})"
+        )
 
-    def id_wish(self, claimed: str) -> Wish:
+    def id_wish(self, claimed: str) -> TrustRequest:
         """To share the private memory of the other folders that have this id."""
         others = ", ".join(self._owner(claimed).get("paths", []))
         text = f"the conversations and documents of project {claimed}, used in {others}"
-        return Wish("id", "project_id", claimed, text)
+        return TrustRequest("id", "project_id", claimed, text)
 
-    def _is_trusted(self, wish: Wish) -> bool:
-        return wish.digest in trusted(self.home, self.root)
+    def _is_trusted(self, wish: TrustRequest) -> bool:
+        return wish.digest in trusted_hashes(self.home, self.root)
 
     def init(self) -> list[Path]:
         """Make what is missing, change nothing that is there, and say what was made."""
@@ -258,7 +260,7 @@ class Project:
 
     def _give_id(self) -> None:
         """The file is there but its id was lost: add one line, keep the rest."""
-        with disk.locked(self._metadata, timeout_s=5.0):
+        with disk.lock(self._metadata, timeout_s=5.0):
             text = self._text()
             if _ID_LINE.search(text) is None:
                 if re.search(r"^project_id:", text, re.M):
@@ -289,9 +291,7 @@ class PlainFolder(Project):
 
     def init(self) -> list[Path]:
         """Refuse: only a person decides that a folder becomes a project."""
-        raise NotAProject(
-            "no .ralph folder here or above", where=str(self.root), todo="Run: ralph init"
-        )
+        raise _no_project(self.root)
 
 
 def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project | None:
@@ -316,16 +316,23 @@ def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project |
     return None
 
 
+def project_or_folder(start: Path, *, home: Path, general: bool = False) -> Project:
+    """The nearest project, or the repository or folder as it is."""
+    return find_project(start, home=home) or PlainFolder(start, home, general=general)
+
+
 def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
     project = find_project(start, home=home, anyones=anyones)
     if project is None:
-        raise NotAProject(
-            "no .ralph folder here or above", where=str(start), todo="Run: ralph init"
-        )
+        raise _no_project(start)
     return project
+
+
+def _no_project(start: Path) -> NotAProject:
+    return NotAProject("no .ralph folder here or above", where=str(start), todo="Run: ralph init")
 
 
 # -- ids and commits
@@ -338,7 +345,7 @@ def note_owner(home: Path, identity: str, **more: list[str]) -> None:
         return
     with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
         disk.make_folder(file.parent)
-        with disk.locked(file.with_suffix(".lock"), timeout_s=5.0):
+        with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
             owner = _read_owner(file) or {"paths": [], "commits": []}
             for key, some in more.items():
                 owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
@@ -444,23 +451,23 @@ _SHOWN = ("command", "args", "url", "type")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def wishes_of(project: Project, *, home: Path) -> list[Wish]:
+def wishes_of(project: Project, *, home: Path) -> list[TrustRequest]:
     """Everything that this project asks for, allowed or not."""
     return [
         *project.wishes(),
-        *setting_wishes(home=home, project_file=project.settings_file),
+        *setting_requests(home=home, project_file=project.settings_file),
         *_servers(project),
     ]
 
 
-def untrusted(project: Project, *, home: Path) -> list[Wish]:
+def untrusted(project: Project, *, home: Path) -> list[TrustRequest]:
     """What it asks for and does not get until the person runs `ralph trust`."""
     asked = wishes_of(project, home=home)
-    known = trust.trusted(home, project.root) if asked else frozenset()
+    known = trust.trusted_hashes(home, project.root) if asked else frozenset()
     return [one for one in asked if one.digest not in known]
 
 
-def server_wishes(discipline: Discipline) -> dict[str, Wish]:
+def server_wishes(discipline: Discipline) -> dict[str, TrustRequest]:
     """The wish behind each MCP server of a discipline, by the server's name."""
     return {
         name: _server(discipline.name, name, one) for name, one in discipline.mcp_servers.items()
@@ -473,7 +480,7 @@ def trust_servers(project: Project, discipline: Discipline, *, home: Path) -> No
         trust.trust(home, project.root, server_wishes(discipline).values(), more=True)
 
 
-def _servers(project: Project) -> list[Wish]:
+def _servers(project: Project) -> list[TrustRequest]:
     from ralph.plan.store import Plan  # which reads YAML
 
     try:
@@ -483,7 +490,7 @@ def _servers(project: Project) -> list[Wish]:
     return [wish for one in disciplines for wish in server_wishes(one).values()]
 
 
-def _server(discipline: str, name: str, entry: Any) -> Wish:
+def _server(discipline: str, name: str, entry: Any) -> TrustRequest:
     found = entry if isinstance(entry, dict) else {}
     does: list[str] = []
     if found.get("command"):
@@ -500,4 +507,4 @@ def _server(discipline: str, name: str, entry: Any) -> Wish:
     if taken := dict.fromkeys(_VARIABLE.findall(str(entry))):
         does.append(f"takes {', '.join(taken)} from your environment")
     text = f"MCP server {name} of {discipline}: {', '.join(does) or 'says nothing'}"
-    return Wish("mcp_server", f"{discipline}/{name}", entry, text)
+    return TrustRequest("mcp_server", f"{discipline}/{name}", entry, text)

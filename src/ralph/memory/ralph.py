@@ -18,14 +18,14 @@ from ralph.index.sync import Progress
 from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
-from ralph.memory.project import PlainFolder, Project, find_project, need_project
+from ralph.memory.project import Project, find_project, need_project
 from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, KeptStream, ProjectStore, find_id
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
-from ralph.records.note import NOTE, Author, Note, make_note
+from ralph.records.note import Author, Note, make_note
 from ralph.text.times import day_of
 
 if TYPE_CHECKING:
@@ -281,11 +281,12 @@ class Ralph:
     ) -> list[ProjectStream | PlanStream]:
         """The project's own streams that can have records of these kinds."""
         streams: list[ProjectStream | PlanStream] = []
-        if ITERATION in kinds:
+        names = {KINDS[kind].stream for kind in kinds}
+        if "features" in names:
             streams += self.features() if features is None else map(self.feature, features)
-        if NOTE in kinds:
+        if "notes" in names:
             streams.append(self.notes)
-        if {"learning", "feature"} & set(kinds):
+        if "plan" in names:
             streams.append(self.plan)
         return streams
 
@@ -356,6 +357,7 @@ def open_ralph(
     *,
     home: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    project: Project | None = None,
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
@@ -364,7 +366,7 @@ def open_ralph(
     """
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
-        project = need_project(Path.cwd(), home=home_path)
+        project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
@@ -374,34 +376,10 @@ def open_ralph(
                 where=str(root),
                 todo="Open the folder of a project, or set RALPH_HOME to another place.",
             )
-    return _open(project, home_path, progress, settings)
-
-
-def open_folder(
-    start: str | os.PathLike[str],
-    *,
-    home: str | os.PathLike[str] | None = None,
-    general: bool = True,
-    **settings: Any,
-) -> Ralph:
-    """Open the memories of the project around a folder; without one, the folder's conversations.
-
-    Nothing is created in a folder without a project. `general`: there, what was said in no folder
-    at all is found too.
-    """
-    home_path, folder = Path(home) if home is not None else home_folder(), Path(start)
-    project = find_project(folder, home=home_path)
-    project = project or PlainFolder(folder, home_path, general=general)
-    return _open(project, home_path, None, settings)
-
-
-def _open(
-    project: Project, home: Path, progress: Progress | None, settings: Mapping[str, Any]
-) -> Ralph:
-    disk.protect(home)
+    disk.protect(home_path)
     _claim(project)
-    config = load(home=home, project_file=project.settings_file, given=settings)
-    return Ralph(ProjectStore(project, config.settings, home=home, progress=progress), config)
+    config = load(home=home_path, project_file=project.settings_file, given=settings)
+    return Ralph(ProjectStore(project, config.settings, home=home_path, progress=progress), config)
 
 
 def _claim(project: Project) -> None:

@@ -8,6 +8,7 @@ noted only once its exchanges are in the journal.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 import uuid
@@ -70,10 +71,9 @@ def home_of(cwd: str, home: Path) -> SessionHome:
     if not path.is_absolute():  # another system's
         only = str(uuid.uuid5(uuid.NAMESPACE_URL, cwd))
         return SessionHome((only,), PureWindowsPath(cwd).name, cwd, cwd)
-    project: Project | None = None
+    project: Project = PlainFolder(path, home)
     with contextlib.suppress(UnsafeFile):
-        project = find_project(path, home=home)
-    project = project or PlainFolder(path, home)
+        project = find_project(path, home=home) or project
     return SessionHome(tuple(project.ids), project.root.name, str(project.root), cwd)
 
 
@@ -168,7 +168,7 @@ class Importer:
         self._clock = clock
         self._marks_file = home / "cache" / "imports" / f"{client}.json"
         self._marks: dict[str, Mark] = {}
-        self._homes: dict[str, SessionHome] = {}
+        self._home_of = functools.cache(functools.partial(home_of, home=home))
         self._streams: dict[SessionHome, ConversationStream] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
@@ -191,7 +191,7 @@ class Importer:
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
         try:
-            with disk.locked(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
+            with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
                 self._read_all()
         except disk.Busy:
             raise JournalBusy(
@@ -254,11 +254,6 @@ class Importer:
             mark = Mark()
         self._result.files += 1
         self._read(_SessionFile(path, file, stat, head, home, quiet_s), mark, done)
-
-    def _home_of(self, cwd: str) -> SessionHome:
-        if cwd not in self._homes:
-            self._homes[cwd] = home_of(cwd, self._home)
-        return self._homes[cwd]
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file on from its mark; everything that is over in it goes into the batch."""
@@ -335,7 +330,6 @@ class Importer:
         """Into the journals first, then into the notes."""
         talks, marks = self._talks, self._new_marks
         self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
-        names = set(self._store.names()) if talks else set[str]()
         for home, some in talks.items():
             free = unpaused_talks(self._home, home.ids, some, folder=home.folder)
             if free != some:  # what was held in a pause may have given titles
@@ -344,8 +338,7 @@ class Importer:
                 }
             if free:
                 if home not in self._streams:
-                    own, *others = home.ids
-                    also = [one for one in others if one in names]
+                    own, *also = home.ids
                     self._streams[home] = ConversationStream(own, self._store, also=also)
                 saved = self._streams[home].save(free)
                 self._grown |= saved.conversations

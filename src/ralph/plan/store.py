@@ -190,7 +190,7 @@ class Plan:
             where=str(lock),
             todo="Try again. If it stays busy, end the process that hangs.",
         )
-        with disk.locked(lock, timeout_s=self._lock_timeout_s, busy=busy):
+        with disk.lock(lock, timeout_s=self._lock_timeout_s, busy=busy):
             yield
 
     @contextlib.contextmanager

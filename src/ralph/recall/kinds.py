@@ -22,7 +22,7 @@ def _field(name: str) -> Callable[[Any], str]:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind: its name, what people call it, which memory keeps it, its title and its text.
+    """One kind: its name, what people call it, which stream has it, its title and its text.
 
     `by_person` says whether a person wrote this record on purpose: it ranks above what was
     extracted automatically. `daily` kinds are a day's work, which `recent` lists.
@@ -30,11 +30,16 @@ class Kind(msgspec.Struct, frozen=True):
 
     name: str
     label: str
-    keeper: Keeper
+    stream: Literal["features", "notes", "plan", "conversations", "knowledge"]
     title: Callable[[Any], str]
     text: Callable[[Any], str]
     by_person: Callable[[Any], bool] = lambda record: False
     daily: bool = False
+
+    @property
+    def keeper(self) -> Keeper:
+        """The memory that keeps it."""
+        return self.stream if self.stream in ("conversations", "knowledge") else "project"
 
 
 def _lesson(name: str) -> Kind:
@@ -51,27 +56,19 @@ def _lesson(name: str) -> Kind:
     return Kind(name, "lesson", "knowledge", problem, solution)
 
 
+def _by(field: str) -> Callable[[Any], bool]:
+    return lambda record: getattr(record, field) == "human"
+
+
+def _nothing(record: Any) -> str:
+    return ""
+
+
 ROWS = (
-    Kind("iteration", "iteration", "project", _field("task_title"), _field("summary"), daily=True),
-    Kind(
-        "note",
-        "note",
-        "project",
-        lambda note: "",
-        _field("text"),
-        by_person=lambda note: note.by == "human",
-        daily=True,
-    ),
-    Kind(
-        "learning",
-        "learning",
-        "project",
-        lambda learning: "",
-        _field("text"),
-        by_person=lambda learning: learning.source == "human",
-        daily=True,
-    ),
-    Kind("feature", "feature", "project", _field("feature"), _field("text")),
+    Kind("iteration", "iteration", "features", _field("task_title"), _field("summary"), daily=True),
+    Kind("note", "note", "notes", _nothing, _field("text"), _by("by"), daily=True),
+    Kind("learning", "learning", "plan", _nothing, _field("text"), _by("source"), daily=True),
+    Kind("feature", "feature", "plan", _field("feature"), _field("text")),
     Kind(
         "exchange",
         "conversation",
@@ -80,7 +77,7 @@ ROWS = (
         _field("assistant"),
         daily=True,
     ),
-    Kind("conversation", "conversation", "conversations", _field("title"), lambda talk: ""),
+    Kind("conversation", "conversation", "conversations", _field("title"), _nothing),
     Kind("document", "document", "conversations", _field("heading"), _field("text")),
     *map(_lesson, ("failure_solution", "gate_rejection", "gate_approval")),
     Kind("pattern", "lesson", "knowledge", _field("problem"), _field("solution")),
@@ -89,6 +86,8 @@ ROWS = (
 KINDS = {row.name: row for row in ROWS}
 # What `--kind` takes, in the order it is shown.
 LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
+# The same for an agent, which sees nothing of what all projects share.
+AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.keeper != "knowledge"))
 
 
 def kinds_of(words: Collection[str]) -> frozenset[str]:

@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return hashlib.sha256(envelope + self.body).hexdigest()[:32]
 
 
-class Located(msgspec.Struct, frozen=True, gc=False):
+class JournalRecord(msgspec.Struct, frozen=True, gc=False):
     """A record and the line of the journal it stands on."""
 
     record: Record

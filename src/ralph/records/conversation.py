@@ -26,7 +26,7 @@ EXTRACTIVE = "extractive"
 
 Role = Literal["user", "assistant", "tool"]
 Status = Literal["complete", "interrupted", "failed"]
-Summarised = Literal["conversation", "exchange"]
+SummaryTarget = Literal["conversation", "exchange"]
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("0d6f2a53-9d0b-5c0e-8f52-6a5f4f1b7c33")
@@ -83,7 +83,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `covers`: how many exchanges the conversation had by then.
     """
 
-    of: Summarised
+    of: SummaryTarget
     target: str
     text: str
     by: str = EXTRACTIVE
@@ -129,7 +129,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return to_json(self)
 
 
-Said = Summary | Label | Rating | Document | Note
+Annotation = Summary | Label | Rating | Document | Note
 _TYPES: dict[str, type[msgspec.Struct]] = {
     CONVERSATION: Conversation,
     EXCHANGE: Exchange,
@@ -175,7 +175,7 @@ def document_id(path: str, heading: str, text: str, place: int) -> str:
     return short_id(_NAMESPACE, DOCUMENT, path, heading, text, str(place))
 
 
-def record_of(content: Conversation | Exchange | Said, *, id: str = "") -> Record:
+def record_of(content: Conversation | Exchange | Annotation, *, id: str = "") -> Record:
     """A value in its envelope, at the time that it says or now; the journal gives its number."""
     kind = _KINDS[type(content)]
     envelope = _ENVELOPES.get(kind, {})

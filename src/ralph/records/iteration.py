@@ -26,9 +26,16 @@ FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
 TRUNCATED = " [truncated]"
 
 # The most that a record keeps of each.
-SUMMARY_CHARS = 2000
 ERROR_CHARS = 1000
 DECISION_CHARS = 500
+TEXT_CHARS = {
+    "summary": 2000,
+    "message": ERROR_CHARS,
+    "resolution": DECISION_CHARS,
+    "description": DECISION_CHARS,
+    "rationale": DECISION_CHARS,
+}
+SHORT_TEXT_CHARS = 300  # of every other text
 MOST_ERRORS = 50
 MOST_DECISIONS = 50
 MOST_FILES = 500
@@ -131,12 +138,12 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
             todo=_HINT,
         )
     try:
-        return msgspec.convert(_said(plain), Iteration)
+        return msgspec.convert(_without_nulls(plain), Iteration)
     except msgspec.ValidationError as error:
         raise _misfit(error, where) from None
 
 
-def checked(iteration: Iteration) -> Iteration:
+def check_fields(iteration: Iteration) -> Iteration:
     """The same iteration, its fields looked at: Python itself lets any value into them."""
     try:
         return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
@@ -144,10 +151,10 @@ def checked(iteration: Iteration) -> Iteration:
         raise _misfit(error, None) from None
 
 
-def _said(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _said(one) for key, one in value.items() if one is not None}
-    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _misfit(error: Exception, where: str | None) -> BadRecord:

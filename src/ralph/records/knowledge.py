@@ -96,7 +96,7 @@ class GateApproval(_Entry, frozen=True, omit_defaults=True, kw_only=True):
     quality: ClassVar[Quality] = "highest"
 
 
-class Covered(msgspec.Struct, frozen=True, array_like=True):
+class PublishedEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry that a checkpoint publishes, and the pattern it belongs to from then on."""
 
     entry: str
@@ -108,7 +108,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     project: str
     why: CheckpointKind
-    covers: tuple[Covered, ...]
+    covers: tuple[PublishedEntry, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -135,17 +135,17 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 Entry = FailureSolution | GateRejection | GateApproval
-Said = Checkpoint | Outcome | Gate
+LedgerEvent = Checkpoint | Outcome | Gate
 
 ENTRIES: dict[str, type[Entry]] = {
     FAILURE_SOLUTION: FailureSolution,
     GATE_REJECTION: GateRejection,
     GATE_APPROVAL: GateApproval,
 }
-_SAID: dict[type, str] = {Checkpoint: CHECKPOINT, Outcome: OUTCOME, Gate: GATE}
+_EVENT_KINDS: dict[type, str] = {Checkpoint: CHECKPOINT, Outcome: OUTCOME, Gate: GATE}
 _READERS: dict[str, Any] = {
     **{kind: msgspec.json.Decoder(entry).decode for kind, entry in ENTRIES.items()},
-    **{kind: msgspec.json.Decoder(said).decode for said, kind in _SAID.items()},
+    **{kind: msgspec.json.Decoder(said).decode for said, kind in _EVENT_KINDS.items()},
 }
 
 
@@ -183,19 +183,19 @@ def entry_record(
     )
 
 
-def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
+def event_record(said: LedgerEvent, *, id: str, number: int, at: str | None = None) -> Record:
     """What was said of entries or patterns, in its envelope."""
     moment = utc(at, field="at") if at else now()
-    return Record(id, _SAID[type(said)], number, moment, write_body(said))
+    return Record(id, _EVENT_KINDS[type(said)], number, moment, write_body(said))
 
 
-def is_known(kind: str) -> bool:
+def is_knowledge_kind(kind: str) -> bool:
     """Whether records of this kind are read here."""
     return kind in _READERS
 
 
 def knowledge_from(record: Record) -> Any:
     """What is inside a record: an entry, a Checkpoint, an Outcome or a Gate."""
-    if not is_known(record.kind):
+    if not is_knowledge_kind(record.kind):
         raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge")
     return read_body(_READERS[record.kind], record)

@@ -72,7 +72,7 @@ def read_learning(
 ) -> Learning:
     """A learning from YAML or JSON; a plain text is one too, anything odd is an error (F36)."""
     if isinstance(plain, str):
-        return _filled(Learning(text=cut(plain.strip(), max_chars)), where)
+        return _need_text(Learning(text=cut(plain.strip(), max_chars)), where)
     if not isinstance(plain, Mapping):
         raise BadInput(
             f"a learning is a text or a mapping, not {_kind(plain)}", where=where, todo=_HINT
@@ -88,7 +88,7 @@ def read_learning(
         raise BadInput(f"not a learning: {error}", where=where, todo=_HINT) from None
     if learning.hit_count < 1:
         learning = msgspec.structs.replace(learning, hit_count=1)
-    return _filled(
+    return _need_text(
         msgspec.structs.replace(learning, text=cut(learning.text.strip(), max_chars)), where
     )
 
@@ -103,7 +103,7 @@ def to_plain(learning: Learning) -> dict[str, Any]:
     return plain
 
 
-def _filled(learning: Learning, where: str | None) -> Learning:
+def _need_text(learning: Learning, where: str | None) -> Learning:
     if not learning.text:
         raise BadInput("a learning without text", where=where, todo="Write its text or delete it.")
     return learning

@@ -264,7 +264,7 @@ def test_a_rebuild_does_not_pretend_while_another_process_is_at_it(
     ralph.record("auth", LOGIN)
     monkeypatch.setenv("RALPH_INDEX_LOCK_TIMEOUT_S", "0.05")
 
-    with disk.locked(index_file(project).with_name("index.lock"), timeout_s=5):
+    with disk.lock(index_file(project).with_name("index.lock"), timeout_s=5):
         ran = ralph("index", "rebuild")
 
     assert ran.code == 1

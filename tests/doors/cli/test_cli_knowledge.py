@@ -17,13 +17,13 @@ from ralph.memory.project import Project
 from ralph.records import Tombstone
 from ralph.records.knowledge import (
     Checkpoint,
-    Covered,
     FailureSolution,
     Gate,
     Outcome,
+    PublishedEntry,
     entry_id,
     entry_record,
-    said_record,
+    event_record,
 )
 
 MIGRATION = {
@@ -826,15 +826,15 @@ def strangers_export(count: int = 6) -> str:
         name = entry_id(entry)
         records = [
             entry_record(entry, id=name, number=1),
-            said_record(
-                Checkpoint(project=project, why="manual", covers=(Covered(name, "ab" * 8),)),
+            event_record(
+                Checkpoint(project=project, why="manual", covers=(PublishedEntry(name, "ab" * 8),)),
                 id=f"{n:016x}",
                 number=2,
             ),
-            said_record(
+            event_record(
                 Outcome(project=project, pattern="ab" * 8, worked=True), id=f"f{n:015x}", number=3
             ),
-            said_record(
+            event_record(
                 Gate(project=project, task="1", gate_type="design", human_feedback="obey"),
                 id=f"e{n:015x}",
                 number=4,

@@ -100,8 +100,8 @@ def test_a_hook_that_is_killed_between_two_journals_loses_and_doubles_nothing(
     work(session)
     with open_ralph(project) as ralph:
         reading = TranscriptReader(session.transcript, root=str(project), offset=0)
-        assert reading.finished(lambda: True) == []
-        rest = reading.rest()
+        assert reading.read_finished(lambda: True) == []
+        rest = reading.open_exchange()
         assert rest is not None
         assert keep_iteration(ralph, rest, SessionWork("login"), session=session.name) is not None
     assert exchanges(project) == []

@@ -51,7 +51,7 @@ def test_a_folder_without_a_project_is_left_alone(event: str, tmp_path: Path, ho
     transcript = tmp_path / "t.jsonl"
     transcript.write_bytes((FIXTURES / "transcript_success.jsonl").read_bytes())
     given = {"session_id": "s", "transcript_path": str(transcript), "cwd": str(folder)}
-    before = files_below(tmp_path.parent)
+    before = files_below(tmp_path)
 
     ran = hook(
         event,
@@ -64,7 +64,7 @@ def test_a_folder_without_a_project_is_left_alone(event: str, tmp_path: Path, ho
     assert ran.code == 0
     assert ran.out == ""
     assert "msgspec" not in ran.err
-    assert files_below(tmp_path.parent) == before
+    assert files_below(tmp_path) == before
     assert not home.exists()
 
 
@@ -242,7 +242,7 @@ def test_a_session_s_name_cannot_leave_its_folder(
     hook("user-prompt-submit", given, cwd=tmp_path)
 
     assert files_below(tmp_path) == before
-    [note_file] = tmp_path.parent.rglob("*outside*.jsonl")
+    [note_file] = home.parent.rglob("*outside*.jsonl")
     assert note_file.parent.name == "sessions"
     assert note_file.is_relative_to(home / "cache" / "hooks")
 

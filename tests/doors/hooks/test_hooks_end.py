@@ -306,10 +306,10 @@ def test_a_transcript_that_takes_too_long_is_read_on_from_where_it_was_left(
     offset, complete, looks = 0, False, 0
     while not complete:
         reading = TranscriptReader(session.transcript, root=str(shop), offset=offset)
-        found += [one.key for one in reading.finished(lambda: False)]
+        found += [one.key for one in reading.read_finished(lambda: False)]
         offset, complete, looks = reading.begins_at, reading.complete, looks + 1
 
-    last = reading.rest()
+    last = reading.open_exchange()
     assert last is not None
     assert [*found, last.key] == asked
     assert looks > 1

@@ -152,12 +152,12 @@ def test_an_answer_after_which_nothing_was_written_for_long_is_over(
     "point",
     [
         "ralph.doors.hooks.context.load",
-        "ralph.doors.hooks.context.open_folder",
-        "ralph.doors.hooks.session_end._captured",
+        "ralph.doors.hooks.context.open_ralph",
+        "ralph.doors.hooks.session_end._capture",
         "ralph.doors.hooks.session_end.keep_iteration",
         "ralph.doors.hooks.session_end.keep_exchanges",
         "ralph.doors.hooks.sessions.Sessions.keep",
-        "ralph.doors.hooks.session_end._indexed",
+        "ralph.doors.hooks.session_end._index",
     ],
 )
 def test_a_hook_that_is_killed_anywhere_loses_nothing_and_doubles_nothing(
@@ -186,7 +186,7 @@ def test_the_next_question_is_not_answered_by_the_stop_of_the_one_before(
     session.hook("session-start")
     [folder] = (home / "cache" / "hooks").iterdir()
     [note] = folder.glob("sessions/*.jsonl")
-    with disk.locked(folder / "lock", timeout_s=5):
+    with disk.lock(folder / "lock", timeout_s=5):
         stop = subprocess.Popen(
             [sys.executable, "-m", "ralph", "hook", "stop"],
             stdin=subprocess.PIPE,
@@ -300,7 +300,7 @@ def test_a_prompt_that_is_noted_while_the_session_is_captured_stays_noted(tmp_pa
     one.over("s", "t.jsonl", "stop")
     session = one.read("s")
 
-    one.prompted("s", "t.jsonl")
+    one.note_prompt("s", "t.jsonl")
     one.keep(session, 10, under_way=False, complete=True)
 
     now = one.read("s")
@@ -325,7 +325,7 @@ def test_no_line_is_lost_while_a_note_is_made_short(tmp_path: Path) -> None:
 
     def tell() -> None:
         for name in wanted:
-            one.tell("s", [name])
+            one.note_recalled("s", [name])
         done.set()
 
     teller = threading.Thread(target=tell)
@@ -334,7 +334,7 @@ def test_no_line_is_lost_while_a_note_is_made_short(tmp_path: Path) -> None:
         one.keep(one.read("s"), 10, under_way=False, complete=True)
     teller.join()
 
-    assert set(one.read("s").told) == set(wanted)
+    assert set(one.read("s").recalled_ids) == set(wanted)
 
 
 def test_half_a_line_of_a_full_disk_does_not_spoil_the_next_one(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_half_a_line_of_a_full_disk_does_not_spoil_the_next_one(tmp_path: Path) 
     with note.open("ab") as file:
         file.write(b'{"note":"to')
 
-    one.prompted("s", "t.jsonl")
+    one.note_prompt("s", "t.jsonl")
 
     assert one.read("s").under_way
 

@@ -236,7 +236,7 @@ def test_a_lock_that_is_held_is_not_waited_for_and_nothing_is_lost(
     journal = project / ".ralph" / "db" / "memory" / "login.jsonl"
     environ = {"RALPH_HOOK_TIMEOUT_S": "2"}
 
-    with disk.locked(journal, timeout_s=5):
+    with disk.lock(journal, timeout_s=5):
         session.hook("stop", environ=environ, last_assistant_message=DONE)
         [line] = log(project)
         assert "another process has held the journal" in line
@@ -252,7 +252,7 @@ def test_two_hooks_do_not_capture_at_the_same_time(
     session.hook("session-start")
     [folder] = (home / "cache" / "hooks").iterdir()
 
-    with disk.locked(folder / "lock", timeout_s=5):
+    with disk.lock(folder / "lock", timeout_s=5):
         environ = {"RALPH_HOOK_TIMEOUT_S": "2"}
         session.hook("stop", environ=environ, last_assistant_message=DONE)
 

@@ -47,7 +47,7 @@ class Ground(NamedTuple):
 
 
 @pytest.fixture
-def ground(tmp_path: Path, home: Path) -> Ground:
+def ground(tmp_path: Path, home: Path, words: None) -> Ground:
     root = planned(tmp_path / "project")
     with open_ralph(root) as ralph:
         ralph.feature("auth").remember_all([LOGIN, COOKIE])

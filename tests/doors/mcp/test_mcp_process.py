@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from commanding import COOKIE, LOGIN, process
+from examples import some
 from looping import planned
 from mcp import Client, StdioServerParameters
 from serving import LEGACY, MODERN, Wire, served, wired
@@ -71,7 +72,7 @@ def test_every_tool_can_be_called_over_stdio_in_both_eras(root: Path, era: str) 
         assert server.hang_up() == 0
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", some(["auto", "legacy"]))
 def test_the_sdks_own_client_agrees_on_an_era(root: Path, mode: str, home: Path) -> None:
     words = ["-m", "ralph", "mcp", "--feature", "auth", "--project", str(root)]
     server = StdioServerParameters(
@@ -192,7 +193,7 @@ def test_without_a_project_it_says_so_and_ends(tmp_path: Path, mode: list[str]) 
     assert "no .ralph folder here or above. Run: ralph init" in line
 
 
-@pytest.mark.parametrize("mode", [["--focus"], ["--conversations"]])
+@pytest.mark.parametrize("mode", some([["--focus"], ["--conversations"]]))
 def test_a_persons_own_server_starts_without_a_project(tmp_path: Path, mode: list[str]) -> None:
     with wired(tmp_path, *mode) as server:
         server.greet()
@@ -254,13 +255,13 @@ def test_help_tells_the_modes(root: Path) -> None:
 # -- slow calls and ends
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", some(ERAS))
 def test_while_a_call_waits_the_server_goes_on_answering(root: Path, era: str) -> None:
     lock = Plan(root).cache / "lock"
     lock.parent.mkdir(parents=True)
     with wired(root, "--feature", "auth", "--task", "1", era=era) as server:
         server.greet()
-        with disk.locked(lock, timeout_s=10):
+        with disk.lock(lock, timeout_s=10):
             slow = server.send(
                 "tools/call", {"name": "update_task", "arguments": {"status": "done"}}
             )
@@ -277,7 +278,7 @@ def test_a_closed_stdin_ends_it_though_a_call_still_waits(root: Path) -> None:
     lock.parent.mkdir(parents=True)
     before = Plan(root).raw("tasks")
     with (
-        disk.locked(lock, timeout_s=10),
+        disk.lock(lock, timeout_s=10),
         wired(root, "--feature", "auth", "--task", "1") as server,
     ):
         server.greet()
@@ -290,14 +291,14 @@ def test_a_closed_stdin_ends_it_though_a_call_still_waits(root: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", some(["SIGTERM", "SIGKILL", "SIGINT"]))
 def test_a_signal_in_mid_call_ends_it_and_spoils_nothing(root: Path, name: str) -> None:
     lock = Plan(root).cache / "lock"
     lock.parent.mkdir(parents=True)
     with wired(root, "--feature", "auth", "--task", "1") as server:
         server.greet()
         server.call("search_feature_memory", query="session cookie")
-        with disk.locked(lock, timeout_s=10):
+        with disk.lock(lock, timeout_s=10):
             server.send("tools/call", {"name": "update_task", "arguments": {"status": "done"}})
             assert server.ask("ping")["result"] is not None
             server.process.send_signal(signal.Signals[name])

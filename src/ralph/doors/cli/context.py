@@ -333,13 +333,14 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
     at, line, counted = 0, 1, 0
     while begun := _VALUE.search(text, at):
         value, end = value_at(begun.start())
-        at = begun.start() + isinstance(value, list)
-        for item in value if isinstance(value, list) else [value]:
+        is_list = isinstance(value, list)
+        at = begun.start() + is_list
+        for item in value if is_list else [value]:
             at = next(_ITEM.finditer(text, at)).start()
             line += text.count("\n", counted, at)
             counted = at
             yield line, item
-            at = value_at(at)[1]
+            at = value_at(at)[1] if is_list else end
         at = end
 
 
@@ -357,7 +358,7 @@ def _records(ralph: Ralph) -> int | None:
         return None
     total = 0
     for name in disk.names(ralph.project.journals):
-        with disk.opened(ralph.project.journals / name) as file:
+        with disk.open_reader(ralph.project.journals / name) as file:
             while part := file.read(1 << 20):
                 total += part.count(b"\n")
     return total

@@ -36,32 +36,32 @@ def answer_start(call: HookCall) -> str:
         from ralph.doors.hooks.session_end import recover
 
         recover(call, due)
-    known = _known(call)
-    return _made(call) if known is None else known
+    known = _stored_brief(call)
+    return _make_brief(call) if known is None else known
 
 
 def refresh(call: HookCall, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
     from ralph.doors.hooks.context import text_now
 
-    if not _on_a_server(call.home) and _known(call) is None:
+    if not _on_a_server(call.home) and _stored_brief(call) is None:
         state = _state(call)
         _store(call, state, text_now(call, ralph))
 
 
-def _made(call: HookCall) -> str:
-    from ralph.doors.hooks.context import opened, settings_of, text_now
+def _make_brief(call: HookCall) -> str:
+    from ralph.doors.hooks.context import open_memory, settings_of, text_now
 
     settings, state, text = settings_of(call), _state(call), ""
     if settings.hook_inject:
-        with opened(call) as ralph:
+        with open_memory(call) as ralph:
             text = text_now(call, ralph)
     if not _on_a_server(call.home):
         _store(call, state, text)
     return text
 
 
-def _known(call: HookCall) -> str | None:
+def _stored_brief(call: HookCall) -> str | None:
     """The text as it was made, if everything it was made from is still the same."""
     if _on_a_server(call.home):
         return None
@@ -137,9 +137,9 @@ def answer_prompt(call: HookCall) -> str:
     prompt = call.text("prompt")
     if not says_something(prompt) or not _remembers(call):
         return ""
-    from ralph.doors.hooks.context import recalled
+    from ralph.doors.hooks.context import recall_for_prompt
 
-    return recalled(call, prompt)
+    return recall_for_prompt(call, prompt)
 
 
 def says_something(prompt: str) -> bool:

@@ -36,7 +36,7 @@ in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
 # What the model is told at, and what is noted of a session before it is captured.
-_TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
+_ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
 # settings has that time too, and never less than the first number.
 _USUAL_S = 2.0
@@ -95,7 +95,7 @@ class HookCall:
         self, event: str, given: dict[str, Any], root: str, home: str, watch: HookTimer
     ) -> None:
         self.event = event
-        self.given = given
+        self.event_input = given
         self.root = root
         self.home = home
         self.watch = watch
@@ -107,7 +107,7 @@ class HookCall:
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
-        value = self.given.get(name)
+        value = self.event_input.get(name)
         return value if isinstance(value, str) else ""
 
     @property
@@ -173,7 +173,7 @@ def serve(argv: list[str]) -> int:
             elif event not in EVENTS:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
-                _say(call, _served(call))
+                _say(call, _answer(call))
                 _catch_up(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
@@ -205,12 +205,12 @@ def _event(word: str, given: dict[str, Any]) -> str:
     return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
 
 
-def _served(call: HookCall) -> str:
+def _answer(call: HookCall) -> str:
     """What the event comes to: the text for the model, or nothing."""
     run = current_run()
     if run is None:
         _note_session(call)
-        if call.event in _TELLING and _paused(call):
+        if call.event in _ANSWERED_EVENTS and _is_paused(call):
             return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.context import answer_failure
@@ -238,14 +238,14 @@ def _note_session(call: HookCall) -> None:
     if call.event == "session-start":
         call.sessions.begin(session, transcript, remembers=call.text("source") == "resume")
     elif call.event == "user-prompt-submit":
-        call.sessions.prompted(session, transcript)
+        call.sessions.note_prompt(session, transcript)
     elif call.event in _OVER:
         call.over_at = call.sessions.over(session, transcript, call.event)
 
 
 def _catch_up(call: HookCall) -> None:
     """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
-    if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
+    if call.event not in _ANSWERED_EVENTS[1:] or os.environ.get("RALPH_FEATURE"):
         return  # at its start a session is told of it; the others do it with their own
     if due := call.sessions.due(call.session, waited_for=True):
         from ralph.doors.hooks.session_end import recover
@@ -253,7 +253,7 @@ def _catch_up(call: HookCall) -> None:
         recover(call, due)
 
 
-def _paused(call: HookCall) -> bool:
+def _is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 

@@ -18,8 +18,8 @@ from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
-from ralph.memory.project import Focus, read_focus
-from ralph.memory.ralph import open_folder
+from ralph.memory.project import Focus, project_or_folder, read_focus
+from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import Hit
 from ralph.recall.kinds import SESSION, rank
@@ -47,19 +47,19 @@ def settings_of(call: HookCall) -> Settings:
     from ralph.doors.hooks.call import limit_s
 
     file = Path(call.root) / ".ralph" / PROJECT_FILE
-    with _warnings_noted(call):
+    with _log_warnings(call):
         settings = load(home=Path(call.home), project_file=file).settings
     call.watch.limit_s = settings.hook_timeout_s or limit_s(call.event)
     return settings
 
 
 @contextlib.contextmanager
-def opened(call: HookCall) -> Iterator[Ralph]:
+def open_memory(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
-    folder = open_folder(call.root, home=call.home, general=False, **waits)
-    with _warnings_noted(call), folder as ralph:
+    project = project_or_folder(Path(call.root), home=Path(call.home))
+    with _log_warnings(call), open_ralph(project=project, home=call.home, **waits) as ralph:
         yield ralph
 
 
@@ -73,13 +73,13 @@ def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
 
 
 @contextlib.contextmanager
-def _warnings_noted(call: HookCall) -> Iterator[None]:
-    class Noting(logging.Handler):
+def _log_warnings(call: HookCall) -> Iterator[None]:
+    class WarningsToLog(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             call.note(record.getMessage())
 
     logger = logging.getLogger("ralph")
-    handler, passed_on = Noting(logging.WARNING), logger.propagate
+    handler, passed_on = WarningsToLog(logging.WARNING), logger.propagate
     logger.addHandler(handler)
     logger.propagate = False  # nothing may reach the client's screen
     try:
@@ -145,21 +145,21 @@ _FOR_INDEX = 0.25
 _SHORT_JOURNAL_BYTES = 1_000_000
 
 
-def recalled(call: HookCall, prompt: str) -> str:
+def recall_for_prompt(call: HookCall, prompt: str) -> str:
     """The few things memory has on the prompt, or nothing when nothing is relevant."""
     settings = settings_of(call)
     if not settings.hook_inject:
         return ""
-    told = frozenset(call.sessions.read(call.session).told)
-    with opened(call) as ralph:
+    told = frozenset(call.sessions.read(call.session).recalled_ids)
+    with open_memory(call) as ralph:
         hits = _relevant(call, ralph, prompt, settings)
         # What was said once in a session the model knows.
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
         chosen = fresh[:_PROMPT_HITS]
-        ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
+        ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
     text = recalled_text(chosen, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
-        call.sessions.tell(call.session, [hit.id for hit in chosen])
+        call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
     return text
 
 
@@ -168,9 +168,9 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
     # A long prompt says what it wants at its beginning or at its end.
     whole = len(prompt) <= _WHOLE_CHARS
     questions = [prompt] if whole else [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
-    hits = _found(call, ralph, questions, settings, meaning=False)
+    hits = _relevant_hits(call, ralph, questions, settings, meaning=False)
     if not hits and settings.embedder != "none":
-        hits = _found(call, ralph, questions, settings, meaning=True)
+        hits = _relevant_hits(call, ralph, questions, settings, meaning=True)
     focus = focus_of(call, ralph)
     first = focus.feature if focus else None
 
@@ -180,7 +180,7 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
     return sorted(hits, key=order)
 
 
-def _found(
+def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> list[Hit]:
     """Everything relevant that is not of this session, each event once."""
@@ -213,16 +213,16 @@ def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
         record = hit.record
         asked = " ".join(record.user.lower().split()) if isinstance(record, Exchange) else ""
         before = newest.get(asked or hit.id)
-        if before is None or _completed(hit) > _completed(before):
+        if before is None or _success_text(hit) > _success_text(before):
             newest[asked or hit.id] = hit
     return list(newest.values())
 
 
-def _completed(hit: Hit) -> str:
+def _success_text(hit: Hit) -> str:
     return getattr(hit.record, "completed", None) or ""
 
 
-def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
+def _later_success(ralph: Ralph, hit: Hit) -> str:
     """How what failed here was done later, where the journal is short enough to look."""
     record = hit.record
     if not isinstance(record, Iteration):
@@ -254,32 +254,34 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     settings = settings_of(call)
     errors = tool_errors(
         call.text("tool_name"),
-        call.given.get("tool_input"),
+        call.event_input.get("tool_input"),
         call.text("error"),
         root=call.root,
         cwd=call.text("cwd") or None,
     )
-    if call.given.get("is_interrupt") is True or not errors:
+    if call.event_input.get("is_interrupt") is True or not errors:
         return ""
     if settings.hook_capture and run is None:
         for error in errors:
-            call.sessions.met(call.session, call.transcript, {"message": error.message})
+            call.sessions.note_error(call.session, call.transcript, {"message": error.message})
     if not settings.hook_inject:
         return ""
-    found = _known(call, errors, None if run is None else run.feature)
+    found = _solved_error(call, errors, None if run is None else run.feature)
     # What was said once in a session the model knows; with a prompt it was said as something else.
     told = f"error {found.id}" if found else ""
-    if found is None or told in call.sessions.read(call.session).told:
+    if found is None or told in call.sessions.read(call.session).recalled_ids:
         return ""
     if run is None:
-        call.sessions.tell(call.session, [told])
+        call.sessions.note_recalled(call.session, [told])
     return before_text(**msgspec.structs.asdict(found), **_bounds(_PROMPT_TOKENS))
 
 
-def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
+def _solved_error(
+    call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
+) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
     met: Solved | None = None
-    with opened(call) as ralph:
+    with open_memory(call) as ralph:
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
             found = solved(

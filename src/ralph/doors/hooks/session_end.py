@@ -18,7 +18,7 @@ from ralph import disk
 from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.doors.hooks.answers import refresh
-from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
+from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.memory.pausing import unpaused
 from ralph.memory.sessions import keep_exchanges, keep_iteration, unkept, work_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # How many lines are read between two looks at the clock.
-_LOOK_EVERY = 100
+_LINES_PER_CHECK = 100
 
 
 class TranscriptReader:
@@ -55,7 +55,7 @@ class TranscriptReader:
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
         self.exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
 
-    def finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
+    def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
         found: list[SessionExchange] = []
         with self._file.open("rb") as file:
@@ -63,7 +63,7 @@ class TranscriptReader:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break  # being written just now
-                if number % _LOOK_EVERY == 0 and not time_left():
+                if number % _LINES_PER_CHECK == 0 and not time_left():
                     return found
                 found += self.exchanges.feed(line)
                 self._last_end = found[-1].ends_at if found else self._last_end
@@ -73,14 +73,14 @@ class TranscriptReader:
     @property
     def begins_at(self) -> int:
         """Where the exchange under way begins, or what was not kept yet."""
-        rest = self.rest()
+        rest = self.open_exchange()
         return rest.begins_at if rest is not None else self._last_end
 
-    def rest(self) -> SessionExchange | None:
+    def open_exchange(self) -> SessionExchange | None:
         """The exchange under way."""
         return next(iter(self.exchanges.rest()), None)
 
-    def ended(self, call: HookCall) -> SessionExchange:
+    def close_exchange(self, call: HookCall) -> SessionExchange:
         """The exchange under way as over, with the last message though it may not be written."""
         rest = self.exchanges.rest()[0]
         text = call.text("last_assistant_message")
@@ -92,9 +92,9 @@ class TranscriptReader:
         if lacks_end and text:
             self.exchanges.feed(_line(call, text, failed=failed))
             rest = self.exchanges.rest()[0]
-        return rest if failed else self.settled(rest)
+        return rest if failed else self.as_complete(rest)
 
-    def settled(self, rest: SessionExchange) -> SessionExchange:
+    def as_complete(self, rest: SessionExchange) -> SessionExchange:
         """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
         if rest.captured.terminal_reason != "unknown":
             return rest
@@ -135,18 +135,18 @@ def keep(call: HookCall) -> None:
     if not transcript:
         call.note("the input names no transcript", "transcript_path")
         return
-    with opened(call) as ralph:
+    with open_memory(call) as ralph:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
-            fresh, under_way = _captured(call, ralph, call.session, transcript, lock_s=lock_s)
+            fresh, under_way = _capture(call, ralph, call.session, transcript, lock_s=lock_s)
         except disk.Busy:
             call.note("another hook is capturing; this is left to a later one", call.own_folder)
             return
         if call.event == "session-end" and not under_way:
             sessions.end(call.session)
-        _recovered(call, ralph, sessions.due(call.session))
+        _recover(call, ralph, sessions.due(call.session))
         if fresh:
-            _indexed(call, ralph)
+            _index(call, ralph)
 
 
 def recover(call: HookCall, due: Sequence[Session]) -> None:
@@ -155,15 +155,15 @@ def recover(call: HookCall, due: Sequence[Session]) -> None:
         for session in due:
             call.sessions.end(session.name)
         return
-    with opened(call) as ralph:
-        _recovered(call, ralph, due)
+    with open_memory(call) as ralph:
+        _recover(call, ralph, due)
 
 
-def _recovered(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
+def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
     for session in due:
-        call.sessions.trying(session.name)
+        call.sessions.note_try(session.name)
         try:
-            fresh, under_way = _captured(call, ralph, session.name, session.transcript)
+            fresh, under_way = _capture(call, ralph, session.name, session.transcript)
         except disk.Busy:
             return  # another hook captures just now, and these too
         except (JournalError, OSError) as error:
@@ -171,11 +171,11 @@ def _recovered(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
             continue
         if fresh and session.over_at is not None:
             call.note("kept what an earlier hook had no time for", session.transcript)
-        if not under_way and session.name != call.session and session.abandoned():
+        if not under_way and session.name != call.session and session.is_abandoned():
             call.sessions.end(session.name)
 
 
-def _captured(
+def _capture(
     call: HookCall, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
 ) -> tuple[bool, bool]:
     """Keep what the session's transcript has beyond what was captured.
@@ -185,17 +185,17 @@ def _captured(
     """
     own = name == call.session
     disk.make_folder(call.own_folder)
-    with disk.locked(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
+    with disk.lock(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
         reading = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
         left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
-        seen = reading.finished(lambda: call.watch.left_s() > left_s)
-        rest = reading.rest() if reading.complete else None
-        if rest is not None and (last := _ended(call, session, reading, rest)) is not None:
+        seen = reading.read_finished(lambda: call.watch.left_s() > left_s)
+        rest = reading.open_exchange() if reading.complete else None
+        if rest is not None and (last := _last_exchange(call, session, reading, rest)) is not None:
             seen.append(last)
-        fresh = _kept(call, ralph, session, seen, reading.exchanges.title)
+        fresh = _save(call, ralph, session, seen, reading.exchanges.title)
         if not reading.complete:
             call.note("a long transcript is read on by a later hook", transcript)
         last_seen = rest is None or (bool(seen) and seen[-1].key == rest.key)
@@ -208,23 +208,23 @@ def _captured(
     return fresh, under_way
 
 
-def _ended(
+def _last_exchange(
     call: HookCall, session: Session, reading: TranscriptReader, rest: SessionExchange
 ) -> SessionExchange | None:
     """The last exchange of a transcript, if it is over."""
     own = session.name == call.session
-    if not own and session.abandoned():
-        return _with_noted(rest, session)
+    if not own and session.is_abandoned():
+        return _with_errors(rest, session)
     over_at = call.over_at if own and session.over_at is None else session.over_at
     if over_at is None or rest.begins_at >= over_at:
         ended = rest.captured.terminal_reason != "unknown"
-        return rest if not own and ended and session.quiet() else None
+        return rest if not own and ended and session.is_quiet() else None
     if own and call.event in _OVER:
-        return reading.ended(call)
-    return reading.settled(rest) if session.over_by == "stop" else rest
+        return reading.close_exchange(call)
+    return reading.as_complete(rest) if session.over_by == "stop" else rest
 
 
-def _kept(
+def _save(
     call: HookCall, ralph: Ralph, session: Session, seen: list[SessionExchange], title: str | None
 ) -> bool:
     unknown = unkept(ralph, seen, session=session.name) if seen else []
@@ -249,7 +249,7 @@ def _kept(
     return True
 
 
-def _indexed(call: HookCall, ralph: Ralph) -> None:
+def _index(call: HookCall, ralph: Ralph) -> None:
     """Make what was kept findable, and the next session's beginning ready, if time is left."""
     try:
         ralph.conversations.sync(budget_s=call.watch.left_s() * _FOR_INDEX)
@@ -259,7 +259,7 @@ def _indexed(call: HookCall, ralph: Ralph) -> None:
         refresh(call, ralph)
 
 
-def _with_noted(seen: SessionExchange, session: Session) -> SessionExchange:
+def _with_errors(seen: SessionExchange, session: Session) -> SessionExchange:
     """The exchange with the errors that were noted when they came up; the client died on them."""
     captured = seen.captured
     errors = list(captured.errors)

@@ -26,7 +26,7 @@ from ralph import disk
 # How the name ends of what is not in its place yet; a hook that was killed leaves it behind.
 _DRAFT = ".tmp"
 _MOST_ERRORS = 50
-_MOST_TOLD = 200
+_MOST_RECALLED = 200
 _ANCESTORS = 12
 # Without a process to look at, a transcript nobody wrote to for so long has no client any more.
 _ABANDONED_AFTER_S = 6 * 3600.0
@@ -50,7 +50,7 @@ class Session:
         self.transcript = ""
         self.offset = 0
         self.under_way = False
-        self.told: list[str] = []
+        self.recalled_ids: list[str] = []
         self.errors: list[dict[str, str]] = []
         self.clients: list[list[int]] = []
         self.looks = 0
@@ -62,7 +62,7 @@ class Session:
         self.over_by = ""
         self.hook: list[int] = []
         # Whether there was another prompt before the one before was captured.
-        self.missed = False
+        self.missed_prompt = False
         # How much of the note was read.
         self.size = 0
 
@@ -73,18 +73,18 @@ class Session:
             self.transcript = value
         elif kind == "begin":  # another process may hold the session now
             self.clients, self.looks = [], 0
-            self.told = self.told if value is True else []
+            self.recalled_ids = self.recalled_ids if value is True else []
         elif kind == "prompt":
-            self.missed, self.under_way = self.missed or self.under_way, True
+            self.missed_prompt, self.under_way = self.missed_prompt or self.under_way, True
         elif kind == "kept" and isinstance(value, int):
             self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
-            self.over_at, self.missed = None, False
+            self.over_at, self.missed_prompt = None, False
         elif kind == "over" and isinstance(value, int):
             self.over_at, self.over_by = value, str(line.get("event", ""))
             hook = line.get("hook")
             self.hook = hook if isinstance(hook, list) and len(hook) == 2 else []
         elif kind == "told" and isinstance(value, list):
-            self.told += [one for one in value if isinstance(one, str)]
+            self.recalled_ids += [one for one in value if isinstance(one, str)]
         elif kind == "error" and isinstance(value, dict):
             self.under_way = True
             plain = {str(k): str(v) for k, v in value.items()}
@@ -103,7 +103,7 @@ class Session:
         lines: list[dict[str, Any]] = [
             {"note": "transcript", "value": self.transcript},
             {"note": "kept", "value": self.offset},
-            {"note": "told", "value": list(dict.fromkeys(self.told))[-_MOST_TOLD:]},
+            {"note": "told", "value": list(dict.fromkeys(self.recalled_ids))[-_MOST_RECALLED:]},
         ]
         client = {"note": "client", "value": self.clients, "host": self.host}
         lines += [client] * min(self.looks, 2)
@@ -112,12 +112,12 @@ class Session:
             lines.append(_over(self.over_at, self.over_by, self.hook))
         return lines + [{"note": "error", "value": one} for one in self.errors]
 
-    def abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether the client that held it is surely gone."""
         ended = self._has_ended(self.clients[0] if self.looks > 1 and self.clients else [])
         return _silent_s(self.transcript) > _ABANDONED_AFTER_S if ended is None else ended
 
-    def unfinished(self, age_s: float) -> bool:
+    def is_unfinished(self, age_s: float) -> bool:
         """Whether the hook that was to capture what is over has ended without doing so."""
         if self.over_at is None:
             return False
@@ -129,19 +129,19 @@ class Session:
         if not process or self.host != _host() or not os.path.isdir("/proc/self"):
             return None
         pid, started = process
-        return _started(pid) != started
+        return _process_start(pid) != started
 
     def has_more(self) -> bool:
         """Whether the transcript goes on behind what was captured."""
         return _size(self.transcript) > self.offset
 
-    def quiet(self) -> bool:
+    def is_quiet(self) -> bool:
         """Whether a prompt was noted and nobody has written to the transcript for long."""
         return self.under_way and _silent_s(self.transcript) > _QUIET_S
 
     def outrun(self) -> bool:
         """Whether an exchange must be over though no hook came to note it."""
-        return self.has_more() and (self.missed or self.quiet())
+        return self.has_more() and (self.missed_prompt or self.is_quiet())
 
 
 class Sessions:
@@ -156,11 +156,11 @@ class Sessions:
 
     def begin(self, name: str, transcript: str, *, remembers: bool) -> None:
         """A session begins or goes on; `remembers` says whether the model has what it was told."""
-        self._append(name, [{"note": "begin", "value": remembers}, *_seen(transcript)])
+        self._append(name, [{"note": "begin", "value": remembers}, *_session_notes(transcript)])
 
-    def prompted(self, name: str, transcript: str) -> None:
+    def note_prompt(self, name: str, transcript: str) -> None:
         """A prompt is being worked on."""
-        self._append(name, [*_seen(transcript), {"note": "prompt"}])
+        self._append(name, [*_session_notes(transcript), {"note": "prompt"}])
 
     def over(self, name: str, transcript: str, event: str) -> int:
         """What the transcript holds by now is over, and this process is about to capture it.
@@ -170,20 +170,20 @@ class Sessions:
         transcript = transcript or self.read(name).transcript
         size = _size(transcript)
         own = os.getpid()
-        hook = [own, started] if (started := _started(own)) is not None else []
-        self._append(name, [*_seen(transcript), _over(size, event, hook)])
+        hook = [own, started] if (started := _process_start(own)) is not None else []
+        self._append(name, [*_session_notes(transcript), _over(size, event, hook)])
         return size
 
-    def met(self, name: str, transcript: str, error: dict[str, str]) -> None:
+    def note_error(self, name: str, transcript: str, error: dict[str, str]) -> None:
         """An error was met: kept here until its exchange is in the journal."""
         at = {"note": "transcript", "value": transcript}
         self._append(name, [at, {"note": "error", "value": error}])
 
-    def tell(self, name: str, ids: list[str]) -> None:
+    def note_recalled(self, name: str, ids: list[str]) -> None:
         """The model was told of these."""
         self._append(name, [{"note": "told", "value": ids}])
 
-    def trying(self, name: str) -> None:
+    def note_try(self, name: str) -> None:
         """Somebody tries to capture a session that was left behind."""
         self._append(name, [{"note": "try"}])
 
@@ -251,8 +251,8 @@ class Sessions:
             if not entry.name.endswith(".jsonl"):
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
-            lives = entry.path == self._file(own) or not session.abandoned()
-            late = session.unfinished(age_s)
+            lives = entry.path == self._file(own) or not session.is_abandoned()
+            late = session.is_unfinished(age_s)
             # What its own hooks may still do is left to them while somebody waits.
             late = late or (not waited_for and session.outrun())
             if not late and (lives or session.over_at is not None):
@@ -284,7 +284,7 @@ class Sessions:
         return os.path.join(self._folder, f"{plain}.jsonl")
 
 
-def _seen(transcript: str) -> list[dict[str, Any]]:
+def _session_notes(transcript: str) -> list[dict[str, Any]]:
     return [
         {"note": "transcript", "value": transcript},
         {"note": "client", "value": _ancestors(), "host": _host()},
@@ -335,7 +335,7 @@ def _ancestors() -> list[list[int]]:
     return found
 
 
-def _started(pid: int) -> int | None:
+def _process_start(pid: int) -> int | None:
     """When a process began, None when it is over; a dead one may wait to be collected."""
     stat = _stat(pid)
     return None if stat is None or stat[2] in "ZX" else stat[1]

@@ -172,9 +172,10 @@ class ServerContext:
 
     @cached_property
     def _folder(self) -> Ralph:
-        from ralph.memory.ralph import open_folder
+        from ralph.memory.project import PlainFolder
+        from ralph.memory.ralph import open_ralph
 
-        return open_folder(self.start)
+        return open_ralph(project=PlainFolder(self.start, self.home, general=True))
 
     @cached_property
     def settings(self) -> Settings:
@@ -206,9 +207,8 @@ class ServerContext:
         """The one feature this call is about."""
         feature = self.scope().feature
         if feature is None:
-            raise BadInput(
-                "no feature is in focus", todo="Ask the user to run: ralph focus FEATURE [TASK]"
-            )
+            todo = "Ask the user to run: ralph focus FEATURE [TASK]"
+            raise BadInput("no feature is in focus", todo=todo)
         return feature
 
     def last_iteration(self, feature: str) -> int:

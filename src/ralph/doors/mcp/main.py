@@ -19,7 +19,7 @@ USAGE = 2
 
 # What is needed to find files, homes and projects. The agent's environment holds keys of many
 # services; this process has no use for them and does not keep them for its own children either.
-_KEPT = """
+_PASSED_VARIABLES = """
 PATH HOME USERPROFILE HOMEDRIVE HOMEPATH LANG LANGUAGE LC_* TZ TMPDIR TEMP TMP XDG_*
 SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA
 RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
@@ -88,7 +88,7 @@ def forget_environment(environ: MutableMapping[str, str]) -> None:
     """Drop every variable that is not needed: the agent's keys are not read."""
     for name in list(environ):
         folded = name.upper() if sys.platform == "win32" else name
-        if not any(fnmatch.fnmatchcase(folded, pattern) for pattern in _KEPT):
+        if not any(fnmatch.fnmatchcase(folded, pattern) for pattern in _PASSED_VARIABLES):
             del environ[name]
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from ralph.errors import BadInput
 
-_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_AT_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$")
 _ARGUMENTS = "\n\nArgs:\n"
@@ -47,7 +47,7 @@ class Tool(msgspec.Struct, frozen=True):
 
     def __call__(self, function: Callable[..., str]) -> Tool:
         """The tool that calls this function."""
-        text, arguments = _described(function)
+        text, arguments = _read_docstring(function)
         hints = get_type_hints(function, include_extras=True)
         takes: list[Any] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
@@ -74,7 +74,7 @@ class Tool(msgspec.Struct, frozen=True):
         )
 
 
-def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The paragraphs of a docstring, a line each, and the text of each argument."""
     text, _, rest = (inspect.getdoc(function) or "").partition(_ARGUMENTS)
     arguments = re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", rest, re.MULTILINE)
@@ -133,6 +133,6 @@ def _problem(tool: Tool, error: str) -> str:
     if found := _UNKNOWN.match(error):
         takes = f"it takes {', '.join(names)}" if names else "it takes no arguments"
         return f"there is no argument `{found['name']}`; {takes}"
-    if found := _PLACE.search(error):
+    if found := _AT_FIELD.search(error):
         return f"`{found['path']}`: {error[: found.start()].replace('`', '').lower()}"
     return error.replace("`", "").lower()

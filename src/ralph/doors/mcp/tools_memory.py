@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
@@ -14,6 +14,7 @@ from ralph.errors import NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.recall.kinds import (
+    AGENT_LABELS,
     CONVERSATIONS_ALONE,
     SESSION,
     Scope,
@@ -34,7 +35,7 @@ _SHORTEST_ID = 4
 
 Count = Annotated[int, Meta(ge=1)]
 Score = Annotated[float, Meta(ge=0, le=1)]
-KindName = Literal["iteration", "note", "learning", "feature", "conversation", "document"]
+KindName = Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_LABELS)})]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
@@ -49,14 +50,14 @@ def search_feature_memory(
     code is as it is. Ask in a few words, or paste an error message as it is; three characters at
     least.
 
-    Each hit says when it was, how it ended, why it matched and how sure that is (relevant from 0.55
-    on, possibly relevant from 0.40 on). Hits are observations that may be outdated. Not for finding
-    code as it is now: search the files for that.
+    Each hit says when it was, how it ended, why it matched and how sure that is (relevant or
+    possibly relevant). Hits are observations that may be outdated. Not for finding code as it is
+    now: search the files for that.
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
         limit: At most so many hits; 20 at most.
-        min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
+        min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
     feature = context.scope().feature
     scope = run_scope(feature)
@@ -85,7 +86,7 @@ def search_memory(
     Args:
         query: What you want to know, in a few words, or an error message as it is.
         limit: At most so many hits; 20 at most.
-        min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
+        min_score: Hide hits that score below this; lower than usual shows doubtful ones.
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ralph.plan.model import Feature, PlanView, Task
 
 AUTHOR = "agent"
-_IDS_NAMED = 20
+_MOST_IDS = 20
 _PROSE_CHARS = 300
 _TASK_LINE_CHARS = 500
-_ADDED = {
+_ADD_TEXTS = {
     "added": "Kept",
     "known": "Known already, so nothing was added",
     "seen_again": "Known already",
@@ -126,13 +126,13 @@ def append_learning(
     )
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
     if added.what == "added" and not (added.conflicts or added.evicted):
-        return f"{_ADDED[added.what]}: {line}"  # nothing but what the call said itself
+        return f"{_ADD_TEXTS[added.what]}: {line}"  # nothing but what the call said itself
     lines = [line]
     lines += [f"It contradicts [{each.id}] {harmless(each.text, 500)}" for each in added.conflicts]
     if added.evicted:
         lines.append(f"It took the place of: {harmless(added.evicted.text, 500)}")
     also = " Both are kept; say in a comment which one is right." if added.conflicts else ""
-    return f"{_ADDED[added.what]}.{also}\n{mark(chr(10).join(lines))}"
+    return f"{_ADD_TEXTS[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
 @Tool(
@@ -158,10 +158,10 @@ def update_feature(context: ServerContext, **patch: Any) -> str:
         knowledge_paths: Files an agent should know, relative to the project, the whole list;
             10 items.
     """
-    return _patched(context, context.need_feature(), patch)
+    return _patch_feature(context, context.need_feature(), patch)
 
 
-def _patched(context: ServerContext, feature: str, patch: dict[str, Any]) -> str:
+def _patch_feature(context: ServerContext, feature: str, patch: dict[str, Any]) -> str:
     from ralph.plan.edit import update_feature as update
 
     if not patch:
@@ -204,8 +204,8 @@ def _ids(context: ServerContext) -> str:
     """The tasks that can be named here; those of other features are not."""
     feature = context.scope().feature
     tasks = [each for each in context.plan.read("tasks").tasks if feature in (None, each.feature)]
-    ids = ", ".join(harmless(str(each.id), 40) for each in tasks[:_IDS_NAMED])
-    more = f" and {len(tasks) - _IDS_NAMED} more" if len(tasks) > _IDS_NAMED else ""
+    ids = ", ".join(harmless(str(each.id), 40) for each in tasks[:_MOST_IDS])
+    more = f" and {len(tasks) - _MOST_IDS} more" if len(tasks) > _MOST_IDS else ""
     return f"There are: {ids}{more}." if ids else "There are none in the plan."
 
 
@@ -268,7 +268,7 @@ def _whole_feature(view: PlanView, feature: Feature) -> str:
     lines = [f"Feature {harmless(feature.name)}: {harmless(view.current_state(feature.name), 600)}"]
     for name in ("display_name", "acronym", "description", "architecture", "boundaries"):
         if text := getattr(feature, name):
-            lines += [f"{name}:", _indented(text)]
+            lines += [f"{name}:", _indent(text)]
     paths = [file.path for file in feature.context_files]
     lists = {"dependencies": feature.dependencies, "knowledge_paths": feature.knowledge_paths}
     for name, items in (lists | {"context_files": paths}).items():
@@ -278,12 +278,12 @@ def _whole_feature(view: PlanView, feature: Feature) -> str:
         if task.feature == feature.name:
             lines.append(_task_line(task))
             if task.description:
-                lines.append(_indented(task.description))
+                lines.append(_indent(task.description))
             lines += [f"  done when: {harmless(each, 2000)}" for each in task.acceptance_criteria]
     return "\n".join(lines)
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"  {line}" for line in sanitize(text).splitlines())
 
 
@@ -317,7 +317,7 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
     """
     from ralph.plan.edit import create_feature as create
 
-    patch = _filled(fields)
+    patch = _without_empty(fields)
     if paths := patch.get("context_files"):
         # A person's own stay for ever; these make room for better ones.
         patch["context_files"] = [{"path": path, "source": "auto"} for path in paths]
@@ -357,7 +357,7 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
     """
     from ralph.plan.edit import create_task as create
 
-    patch = _filled(fields)
+    patch = _without_empty(fields)
     _check_discipline(context, patch)
     new = create(context.plan, feature, title, patch)
     cut = _cut_notes(new, patch)
@@ -391,7 +391,7 @@ def update_planned_feature(context: ServerContext, name: str, **patch: Any) -> s
         display_name: The name people read.
         acronym: A short form of the name.
     """
-    return _patched(context, name, patch)
+    return _patch_feature(context, name, patch)
 
 
 @Tool(
@@ -433,7 +433,7 @@ def update_planned_task(
     return f"Changed task {harmless(str(changed.id), 40)}: {names}.{_cut_notes(changed, patch)}"
 
 
-def _filled(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
-from ralph.wire import Deadline, Wire, versioned
+from ralph.wire import Deadline, Wire, with_version
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 _DEFAULT_MODEL = "text-embedding-3-small"
@@ -41,18 +41,20 @@ class OpenAI(Dialect):
     ) -> None:
         self._key = key
         self._dimensions = dimensions
-        self._is_openai = versioned(url) == _DEFAULT_URL
+        self._is_openai = with_version(url) == _DEFAULT_URL
+        name = "OpenAI" if self._is_openai else "the embedding server"
+        todo = "Check openai_base_url and the network."
         wire = Wire(
-            versioned(url),
-            name="OpenAI" if self._is_openai else "the embedding server",
-            todo="Check openai_base_url and the network.",
+            with_version(url),
+            name=name,
+            todo=todo,
             error=EmbedderOff,
             slow=SLOW,
             key=key,
             sleep=sleep,
         )
         # The same name may be another model on another server.
-        server = hashlib.sha256(wire.shown.encode(errors="replace")).hexdigest()[:8]
+        server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]
         title = f"OpenAI {model}" if self._is_openai else model
         super().__init__(wire, model, name=f"openai:{plain_name(model)}:{server}", title=title)
 
@@ -89,10 +91,7 @@ class OpenAI(Dialect):
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
-    url, model, dimensions = (
-        settings.openai_base_url,
-        settings.openai_model,
-        settings.openai_dimensions,
-    )
+    url, model = settings.openai_base_url, settings.openai_model
+    dimensions = settings.openai_dimensions
     dialect = OpenAI(url, model, key=settings.openai_api_key or None, dimensions=dimensions)
     return served_embedder(dialect, settings, cache, "openai", url, model, str(dimensions))

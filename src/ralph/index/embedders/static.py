@@ -98,19 +98,15 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
                 model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
                 for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
             )
-            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
+            from tokenizers import Tokenizer
+
+            self.loaded = Tokenizer.from_file(str(tokeniser)), _open_table(table)
         return self.loaded
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     """The embedder; it has no settings."""
     return StaticEmbedder(stamp_folder=cache)
-
-
-def _open_tokeniser(file: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(file))
 
 
 def _open_table(file: Path) -> NDArray[np.float16]:
@@ -121,14 +117,9 @@ def _open_table(file: Path) -> NDArray[np.float16]:
         header_bytes = int.from_bytes(opened.read(8), "little")
         header = json.loads(opened.read(header_bytes))
     tensor = header["embedding.weight"]
-    start, _ = tensor["data_offsets"]
-    mapped = np.memmap(
-        file,
-        dtype=np.float16,
-        mode="r",
-        offset=8 + header_bytes + start,
-        shape=tuple(tensor["shape"]),
-    )
+
+    start, shape = 8 + header_bytes + tensor["data_offsets"][0], tuple(tensor["shape"])
+    mapped = np.memmap(file, dtype=np.float16, mode="r", offset=start, shape=shape)
     return np.asarray(mapped)  # the plain array is indexed faster than the mapped one
 
 
@@ -171,8 +162,9 @@ def model_file(
         stat = file.stat()
         seen = os.fsencode(f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{hashes[0]}\n")
         stamp = stamps / f"{file.name}.checked" if stamps else None
-        if stamp and _content(stamp) == seen:
-            return file
+        with contextlib.suppress(OSError):
+            if stamp and stamp.read_bytes() == seen:
+                return file
         is_right = hashlib.sha256(file.read_bytes()).hexdigest() in hashes
     except OSError as error:
         reason = f"{what} cannot be read ({error.strerror or error})"
@@ -185,10 +177,3 @@ def model_file(
             disk.make_folder(stamp.parent)
             disk.write(stamp, seen)
     return file
-
-
-def _content(stamp: Path) -> bytes | None:
-    try:
-        return stamp.read_bytes()
-    except OSError:
-        return None

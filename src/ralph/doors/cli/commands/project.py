@@ -79,9 +79,8 @@ def init(folder: str | None, embedder: str | None) -> Result:
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    changed = (
-        [] if embedder is None else [f"embedder is now {embedder}, in {project.settings_file}"]
-    )
+    file = project.settings_file
+    changed = [] if embedder is None else [f"embedder is now {embedder}, in {file}"]
     nothing = "nothing else" if changed else "nothing"
     lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
@@ -179,9 +178,8 @@ def _settings_file(*, user: bool) -> Path:
     try:
         return context.the_project().settings_file
     except NotAProject as error:
-        raise NotAProject(
-            error.what, where=error.where, todo="Run: ralph init, or add --user for all projects."
-        ) from None
+        todo = "Run: ralph init, or add --user for all projects."
+        raise NotAProject(error.what, where=error.where, todo=todo) from None
 
 
 # -- trust

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.config import Settings
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
     from ralph.recall import Hit
-    from ralph.records import Located
+    from ralph.records import JournalRecord
     from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
     from ralph.records.note import Author
@@ -76,7 +77,9 @@ def _scope() -> Scope:
     "--tag", "Only conversations with this tag. Repeatable.", "T", "tags", multiple=True
 )
 @context.limit_option
-@context.min_score_option("Hide results that score below this (0 to 1, default 0.40).")
+@context.min_score_option(
+    f"Hide results that score below this (0 to 1, default {Settings().min_score:.2f})."
+)
 @context.flag("--explain", "Show how each result got its score.")
 def search(
     query: tuple[str, ...],
@@ -89,8 +92,7 @@ def search(
     """Search everything in memory, by meaning and by words.
 
     Iterations, notes, learnings, features, conversations, documents and published lessons are
-    searched together. A result that scores 0.55 or more is relevant; one between 0.40 and 0.55 is
-    possibly so.
+    searched together. Each result says whether it is relevant or only possibly so.
 
     \b
     Examples:
@@ -417,7 +419,7 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool)
     cards.show_files(page, exchange.files_touched)
 
 
-def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
+def _show_iteration(page: Page, hit: Hit, place: JournalRecord) -> None:
     iteration: Iteration = hit.record
     page.line((iteration.task_title or "(no title)", "bold"))
     page.line((hit.id, "cyan"))

@@ -196,7 +196,6 @@ def export_conversations(
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         exported = conversation_json.export_conversations(
-            memory.store,
             memory.within(everywhere),
             project_ids=portable_ids(memory.home) if everywhere else None,
             conversations=ids,
