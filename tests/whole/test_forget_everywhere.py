@@ -325,6 +325,22 @@ def test_what_was_learned_from_an_iteration_is_shown_and_goes_with_it(
     assert traces(project, home) == []
 
 
+@pytest.mark.parametrize("words", [("--before", "2100-01-01"), ("--feature", "login")])
+def test_what_was_learned_stays_where_old_records_are_cleared_away(
+    ralph: Line, project: Path, home: Path, words: tuple[str, str]
+) -> None:
+    failed, _ = attempts(project, publish=True)
+    learned_from(project, failed)
+
+    left = ralph.well("forget", *words, "--yes", "--json").json["remains"]
+
+    [learning] = Plan(project).feature("login").learnings
+    [command] = [one for one in left if one.startswith("learned from it: ")]
+    assert learning.id in command
+    ralph.well(*command.partition(": ralph ")[2].split())
+    assert traces(project, home) == []
+
+
 def learned_from(project: Path, record: str) -> None:
     """A learning that the loop took from this iteration, and one of a person."""
     from ralph.plan.learnings import learn
