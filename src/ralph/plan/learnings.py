@@ -105,7 +105,8 @@ def learn(
         entry, items, learnings = _open(plan, data, feature)
         ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
         left = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
-        set_field(entry, "learnings", left)
+        if len(left) < len(items):
+            set_field(entry, "learnings", left)
         for draft in drafts:
             try:
                 added.append(append(plan, data, feature, draft))
