@@ -20,6 +20,7 @@ BENCHES = {
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
+    "everything": "one search over iterations, conversations and knowledge together",
     "paths": "how many files and functions each data path crosses",
     "calibrate": "what a score means: its constants, and how well they fit",
 }

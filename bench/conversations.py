@@ -96,6 +96,11 @@ def _keep(ralph: Ralph, talks: Sequence[ConversationContent]) -> None:
     ConversationStream(ralph.project.id, store).save(talks)
 
 
+def add_conversations(ralph: Ralph, size: int) -> None:
+    """Keep so many exchanges."""
+    _keep(ralph, list(_talks(0, size, _EXCHANGES_EACH)))
+
+
 def _talks(start: int, stop: int, each: int) -> Iterator[ConversationContent]:
     for first in range(start, stop, each):
         name = conversation_id("bench", str(first))

@@ -29,7 +29,7 @@ from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, sh
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
 from ralph.memory.knowledge import COLLECTION, TASK_MIN_SCORE, Knowledge
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 from ralph.recall.search import Question
 from ralph.records import Record
 from ralph.records.knowledge import (
@@ -101,12 +101,17 @@ def run(
 def _published(size: int) -> Iterator[BenchProject]:
     with temporary_project(size) as place:
         with place.opened() as ralph:
-            for start in range(0, size, _A_PROJECT):
-                name = f"project {start // _A_PROJECT}"
-                entries = [_made_up(n, name) for n in range(start, min(start + _A_PROJECT, size))]
-                _publish(ralph.knowledge, name, entries)
-            ralph.knowledge.sync()
+            publish_entries(ralph, size)
         yield place
+
+
+def publish_entries(ralph: Ralph, size: int) -> None:
+    """Publish and index so many entries of several projects."""
+    for start in range(0, size, _A_PROJECT):
+        name = f"project {start // _A_PROJECT}"
+        entries = [_made_up(n, name) for n in range(start, min(start + _A_PROJECT, size))]
+        _publish(ralph.knowledge, name, entries)
+    ralph.knowledge.sync()
 
 
 def _publish(memory: Knowledge, name: str, entries: Sequence[Entry]) -> None:

@@ -117,9 +117,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stagnation_limit: int = _harmless(
         3, "stop after so many iterations without a change to the plan", 0, 1000
     )
-    rate_limit_wait_s: float = _harmless(
-        300.0, "how long to wait when the provider refuses and names no time", 0, 86_400
-    )
     prompt_tokens: int = _harmless(12000, "the size of the loop's prompt", 0, 200_000)
     rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
     rag_conversation_limit: int = _harmless(3, "from how many conversations", 1, 20)
@@ -149,6 +146,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hook_inject: bool = _switch("hooks tell the model what memory has")
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
+    )
+    pause_folders: tuple[str, ...] | None = _personal(
+        None,
+        "patterns of folders where nothing is saved or recalled, such as `~/clients/*`; once set "
+        "(`[]`: none), hooks also work without `ralph init`",
     )
     ollama_url: str = _personal("http://127.0.0.1:11434", "where Ollama listens")
     ollama_model: str = _trusted("nomic-embed-text", "its embedding model")
@@ -199,7 +201,7 @@ knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
 knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
 mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
 recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
-summary_price_out_usd verify_all_every warnings_in_prompt
+rate_limit_wait_s summary_price_out_usd verify_all_every warnings_in_prompt
 """
 _HOOK_LIMITS = """
 hook_session_start_s hook_user_prompt_submit_s hook_post_tool_use_failure_s hook_stop_s
@@ -306,13 +308,8 @@ def within(key: str, number: float) -> float:
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """Names in the environment that look like settings and are none."""
     names = os.environ if environ is None else environ
-    return sorted(
-        name
-        for name in names
-        if name.startswith(_PREFIX)
-        and name not in _PLACES
-        and name.removeprefix(_PREFIX).lower() not in KEYS
-    )
+    settings = {*_PLACES, *(_PREFIX + key.upper() for key in KEYS)}
+    return sorted(n for n in names if n.startswith(_PREFIX) and n.upper() not in settings)
 
 
 def safe_value(key: str, value: Any) -> Any:
@@ -381,28 +378,23 @@ def _fit(key: str, value: Any, *, where: str) -> Any:
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise BadSetting(
-            f"{key} cannot be {safe_value(key, value)!r}: {str(error).partition(' - ')[0]}",
-            where=where,
-            todo="`ralph config` shows every setting and its value.",
-        ) from None
+        what = f"{key} cannot be {safe_value(key, value)!r}: {str(error).partition(' - ')[0]}"
+        todo = "`ralph config` shows every setting and its value."
+        raise BadSetting(what, where=where, todo=todo) from None
     result = getattr(fitted, key)
     rule = RULES[key]
     is_number = isinstance(result, int | float) and not isinstance(result, bool)
     if is_number and not rule.low <= result <= rule.high:
-        raise BadSetting(
-            f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}", where=where
-        )
+        what = f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}"
+        raise BadSetting(what, where=where)
     return result
 
 
 def _check_place(file: Path, key: str) -> None:
     if key in RULES and RULES[key].level == "personal" and file.name == PROJECT_FILE:
-        raise BadSetting(
-            f"{key} may not stand in a project's file, which travels with clones",
-            where=str(file),
-            todo=f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}",
-        )
+        what = f"{key} may not stand in a project's file, which travels with clones"
+        todo = f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}"
+        raise BadSetting(what, where=str(file), todo=todo)
 
 
 def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:

@@ -77,6 +77,8 @@ _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 # EPERM is what Linux says of a file system that has none, Windows EINVAL.
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+# Says in the home's cache that everything there was made its owner's alone.
+_PRIVATE = "private"
 _serial = itertools.count()
 
 
@@ -111,12 +113,17 @@ def state_name(root: AnyPath) -> str:
 
 
 def protect(home_folder: AnyPath) -> None:
-    """Make Ralph's home its owner's alone, with everything that is in it already."""
+    """Make Ralph's home its owner's alone, with everything that is in it already.
+
+    Earlier versions left files that others could read in a home that they could not enter, so
+    everything is looked at once.
+    """
+    done = os.path.join(home_folder, "cache", _PRIVATE)
     try:
         mode = os.stat(home_folder).st_mode
     except OSError:
         return  # there is none yet; whoever writes to it makes it so
-    if not mode & 0o077 or sys.platform == "win32":
+    if sys.platform == "win32" or (not mode & 0o077 and os.path.exists(done)):
         return
     for folder, _, files in os.walk(home_folder):
         for name in files:
@@ -126,6 +133,9 @@ def protect(home_folder: AnyPath) -> None:
                     os.chmod(file, os.stat(file).st_mode & 0o700)
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
+    with contextlib.suppress(OSError):
+        make_folder(os.path.dirname(done))
+        write(done, b"")
 
 
 def is_own(path: AnyPath) -> bool:
@@ -162,6 +172,11 @@ def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
 def open_reader(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
     """A file opened for reading."""
     return os.fdopen(open_file(path), "rb", buffering)
+
+
+def appending(path: AnyPath) -> BinaryIO:
+    """A file opened to be added to; a new one is its owner's alone, as all in Ralph's home are."""
+    return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
@@ -425,12 +440,11 @@ def flush_folder(folder: Path) -> None:
     if sys.platform == "win32":
         return
     with _folder_of(os.path.join(folder, "_")) as (opened_folder, _, _):
-        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else opened_folder
+        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else os.dup(opened_folder)
         try:
             os.fsync(fd)
         finally:
-            if opened_folder is None:
-                os.close(fd)
+            os.close(fd)
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
@@ -440,17 +454,8 @@ def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """
     if _fence(path) is None:
         path = path.resolve()  # what a person's own link points to is replaced, not the link
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
-        try:
-            usual = mode if mode is not None else 0o666 if fenced else 0o600
-            _write_new(draft, data, usual, exactly=_mode(path) & 0o7777, folder=folder)
-            _put(draft, name, data, folder)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-            raise
-    flush_folder(path.parent)
+    with _drafted(path, data, mode=mode, exactly=_mode(path) & 0o7777) as (draft, name, folder):
+        _put(draft, name, data, folder)
 
 
 def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
@@ -473,10 +478,8 @@ def create(path: Path, data: bytes) -> bool:
     make_folder(path.parent)
     if exists(path):
         return False
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
+    with _drafted(path, data) as (draft, name, folder):
         try:
-            _write_new(draft, data, 0o666 if fenced else 0o600, folder=folder)
             os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             return False
@@ -489,10 +492,6 @@ def create(path: Path, data: bytes) -> bool:
                 return False
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
-        finally:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-    flush_folder(path.parent)
     return True
 
 
@@ -508,19 +507,33 @@ def sweep_drafts(path: Path) -> None:
             remove(path.with_name(name))
 
 
-def _write_new(draft: str, data: bytes, mode: int, *, exactly: int = 0, folder: int | None) -> None:
+@contextlib.contextmanager
+def _drafted(
+    path: Path, data: bytes, *, mode: int | None = None, exactly: int = 0
+) -> Iterator[tuple[str, str, int | None]]:
+    """The content in a new file beside the one it is for, to be put in its place.
+
+    It has the mode `exactly`, or the given one, or its folder's usual.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
-    try:
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    except FileExistsError:  # of a process that was killed, or a stranger's
-        os.unlink(draft, dir_fd=folder)
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    try:
-        if exactly and sys.platform != "win32":
-            os.fchmod(fd, exactly)
-        write_all(fd, data)
-    finally:
-        os.close(fd)
+    with _folder_of(path) as (folder, name, fenced):
+        draft = _draft(name)
+        usual = mode if mode is not None else 0o666 if fenced else 0o600
+        with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+            os.unlink(draft, dir_fd=folder)
+        try:
+            fd = os.open(draft, flags, usual, dir_fd=folder)
+            try:
+                if exactly and sys.platform != "win32":
+                    os.fchmod(fd, exactly)
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+            yield draft, name, folder
+        finally:
+            with contextlib.suppress(OSError):  # it has been put in place, or cannot be removed
+                os.unlink(draft, dir_fd=folder)
+    flush_folder(path.parent)
 
 
 def _draft(name: str) -> str:

@@ -111,11 +111,9 @@ def _read(home: Path) -> _TrustFile:
     except FileNotFoundError:
         return _TrustFile()
     except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(
-            f"the list of trusted folders cannot be read: {error}",
-            where=str(file),
-            todo="Delete it, then run `ralph trust` in each folder again.",
-        ) from None
+        what = f"the list of trusted folders cannot be read: {error}"
+        todo = "Delete it, then run `ralph trust` in each folder again."
+        raise BadInput(what, where=str(file), todo=todo) from None
 
 
 def _change(home: Path, change: Callable[[dict[str, FolderTrust]], object]) -> None:

@@ -208,8 +208,9 @@ def test_a_pipeline_that_is_stopped_ends_after_its_batch_and_nothing_has_failed(
     assert status(workers, "embedding").current == "batch of 100"
     workers.stop()
     slow.go_on.set()
-    until(lambda: status(workers, "embedding").state == "stopped", "its end")
+    until(lambda: "ralph-embedding" not in {t.name for t in threading.enumerate()}, "its end")
     told = status(workers, "embedding")
+    assert told.state == "stopped"
     assert (told.retrying, told.given_up, told.failed) == (0, 0, 0)
     assert len(slow.embedded) == 100
     assert Workers(opened).run_once(["embedding"])[0].completed == 10

@@ -318,7 +318,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
         assert held == {True: "toy:1", False: "toy:2"}
         # While somebody else holds the lock, the old one answers, by words.
         with disk.lock(state_of(project) / "index.lock", timeout_s=1):
-            embedded(changed)._lock_timeout_s = 0.0
+            embedded(changed).lock_timeout_s = 0.0
             found = ask(changed)
             assert len(found) == 4
             assert all(hit.parts and hit.parts.meaning is None for hit in found)

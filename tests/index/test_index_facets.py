@@ -39,7 +39,7 @@ questions = st.dictionaries(
 def test_a_passage_fits_that_has_one_of_the_values_or_none(held: Facets, only: Only) -> None:
     expected = all(
         not values or (name in held and (not held[name] or set(held[name]) & set(values)))
-        for name, values in only.items()
+        for name, values in (only or {}).items()
     )
     assert fits(held, only) is expected
     assert fits(held, None)

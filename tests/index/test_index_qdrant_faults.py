@@ -154,7 +154,8 @@ def test_a_server_that_failed_is_left_alone_for_a_while(hasty: Ralph, server: Qd
 
 def test_a_server_is_asked_again_after_a_while(server: QdrantServer) -> None:
     now = 100.0
-    one = QdrantConnection(server.url, timeout_s=2.5, clock=lambda: now)
+    one = QdrantConnection(server.url, timeout_s=2.5)
+    one.clock = lambda: now
     server.fail("500")
     with pytest.raises(IndexOff, match="500: Service internal error"):
         one.check()

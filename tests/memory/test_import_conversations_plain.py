@@ -27,19 +27,32 @@ from ralph.memory.conversation_stream import (
     ConversationImport,
     ConversationStream,
 )
-from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.conversation import (
+    Conversation,
+    Exchange,
+    Label,
+    Message,
+    Rating,
+    Summary,
+    record_of,
+)
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 HERE = "general"
 
 
+def stream(kept: Kept, name: str = HERE) -> ConversationStream:
+    return ConversationStream(name, kept.store)
+
+
 def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
-    return import_conversations(kept.store, HERE, data, name=name)
+    return import_conversations(kept.store, stream(kept), data, name=name)
 
 
 def out(kept: Kept, **more: Any) -> Any:
-    return json.loads(written(export_conversations(kept.store, kept.streams(), **more)))
+    streams = [stream(kept, one) for one in kept.streams()]
+    return json.loads(written(export_conversations(streams, **more)))
 
 
 # -- our own form
@@ -94,17 +107,17 @@ def test_out_and_in_again_elsewhere_is_the_same(
         talks.append(ConversationContent(conversation, said))
     ConversationStream(HERE, here.store).save(talks)
 
-    data = written(export_conversations(here.store, [HERE]), lines=lines)
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([stream(here)]), lines=lines)
+    import_conversations(there.store, stream(there), data, name="talk")
 
-    assert written(export_conversations(there.store, [HERE]), lines=lines) == data
+    assert written(export_conversations([stream(there)]), lines=lines) == data
     assert there.conversations() == sorted(here.conversations(), key=lambda one: one.created or "")
 
     def by_id(kept: Kept) -> dict[str, dict[str, Any]]:
         return {one.id: {**one.to_json(), "number": None} for one in kept.exchanges()}
 
     assert by_id(there) == by_id(here)
-    assert import_conversations(there.store, HERE, data, name="talk").exchanges == 0
+    assert import_conversations(there.store, stream(there), data, name="talk").exchanges == 0
 
 
 ONE = {
@@ -318,7 +331,10 @@ def test_the_document_says_its_version_and_every_field(kept: Kept) -> None:
     document = out(kept)
     assert document["version"] == 1
     [conversation] = document["conversations"]
-    assert set(conversation) == {"id", "title", "source", "project", "created", "exchanges"}
+    assert set(conversation) == {
+        *("id", "title", "source", "project", "created", "exchanges"),
+        *("tags", "summaries", "ratings"),
+    }
     assert set(conversation["exchanges"][0]) == {
         *("id", "user", "assistant", "started", "completed", "status", "tokens_used"),
         *("cost_usd", "model", "errors", "files_touched", "messages"),
@@ -329,3 +345,99 @@ def test_reading_alone_keeps_nothing(home: Path) -> None:
     [talk] = read_conversations(json.dumps(ONE).encode(), name="talk.json", project="shop")
     assert (talk.conversation.project, len(talk.exchanges)) == ("shop", 2)
     assert not home.exists()
+
+
+# What was said of conversations later
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "here")
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "there")
+
+
+def discussed(kept: Kept) -> tuple[ConversationStream, str, str]:
+    """A conversation with a tag, a summary that was paid for, and a rating."""
+    bring_in(kept, ONE)
+    stream = ConversationStream(HERE, kept.store)
+    [talk] = stream.history.conversations
+    exchange = stream.history.exchanges[talk][0]
+    summary = Summary(of="conversation", target=talk, text="It was the pool.", by="m", cost_usd=0.1)
+    said: list[Any] = [
+        Label(target=talk, add=("auth",)),
+        summary,
+        Rating(target=exchange, value=1),
+    ]
+    stream.append([record_of(one, id=f"{n:016x}") for n, one in enumerate(said)])
+    return stream, talk, exchange
+
+
+def test_tags_summaries_and_ratings_travel_with_their_conversation(here: Kept, there: Kept) -> None:
+    stream, talk, exchange = discussed(here)
+    data = written(export_conversations(here.store, [HERE]))
+
+    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, HERE, data, name="talk")
+
+    other = ConversationStream(HERE, there.store)
+    assert other.history.conversations[talk].tags == ("auth",)
+    assert other.history.summaries[talk] == stream.history.summaries[talk]
+    assert other.history.ratings == {exchange: 1}
+    assert len(other.records()) == len(stream.records())
+    # Where it comes from it changes nothing.
+    import_conversations(here.store, HERE, data, name="talk")
+    assert len(stream.records()) == len(other.records())
+
+
+def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
+    _, talk, exchange = discussed(here)
+    data = written(export_conversations(here.store, [HERE]))
+    import_conversations(there.store, HERE, data, name="talk")
+    other = ConversationStream(HERE, there.store)
+    newer = Summary(of="conversation", target=talk, text="Newer.", covers=5)
+    said: list[Any] = [
+        Label(target=talk, remove=("auth",)),
+        Rating(target=exchange, value=-1),
+        newer,
+    ]
+    other.append([record_of(one, id=f"f{n:015x}") for n, one in enumerate(said)])
+
+    import_conversations(there.store, HERE, data, name="talk")
+
+    assert other.history.conversations[talk].tags == ()
+    assert other.history.ratings[exchange] == -1
+    assert other.history.summaries[talk].text == "Newer."
+
+
+def test_nothing_is_said_of_what_was_forgotten(here: Kept, there: Kept) -> None:
+    _, talk, _ = discussed(here)
+    data = written(export_conversations(here.store, [HERE]))
+    import_conversations(there.store, HERE, data, name="talk")
+    other = ConversationStream(HERE, there.store)
+    other.forget([talk])
+
+    import_conversations(there.store, HERE, data, name="talk")
+
+    assert other.records() == []
+
+
+def test_a_key_in_a_tag_or_a_summary_is_not_kept(there: Kept) -> None:
+    key = "ghp_0123456789abcdefABCDEF0123456789abcd"
+    talk, exchange = "a" * 16, "b" * 16
+    plain = {
+        "id": talk,
+        "exchanges": [{"id": exchange, "user": "Hello", "assistant": "Hello."}],
+        "tags": [key],
+        "summaries": [{"of": "exchange", "target": exchange, "text": f"It is {key}."}],
+        "ratings": {exchange: 1, "nobody": 1},
+    }
+
+    bring_in(there, plain)
+
+    stream = ConversationStream(HERE, there.store)
+    assert stream.history.ratings == {exchange: 1}
+    assert not any(key.lower() in one.body.decode().lower() for one in stream.records())

@@ -224,11 +224,11 @@ def test_a_conversation_of_which_something_is_left_out_is_titled_by_the_rest(hom
         Conversation(id="c", title=SECRET), [said(SECRET, "10:30"), said(LATER, "11:30")]
     )
 
-    [kept] = unpaused_talks(home, "here", [talk])
+    [kept] = unpaused_talks(home, ["here"], [talk])
 
     assert [one.user for one in kept.exchanges] == [LATER]
     assert kept.conversation.title == LATER
-    assert unpaused_talks(home, "elsewhere", [talk]) == [talk]
+    assert unpaused_talks(home, ["elsewhere"], [talk]) == [talk]
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,11 @@ def test_what_touches_a_pause_is_held_in_it(
     def at(hour: str | None) -> str | None:
         return f"2026-11-02T{hour}:00Z" if hour else None
 
-    assert covers(pauses, ("any", "c"), at(started), at(ended)) is is_held
+    assert covers(pauses, (["any"], "c"), at(started), at(ended)) is is_held
 
 
 def test_of_unknown_time_nothing_is_kept_while_a_pause_holds() -> None:
-    assert covers([Pause("2026-11-02T10:00:00Z")], ("any", "c"), None, "no time")
+    assert covers([Pause("2026-11-02T10:00:00Z")], (["any"], "c"), None, "no time")
 
 
 # -- the state itself

@@ -42,8 +42,8 @@ def test_equal_hits_are_in_the_order_of_their_rows() -> None:
     assert rows(fuse({9: 1.0, 3: 1.0, 5: 1.0}, {5: 0.2, 9: 0.2, 3: 0.2})) == [3, 5, 9]
 
 
-def test_a_limit_takes_the_best() -> None:
-    assert rows(fuse({1: 1.0, 2: 3.0, 3: 2.0}, limit=2)) == [2, 3]
+def test_the_best_comes_first() -> None:
+    assert rows(fuse({1: 1.0, 2: 3.0, 3: 2.0})) == [2, 3, 1]
 
 
 def test_cosines_and_scores_not_above_zero_give_nothing() -> None:

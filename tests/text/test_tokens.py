@@ -114,12 +114,15 @@ def test_hostile_input_takes_linear_time(piece: str) -> None:
     assert all(len(token) <= 64 for token in found)
 
 
-def test_the_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_cache", {})
-    monkeypatch.setattr(module, "_CACHE_LIMIT", 100)
+def test_the_cache_of_words_is_bounded_and_takes_no_long_ones() -> None:
+    limit = module._cached.cache_info().maxsize
+    assert limit is not None
+    assert limit <= 100_000
+    before = module._cached.cache_info().currsize
     for number in range(1000):
         assert tokens(f"word{number}x") == [f"word{number}x", "word", *_number(number)]
-    assert len(module._cache) <= 100
+    tokens("long" * 1000)
+    assert module._cached.cache_info().currsize <= before + 1000
 
 
 def _number(number: int) -> list[str]:

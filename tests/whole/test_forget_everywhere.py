@@ -14,7 +14,7 @@ from remembering import files_holding, open_toy
 
 from ralph.loop.run import Orchestrator
 from ralph.memory.project import Focus, Project, set_focus
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import open_folder, open_ralph
 from ralph.plan.edit import create_feature
 from ralph.plan.store import Plan
 from ralph.records.conversation import Summary, summary_id
@@ -102,6 +102,9 @@ def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
         first = opened.conversations.list()[0].conversation.id
         one = Summary(of="conversation", target=first, text=f"It was about {WORD}.", covers=1)
         opened.conversations.say(one, id=summary_id(first, 1))
+        opened.remember(f"The {WORD} is a cookie.")
+        opened.remember(f"The {WORD} is a session.", feature="login")
+        opened.remember(f"The {WORD} is a secret.", private=True)
     ralph.well("conversations", "tag", first, WORD)
     ralph.well("conversations", "rename", first, f"The {WORD} talk")
     notes = tmp_path / "notes.md"
@@ -113,12 +116,17 @@ def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
     ralph.well("knowledge", "capture", "-", stdin=json.dumps(entry))
     ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
     ralph.well("learning", "remove", "1", "--feature", "login")
-    plan = project / ".ralph" / "db" / "features.yaml"
-    lines = plan.read_text(encoding="utf-8").splitlines(keepends=True)
-    # What stays of a learning that was removed are its stems: in the plan, which is the person's.
-    plan.write_text("".join(line for line in lines[: lines.index("    removed_learnings:\n")]))
-    search = ralph.well("search", WORD)
-    assert WORD in search.out
+    ralph.well("learning", "add", f"It's {WORD},\nnot login.", "--feature", "login")
+    # The plan's own texts, and what a killed run left.
+    ralph.well("feature", "update", "login", "--description", f"Signing in with {WORD.upper()}.")
+    ralph.well("task", "add", f"Rename {WORD} everywhere", "--feature", "login")
+    ralph.well("task", "update", "1", "--comment", f"The {WORD} is in the form.")
+    run = Project(project).cache / "runs" / "run-1"
+    run.mkdir(parents=True)
+    (run / "prompt.md").write_text(f"# Task\n\nRename {WORD} everywhere", encoding="utf-8")
+    with open_ralph(project) as opened:
+        kinds = {hit.kind for hit in opened.search(WORD, limit=20, min_score=0)}
+        assert {"note", "learning", "exchange", "iteration"} <= kinds
 
 
 def test_forgetting_by_text_leaves_it_in_no_file(
@@ -126,15 +134,21 @@ def test_forgetting_by_text_leaves_it_in_no_file(
 ) -> None:
     plant_everywhere(ralph, project, tmp_path)
     planted = " ".join(traces(project, home))
-    for part in ("memory/login.jsonl", "journal/conversations", "journal/knowledge", "sqlite3",
-                 "sessions", "brief.json", "hooks.log", "imports", "versions"):  # fmt: skip
+    for part in ("memory/login.jsonl", "memory/~notes", "journal/conversations",
+                 "journal/knowledge", "sqlite3",
+                 "sessions", "brief.json", "hooks.log", "imports", "versions", "features.yaml",
+                 "tasks.yaml", "runs"):  # fmt: skip
         assert part in planted
 
     ran = ralph.well("forget", "--match", WORD, "--yes")
 
     assert traces(project, home) == []
     assert "Also removed: " in ran.out
-    assert "your plan" not in ran.out
+    assert "Still there" not in ran.out.replace("Still there: the session's own file", "")
+    assert "The words also go from .ralph/db/features.yaml:" in ran.out
+    plan = Plan(project).load()
+    assert plan.features[0].description == "Signing in with [forgotten]."
+    assert plan.tasks[0].title == "Rename [forgotten] everywhere"
     # What had nothing to do with it is still there.
     assert SECOND in [one.user for one in exchanges(project)]
 
@@ -288,63 +302,157 @@ def test_a_lesson_that_is_only_staged_goes_with_its_iteration(
         assert len(opened.feature("login").records()) == 1
 
 
-def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
+def test_what_was_learned_from_an_iteration_is_shown_and_goes_with_it(
     ralph: Line, project: Path, home: Path
 ) -> None:
     failed, _ = attempts(project, publish=True)
+    learned_from(project, failed)
 
-    left = ralph.well("forget", failed, "--json").json["remains"]
+    asked = ralph("forget", failed)
 
-    [command] = [one for one in left if one.startswith("published for other projects: ")]
-    ralph.well(*command.partition(": ralph ")[2].split())
+    assert asked.code == 1
+    assert "3 records of login, knowledge, the plan" in asked.out
+    assert "  learning of login  Never call" in asked.out
+    assert "deleted for all other projects, too" in asked.err
+    assert traces(project, home)
+
+    done = ralph.well("forget", failed, "--yes", "--json").json
+
+    assert done["forgotten"] == 3
+    assert done["remains"] == []
+    assert Plan(project).feature("login").learnings == ()
     assert traces(project, home) == []
 
 
-def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
-    ralph: Line, project: Path
-) -> None:
+def learned_from(project: Path, record: str) -> None:
+    """A learning that the loop took from this iteration, and one of a person."""
     from ralph.plan.learnings import learn
     from ralph.records.learning import Learning
 
-    [one, *_] = attempts(project, publish=False)
     with open_toy(project) as opened:
-        number = opened.feature("login").get(one).record.iteration_number
+        number = opened.feature("login").get(record).record.iteration_number
     assert number is not None
-    learn(
-        Plan(project),
-        "login",
-        [Learning(source="auto", text=f"Never call {WORD}.", iteration=number)],
-        current_iteration=number,
-    )
+    learning = Learning(source="auto", text=f"Never call {WORD} before login.", iteration=number)
+    learn(Plan(project), "login", [learning], current_iteration=number)
 
-    left = ralph.well("forget", one, "--json").json["remains"]
 
-    [command] = [told for told in left if told.startswith("in the plan: ")]
-    ralph.well(*command.partition(": ralph ")[2].split())
+def test_a_persons_own_learning_stays_unless_it_holds_the_text(ralph: Line, project: Path) -> None:
+    [one] = ralph.record("login", {"summary": "Built the form."})
+    ralph.well("learning", "add", "Call the form login.", "--feature", "login")
+
+    ralph.well("forget", one)
+    assert len(Plan(project).feature("login").learnings) == 1
+
+    ralph.well("forget", "--match", "call the FORM", "--yes")
     assert Plan(project).feature("login").learnings == ()
 
 
-def test_what_stands_in_the_plan_is_told_with_its_place(ralph: Line, project: Path) -> None:
-    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
-    ralph.record("login", {"summary": f"Built {WORD}."})
+def test_notes_are_forgotten_by_id_and_with_their_feature(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    with open_ralph(project) as opened:
+        notes = [
+            opened.remember(f"The {WORD} is a cookie.")[0],
+            opened.remember(f"The {WORD} is a session.", feature="login")[0],
+            opened.remember(f"The {WORD} is a secret.", private=True)[0],
+        ]
+        assert opened.search(f"the {WORD}")
 
+    shown = ralph.well("forget", "--feature", "login", "--yes").out
+    assert f"{notes[1].id[:8]}  note of login  The {WORD} is a session." in shown
+    done = ralph.well("forget", notes[0].id, notes[2].id, "--json").json
+    assert [one["feature"] for one in done["records"]] == [None, None]
+
+    assert traces(project, home) == []
+
+
+@pytest.mark.parametrize("by", ["id", "text"])
+def test_what_was_said_before_init_is_forgotten_in_its_project(
+    ralph: Line, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    folder = tmp_path / "early"
+    folder.mkdir()
+    with open_folder(folder) as opened:
+        memory = opened.conversations
+        said = memory.exchange(memory.start(), user=f"What is {WORD}?", assistant="A word.")
+    Project(folder).init()
+    monkeypatch.chdir(folder)
+    with open_ralph(folder) as opened:
+        assert opened.search(f"what is {WORD}")
+
+    ralph.well("forget", *([said.id] if by == "id" else ["--match", WORD, "--yes"]))
+
+    assert traces(folder, home) == []
+
+
+def test_the_text_may_have_quotes_and_line_breaks(ralph: Line, project: Path, home: Path) -> None:
+    ralph.record("login", {"summary": f'He said "{WORD},\nif you please" and left.'})
+
+    ralph.well("forget", "--match", f'"{WORD.upper()}, if you please"', "--yes")
+
+    assert traces(project, home) == []
+
+
+def test_a_learning_is_forgotten_by_its_id(ralph: Line, project: Path, home: Path) -> None:
+    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
+    [learning] = Plan(project).feature("login").learnings
+
+    ran = ralph.well("forget", learning.id, "--json")
+
+    assert ran.json["records"] == [{"id": learning.id, "feature": "login"}]
+    assert traces(project, home) == []
+
+
+def test_the_stems_of_a_removed_learning_go_as_well(ralph: Line, project: Path, home: Path) -> None:
+    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
+    ralph.well("learning", "remove", "1", "--feature", "login")
+    ralph.record("login", {"summary": f"Built {WORD}."})
+    assert "features.yaml" in " ".join(traces(project, home))
+
+    ralph.well("forget", "--match", WORD, "--yes")
+
+    assert traces(project, home) == []
+
+
+def test_names_in_the_plan_stay_and_are_told_with_their_place(ralph: Line, project: Path) -> None:
+    create_feature(Plan(project), WORD, {"description": f"All about {WORD}."})
+
+    asked = ralph("forget", "--match", WORD)
+    assert "0 records and the words on 2 lines of the plan would be forgotten" in asked.complaint
     left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
 
     [told] = [one for one in left if "features.yaml" in one]
     line = int(told.partition("features.yaml:")[2].partition(",")[0])
     plan: Any = (project / ".ralph/db/features.yaml").read_text(encoding="utf-8").splitlines()
-    assert WORD in plan[line - 1]
+    assert plan[line - 1] == f"  - name: {WORD}"
+    assert Plan(project).feature(WORD).description == "All about [forgotten]."
 
 
-def test_the_stems_of_a_removed_learning_are_told_as_well(ralph: Line, project: Path) -> None:
+def test_a_run_under_way_stays_and_is_told(ralph: Line, project: Path) -> None:
+    from ralph import disk
+
+    run = Project(project).cache / "runs" / "run-1"
+    run.mkdir(parents=True)
+    (run / "prompt.md").write_text(f"Rename {WORD}", encoding="utf-8")
+
+    with disk.locked(run / "lock", timeout_s=1.0):
+        left = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
+
+    assert ["a run under way" in one for one in left] == [True]
+    ralph.well("forget", "--match", WORD, "--yes")
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("option", ["--conversations", "--knowledge"])
+def test_the_plan_is_left_alone_where_only_other_things_are_to_go(
+    ralph: Line, project: Path, option: str
+) -> None:
     ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
-    ralph.well("learning", "remove", "1", "--feature", "login")
-    ralph.record("login", {"summary": f"Built {WORD}."})
 
-    left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
+    left = ralph.well("forget", "--match", WORD, option, "--yes", "--json").json["remains"]
 
-    assert any("features.yaml:7, your plan" in one for one in left)
-    assert files_holding(project / ".ralph" / "cache", WORD, *tokens(WORD)) == []
+    assert len(Plan(project).feature("login").learnings) == 1
+    assert any("your plan" in one for one in left)
 
 
 def test_an_exchange_that_is_private_takes_its_iteration_along(

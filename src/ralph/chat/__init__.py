@@ -6,33 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memory.conversations import GENERAL
-from ralph.memory.project import Project, find_project
+from ralph.memory.project import find_project, project_or_folder
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.store import ProjectStore
 
 # A person who waits for an answer should not wait for another process that is indexing.
 _LOCK_S = 0.1
 
 
-class _NoProject(Project):
-    """Stands in for a project outside of all projects."""
-
-    id = GENERAL
-
-
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
-    """Open the memory of the project around this folder, or the one outside of all projects.
+    """Open the memory of the project around this folder, or what was said in the folder itself.
 
     `waits`: wait for a lock on the index as long as the settings say.
     """
-    home = home_folder()
+    project = project_or_folder(start, home=home_folder(), general=True)
     settings = settings if waits else {"index_lock_timeout_s": _LOCK_S, **settings}
-    project = find_project(start, home=home)
-    if project is not None:
-        return open_ralph(project.root, home=home, **settings)
-    config = load(home=home, given=settings)
-    return Ralph(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
+    return open_ralph(project=project, **settings)
 
 
 def settings_at(start: Path, **given: Any) -> Settings:

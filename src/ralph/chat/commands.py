@@ -60,10 +60,8 @@ def run_command(chat: Chat, line: str) -> None:
     if name.lower() not in COMMANDS:
         near = get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f"Did you mean /{near[0]}? " if near else ""
-        raise BadInput(
-            f"there is no command /{name}",
-            todo=f"{hint}/help lists them; a space before the slash makes it a prompt.",
-        )
+        todo = f"{hint}/help lists them; a space before the slash makes it a prompt."
+        raise BadInput(f"there is no command /{name}", todo=todo)
     if lines := COMMANDS[name.lower()][2](chat, rest.strip()):
         chat.screen.lines(lines)
 
@@ -186,7 +184,7 @@ def _pause(chat: Chat, rest: str) -> Sequence[str]:
 def _resume(chat: Chat, rest: str) -> Sequence[str]:
     place = chat.memory.store
     ended = pausing.resume(place.home, conversation=chat.session.id)
-    still = pausing.in_force(place.home, place.project.id, chat.session.id)
+    still = pausing.in_force(place.home, place.project, chat.session.id)
     lines = ["Memory is on again." if ended else "This conversation was not paused."]
     return lines if still is None else [*lines, f"But {still}. To end that: `ralph resume`"]
 
@@ -347,10 +345,8 @@ class WorkerCommands:
         with self._open() as ralph:
             memory = ralph.conversations
             if memory.store.embedder is None:
-                raise MemoryOff(
-                    "there are no embeddings: the setting embedder is none",
-                    todo="Run: ralph config embedder static",
-                )
+                what = "there are no embeddings: the setting embedder is none"
+                raise MemoryOff(what, todo="Run: ralph config embedder static")
             memory.store.embedder.check()  # nothing is deleted that cannot be made again
             records, kinds = memory.stream.history.records.values(), _PARTS[part][1]
             chosen = [each for each in records if embeddings.embedding_kind(each) in kinds]
@@ -426,9 +422,8 @@ class WorkerCommands:
     def _rag_set(self, key: str, value: str) -> list[str]:
         name = key if key.startswith("rag_") else f"rag_{key}"
         if name not in RAG_KEYS:
-            raise BadSetting(
-                f"there is no retrieval setting {key!r}", todo=f"Use {', '.join(RAG_KEYS)}."
-            )
+            todo = f"Use {', '.join(RAG_KEYS)}."
+            raise BadSetting(f"there is no retrieval setting {key!r}", todo=todo)
         warnings = self._store(name, value)
         now = getattr(self._settings(), name)
         return [f"Updated: {name} = {_show(name, now)}", _effect(name, now), *warnings]
@@ -488,9 +483,8 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
     counts = embeddings.count_embeddings(memory)
     existing = sum(getattr(counts, kind) for kind in kinds)
     wanted = [embeddings.embedding_kind(record) for record in chosen]
-    made = [
-        f"{wanted.count(k):,} {_KINDS[k].lower()}" for k in kinds if k in wanted or k != "documents"
-    ]
+    shown = [kind for kind in kinds if kind in wanted or kind != "documents"]
+    made = [f"{wanted.count(kind):,} {_KINDS[kind].lower()}" for kind in shown]
     settings = memory.store.settings
     price = embeddings.price_per_char(settings)
     if price == 0.0:

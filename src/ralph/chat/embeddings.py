@@ -70,9 +70,7 @@ class IndexLag(msgspec.Struct, frozen=True):
 def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
     index, target = memory.store.index, memory.stream.target()
-
-    records = memory.stream.history.records.values()
-    searchable = {record.id for record in records if record.kind in _SEARCHABLE}
+    searchable = {record.id for record in _own(memory) if record.kind in _SEARCHABLE}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
@@ -89,13 +87,19 @@ def index_lag(memory: Conversations) -> IndexLag:
     return index.with_repair(look)
 
 
+def _own(memory: Conversations) -> list[Record]:
+    """The readable records of the journal that grows; a search indexes the project's others."""
+    own = {record.id for record in memory.stream.records()}
+    return [one for name, one in memory.stream.history.records.items() if name in own]
+
+
 def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
     waiting = set(waiting_ids(memory))
     counts = dict.fromkeys(EmbeddingCounts.__struct_fields__, 0)
-    for record in memory.stream.history.records.values():
+    for record in _own(memory):
         if kind := embedding_kind(record):
             counts["waiting" if record.id in waiting else kind] += 1
     if memory.store.embedder is None:
@@ -110,14 +114,13 @@ def waiting_ids(memory: Conversations) -> list[str]:
         with memory.store.index.answering(memory.stream.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
-            known = {name for name, _ in view.content(live, vectors=False).keys}
+            indexed = {name for name, _ in view.content(live, vectors=False).keys}
             rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
             waiting = view.fetch(live, rows, records=True).values()
-            return known - {passage.record.id for passage in waiting if passage.record}
+            return indexed - {passage.record.id for passage in waiting if passage.record}
 
     embedded = memory.store.index.with_repair(look)
-    records = memory.stream.history.records.values()
-    return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
+    return [r.id for r in _own(memory) if embedding_kind(r) and r.id not in embedded]
 
 
 def embedding_kind(record: Record) -> str | None:
@@ -289,9 +292,7 @@ class EmbeddingPipeline(Worker):
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
-                attempts = self._retries.max_retries + 1
-                self._retries.failed(
-                    EMBEDDING, record.id, record.id, refused[text], attempts=attempts
-                )
+                item, attempts = (record.id, record.id), self._retries.max_retries + 1
+                self._retries.failed(EMBEDDING, *item, refused[text], attempts=attempts)
                 self.add(failed=1)
         refused.clear()

@@ -136,25 +136,15 @@ def _tool_failure(what: str) -> ToolResult:
 
 
 def search_conversations(
-    memory: Conversations,
-    query: str,
-    limit: int | None = None,
-    *,
-    exclude: str | None = None,
-    everywhere: bool = False,
-    documents: bool = False,
-    budget_s: float | None = None,
+    memory: Conversations, query: str, limit: int | None = None, **options: Any
 ) -> ToolResult:
-    """Past exchanges that match, best first, in as much detail as there is room for."""
-    answer = memory.search(
-        query,
-        limit=limit,
-        min_score=memory.store.settings.min_score,
-        exclude=exclude,
-        everywhere=everywhere,
-        budget_s=budget_s,
-        documents=documents,
-    )
+    """Past exchanges that match, best first, in as much detail as there is room for.
+
+    `options` are those of a search of conversations.
+    """
+    floor = memory.store.settings.min_score
+    answer = memory.search(query, limit=limit, min_score=floor, **options)
+    everywhere: bool = options.get("everywhere", False)
     asked = recalled.harmless(query, 120)
     where = "in any project" if everywhere else "in this project"
     if not answer:
@@ -219,12 +209,9 @@ def conversation_details(
         tags=found.tags,
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
-    fence = fenced_lines(
-        "What was said.",
-        lines,
-        budget_tokens=recalled.RECORD_TOKENS,
-        rest=printed if alone else "Ask for single exchanges by exchange_id.",
-    )
+    rest = printed if alone else "Ask for single exchanges by exchange_id."
+    budget_tokens = recalled.RECORD_TOKENS
+    fence = fenced_lines("What was said.", lines, budget_tokens=budget_tokens, rest=rest)
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
 
 
@@ -407,7 +394,7 @@ class Chat:
         """Whether memory is paused: in this chat, in the project, or everywhere."""
         place = self.memory.store
         try:
-            return in_force(place.home, place.project.id, self.session.id) is not None
+            return in_force(place.home, place.project, self.session.id) is not None
         except BadInput as error:
             self._note_once(str(error))
             return True
@@ -479,9 +466,8 @@ class Chat:
         for left in reversed(range(_TOOL_ROUNDS + 1)):
             answer.texts.append("")
             answer.model = answer.model or self.model.name
-            reply = self.model.answer(
-                turns, tools=tools, on_text=on_text, timeout_s=self.settings.chat_timeout_s
-            )
+            timeout_s = self.settings.chat_timeout_s
+            reply = self.model.answer(turns, tools=tools, on_text=on_text, timeout_s=timeout_s)
             answer.add(reply)
             if reply.stop == "length":
                 self.screen.note("the answer was cut off at its limit; raise chat_max_tokens")
@@ -494,12 +480,9 @@ class Chat:
                 result = self._run_tool(call, answer)
                 text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
                 turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
-        raise ModelOff(
-            f"the model only asks for tools, {_TOOL_ROUNDS} times already",
-            where=self.model.name,
-            todo="Ask a narrower question.",
-            fault="prompt",
-        )
+        what = f"the model only asks for tools, {_TOOL_ROUNDS} times already"
+        todo = "Ask a narrower question."
+        raise ModelOff(what, where=self.model.name, todo=todo, fault="prompt")
 
     def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
         memory = self.memory.conversations
@@ -516,9 +499,8 @@ class Chat:
     def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
         history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=paused)
         if left_out:
-            self._note_once(
-                "this conversation is long: the model no longer sees its oldest exchanges"
-            )
+            what = "this conversation is long: the model no longer sees its oldest exchanges"
+            self._note_once(what)
         section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
         system = recalled.chat_system(
             today=date.today().isoformat(),

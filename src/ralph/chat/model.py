@@ -480,10 +480,8 @@ def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | No
         return ClaudeModel(model or None, role=role, also=settings.agent_env)
     if kind == "echo" and role == "chat":
         return EchoModel()
-    examples = ", ".join(example for example, _ in _EXAMPLES)
-    raise BadSetting(
-        f"{name!r} names no model", where=f"{role}_model", todo=f"Write one like {examples}."
-    )
+    todo = f"Write one like {', '.join(example for example, _ in _EXAMPLES)}."
+    raise BadSetting(f"{name!r} names no model", where=f"{role}_model", todo=todo)
 
 
 def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None, ModelAccess]:
@@ -500,16 +498,14 @@ def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None,
     key: str | None = (getattr(settings, f"{owner}_api_key") or "").strip() or None
     variable = f"RALPH_{owner.upper()}_API_KEY"
     if url is not None and usable_url(url) is None:
-        raise BadSetting(
-            "not a URL", where=f"{owner}_base_url", todo="Write one like http://127.0.0.1:8080/v1"
-        )
+        todo = "Write one like http://127.0.0.1:8080/v1"
+        raise BadSetting("not a URL", where=f"{owner}_base_url", todo=todo)
     if kind == "openai" and key is None and url is None and settings.openai_api_key:
         # The key for embeddings is for the same server.
         key, variable = settings.openai_api_key.strip(), "RALPH_OPENAI_API_KEY"
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise BadSetting(
-            "the key contains characters that no key has", where=variable, todo="Set it again."
-        )
+        what = "the key contains characters that no key has"
+        raise BadSetting(what, where=variable, todo="Set it again.")
     if url is None and kind == "ollama":
         url = settings.ollama_url
     return url, ModelAccess(key, variable, role)

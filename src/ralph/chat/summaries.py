@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_model
-from ralph.chat.workers import OpenMemory, Retries, Worker
+from ralph.chat.workers import EMBEDDING, Worker, Workers
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
 from ralph.memory.conversation_stream import ConversationStates
@@ -111,8 +111,8 @@ def extract_summary(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]
 def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
     """The answer as one short paragraph; raises ModelOff when it is not a summary."""
     text = _paragraph(answer.text)
-    kept = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
-    summary = shorten(" ".join(kept), _CHARS[of])
+    chosen = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
+    summary = shorten(" ".join(chosen), _CHARS[of])
     words = summary.lower().split()
     letters = sum(char.isalpha() for char in summary)
     few = letters < _MIN_LETTERS or letters < len(summary) / 2
@@ -174,21 +174,9 @@ class Summarizer(Worker):
 
     poll_s = 30.0
 
-    def __init__(
-        self,
-        of: SummaryTarget,
-        open_memory: OpenMemory,
-        retries: Retries,
-        poll_s: float | None,
-        current: Callable[[], str | None],
-        model: ChatModel | None,
-        spent_usd: Callable[[], float],
-        on_saved: Callable[[], None],
-    ) -> None:
-        """`spent_usd` is what the summaries of this process have cost so far."""
-        super().__init__(of, open_memory, retries, poll_s)
-        self._of, self._current, self._given_model = of, current, model
-        self._spent_usd, self._on_saved = spent_usd, on_saved
+    def __init__(self, of: SummaryTarget, crew: Workers) -> None:
+        super().__init__(of, crew)
+        self._of = of
         self._chosen: tuple[Settings, ChatModel | None] | None = None
         self._skipped: set[str] = set()
         self._rest_until = 0.0
@@ -212,7 +200,7 @@ class Summarizer(Worker):
 
     def _pending(self, memory: Conversations) -> list[PendingSummary]:
         """The summaries that are missing or outdated, newest first."""
-        history, current = memory.stream.history, self._current()
+        history, current = memory.stream.history, self._crew.current()
         found: list[PendingSummary] = []
         for name, state in history.conversations.items():
             if name == current:
@@ -246,10 +234,9 @@ class Summarizer(Worker):
             self.set(note=_note(model))
             failed = self._retries.entries(self._of)
             if failed:  # some may be no longer pending
-                wanted, current = {each.key for each in pending}, self._current()
-                self._retries.drop(
-                    [k for k, e in failed.items() if k not in wanted and e.item != current]
-                )
+                wanted, current = {each.key for each in pending}, self._crew.current()
+                old = [k for k, e in failed.items() if k not in wanted and e.item != current]
+                self._retries.drop(old)
             ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
             if not ready or (model is not None and self._must_rest(settings, model)):
                 return
@@ -273,7 +260,7 @@ class Summarizer(Worker):
 
     def _must_rest(self, settings: Settings, model: ChatModel) -> bool:
         """Whether the model must not be asked now; the note says why."""
-        cap_usd, spent_usd = settings.summary_spend_cap_usd, self._spent_usd()
+        cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
             self.set(
                 note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
@@ -317,7 +304,7 @@ class Summarizer(Worker):
         self._retries.drop([key for _, key in made])
         self.add(completed=len(made))
         if made:
-            self._on_saved()
+            self._crew.signal([EMBEDDING])
 
     def _failed(self, item: PendingSummary, error: ModelOff) -> bool:
         """Count a failure; returns whether another item may work now."""
@@ -336,8 +323,8 @@ class Summarizer(Worker):
         return False
 
     def _model(self, settings: Settings) -> ChatModel | None:
-        if self._given_model is not None:
-            return self._given_model
+        if self._crew.summarizer is not None:
+            return self._crew.summarizer
         if self._chosen is None or self._chosen[0] is not settings:
             self._chosen = settings, choose_model(settings, "summary")
             self._rest_until = 0.0  # the problem may be fixed

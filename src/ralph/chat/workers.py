@@ -117,9 +117,8 @@ class Retries:
     def rests(self, item: FailedItem | None) -> bool:
         """Whether it must not be tried now."""
         # A clock that was set back must not make anything wait forever.
-        return item is not None and (
-            item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
-        )
+        wait_s = item.at - self.clock() if item else 0.0
+        return item is not None and (item.given_up or 0 < wait_s <= _MAX_RETRY_WAIT_S)
 
     def next_at(self, worker: str) -> float | None:
         """When the first of a worker's failures may be tried again."""
@@ -149,18 +148,15 @@ class Retries:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, FailedItem]]:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.file.parent)
         try:
             with disk.lock(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
                 items = self.entries()
                 yield items
                 disk.replace(self.file, msgspec.json.encode(items))
         except disk.Busy:
-            raise IndexOff(
-                "another process has locked the workers' notes",
-                where=str(self.file),
-                todo="Try again when it has finished.",
-            ) from None
+            what, todo = "another process has locked the workers' notes", "Try again later."
+            raise IndexOff(what, where=str(self.file), todo=todo) from None
 
 
 # -- the worker
@@ -185,14 +181,11 @@ class Worker(ABC):
     # How long to rest when nothing wakes the worker.
     poll_s: float
 
-    def __init__(
-        self, name: WorkerName, open_memory: OpenMemory, retries: Retries, poll_s: float | None
-    ) -> None:
+    def __init__(self, name: WorkerName, crew: Workers) -> None:
         self.name = name
-        self.poll_s = self.poll_s if poll_s is None else poll_s
-        self._open = open_memory
-        self._retries = retries
-        self._claim = retries.file.with_name(f"{retries.file.stem}-{name}.lock")
+        self.poll_s = self.poll_s if crew.poll_s is None else crew.poll_s
+        self._crew, self._retries = crew, crew.retries
+        self._claim = crew.retries.file.with_name(f"{crew.retries.file.stem}-{name}.lock")
         self._fd: int | None = None  # of the claim, while we hold it
         self._opened: tuple[Ralph, list[object]] | None = None
         self._thread: threading.Thread | None = None
@@ -223,7 +216,7 @@ class Worker(ABC):
         if self._opened is not None and self._opened[1] != settings_state(self._opened[0]):
             self._close()
         if self._opened is None:
-            ralph = self._open()
+            ralph = self._crew.open_memory()
             self._opened = ralph, settings_state(ralph)
         return self._opened[0].conversations
 
@@ -281,12 +274,9 @@ class Worker(ABC):
             # One that was told to stop and still waits for a model keeps its own events.
             self._stop, self._wake = threading.Event(), threading.Event()
             # A daemon: a process that ends does not wait for a model that hangs.
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(self._stop, self._wake),
-                name=f"ralph-{self.name}",
-                daemon=True,
-            )
+            events = self._stop, self._wake
+            self._thread = threading.Thread(target=self._run, args=events, daemon=True)
+            self._thread.name = f"ralph-{self.name}"
             self._thread.start()
 
     def signal(self) -> None:
@@ -345,7 +335,7 @@ class Worker(ABC):
 
         It is a lock of the system, so a process that dies gives it back.
         """
-        self._claim.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
             try:
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
@@ -404,8 +394,8 @@ class Workers:
         from ralph.chat.embeddings import EmbeddingPipeline
         from ralph.chat.summaries import Summarizer
 
-        self._open = open_memory
-        self._grace_s = grace_s
+        self.open_memory, self.current, self.summarizer = open_memory, current, summarizer
+        self.poll_s, self._grace_s = poll_s, grace_s
         self._listener: threading.Thread | None = None
         self._ended = threading.Event()
         with open_memory() as ralph:
@@ -413,18 +403,14 @@ class Workers:
             self._settings_now = partial(settings_state, ralph)
             self._settings = self._settings_now()
             self._on_server = bool(ralph.config.settings.journal_url)
-        self._retries = Retries(file, clock=clock, max_retries=max_retries)
-        shared = open_memory, self._retries, poll_s
-        pipeline = EmbeddingPipeline(EMBEDDING, *shared)
+        self.retries = Retries(file, clock=clock, max_retries=max_retries)
+        self._workers: dict[WorkerName, Worker] = {of: Summarizer(of, self) for of in SUMMARIZERS}
+        self._workers[EMBEDDING] = EmbeddingPipeline(EMBEDDING, self)
 
-        def spent_usd() -> float:
-            return sum(self._workers[of].own_status.spend_usd for of in SUMMARIZERS)
-
-        self._workers: dict[WorkerName, Worker] = {
-            of: Summarizer(of, *shared, current, summarizer, spent_usd, pipeline.signal)
-            for of in SUMMARIZERS
-        }
-        self._workers[EMBEDDING] = pipeline
+    @property
+    def spent_usd(self) -> float:
+        """What the summaries of this process have cost so far."""
+        return sum(self._workers[of].own_status.spend_usd for of in SUMMARIZERS)
 
     def __enter__(self) -> Self:
         self.start()
@@ -439,9 +425,8 @@ class Workers:
         """Start one worker, or all that the settings enable."""
         if self._listener is None and self._on_server:
             self._ended.clear()
-            self._listener = threading.Thread(
-                target=self._listen, name="ralph-listening", daemon=True
-            )
+            self._listener = threading.Thread(target=self._listen, daemon=True)
+            self._listener.name = "ralph-listening"
             self._listener.start()
         for each in self._enabled() if name is None else [name]:
             self._workers[each].start()
@@ -460,14 +445,14 @@ class Workers:
                 thread.join(max(0.0, until - time.monotonic()))
                 worker.set(state="stopped", current="", note="")
 
-    def signal(self) -> None:
-        """Wake the workers now: there is a new exchange, or a conversation has ended."""
-        for worker in self._workers.values():
-            worker.signal()
+    def signal(self, names: Iterable[WorkerName] = WORKER_NAMES) -> None:
+        """Wake workers now: there is a new exchange, or a conversation has ended."""
+        for name in names:
+            self._workers[name].signal()
 
     def _listen(self) -> None:
         """Wake them when another machine writes to a journal on a server; else they still poll."""
-        with suppress(RalphError, OSError), self._open() as ralph:
+        with suppress(RalphError, OSError), self.open_memory() as ralph:
             listener = ralph.conversations.store.journals.listener()
             if listener is None:
                 return
@@ -499,7 +484,7 @@ class Workers:
         return statuses
 
     def _enabled(self) -> list[WorkerName]:
-        with self._open() as ralph:
+        with self.open_memory() as ralph:
             settings = ralph.config.settings
             return [name for name in WORKER_NAMES if getattr(settings, setting_of(name))]
 
@@ -510,7 +495,7 @@ class Workers:
         found = {name: self._workers[name].status() for name in names}
         stopped = [status for status in found.values() if status.state == "stopped"]
         if stopped:
-            with self._open() as ralph:
+            with self.open_memory() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():
                     total = status.completed + self._workers[status.name].pending(memory)
@@ -518,13 +503,13 @@ class Workers:
         return [self._with_retries(status) for status in found.values()]
 
     def _with_retries(self, status: WorkerStatus) -> WorkerStatus:
-        items = self._retries.entries(status.name).values()
+        items = self.retries.entries(status.name).values()
         waiting = [item for item in items if not item.given_up]
         next_at = min((item.at for item in waiting), default=None)
         return msgspec.structs.replace(
             status,
             retrying=sum(item.count for item in waiting),
-            next_retry_s=None if next_at is None else max(0.0, next_at - self._retries.clock()),
+            next_retry_s=None if next_at is None else max(0.0, next_at - self.retries.clock()),
             given_up=sum(item.count for item in items if item.given_up),
         )
 
@@ -533,32 +518,32 @@ class Workers:
     def given_up(self) -> list[GivenUp]:
         """The items that are tried again only when a person says so."""
         found: list[GivenUp] = []
-        for key, failed in self._retries.entries().items():
+        for key, failed in self.retries.entries().items():
             if failed.given_up:
                 items = [failed.item]
                 if key == EMBEDDING:  # the embedder failed, for every passage that waits
                     from ralph.chat.embeddings import waiting_ids
 
-                    with self._open() as ralph:
+                    with self.open_memory() as ralph:
                         items = waiting_ids(ralph.conversations)
                 found += [GivenUp(failed.worker, x, failed.attempts, failed.error) for x in items]
         return found
 
     def retry_embeddings(self) -> None:
         """Drop the failures of the embedding pipeline: its work starts over."""
-        self._retries.drop(self._retries.entries(EMBEDDING))
+        self.retries.drop(self.retries.entries(EMBEDDING))
         self.signal()
 
     def retry(self) -> int:
         """Try everything that failed again at once; returns how many items that is."""
-        failed = self._retries.entries()
-        self._retries.drop(failed)
+        failed = self.retries.entries()
+        self.retries.drop(failed)
         # Texts that the embedder failed on have a zero vector: they are embedded again.
         ids = [key for key, item in failed.items() if item.worker == EMBEDDING and key != EMBEDDING]
         if ids:
             from ralph.chat.embeddings import clear_embeddings
 
-            with self._open() as ralph:
+            with self.open_memory() as ralph:
                 clear_embeddings(ralph.conversations, ids)
         for worker in self._workers.values():
             worker.hurry()

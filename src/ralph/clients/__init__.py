@@ -6,7 +6,6 @@ A new client is one row here and one module beside it.
 from __future__ import annotations
 
 import fnmatch
-import functools
 import os
 import shlex
 import shutil
@@ -198,7 +197,7 @@ USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 
 # Ralph's own keys, and the address that holds a password: an agent's memory server is told them
 # where it needs them, the agent is not.
-_KEPT_BACK = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
+_WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
 
 
 def agent_environment(
@@ -214,7 +213,7 @@ def agent_environment(
         name: value
         for name, value in source.items()
         if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
-        and not any(fnmatch.fnmatchcase(_folded(name), one) for one in _KEPT_BACK)
+        and not any(fnmatch.fnmatchcase(_folded(name), pattern) for pattern in _WITHHELD)
     }
     passed["PATH"] = _with_ralph(passed.get("PATH", ""))
     return passed | dict(given or {})
@@ -274,30 +273,30 @@ def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
 
 def session_client(event: Mapping[str, Any]) -> Client | None:
     """The client in whose session files an event stands, if it is no output of a run."""
-    return next((one for one in CLIENTS if event.get("type") in one.program.SESSION_TYPES), None)
+    return next((c for c in CLIENTS if event.get("type") in c.program.SESSION_TYPES), None)
 
 
 def open_capture(
     dialect: Dialect | None, *, file: str = "-", root: str | None = None, injected: str = ""
 ) -> Capture:
     """A fresh capture of this dialect, or of one that it finds out."""
+    source: dict[str, Any] = {"file": file, "root": root, "injected": injected}
     if dialect is None:
-        return Detecting(file=file, root=root, injected=injected)
-    program = next(one.program for one in CLIENTS if dialect in one.program.DIALECTS)
-    return program.open_capture(dialect, file=file, root=root, injected=injected)
+        return Detecting(**source)
+    program = next(c.program for c in CLIENTS if dialect in c.program.DIALECTS)
+    return program.open_capture(dialect, **source)
 
 
 class Detecting:
     """A capture that finds out the dialect by itself; until then it holds the lines back."""
 
-    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._file = file
-        self._open = functools.partial(open_capture, file=file, root=root, injected=injected)
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._clue = ""
-        self._capture: Capture | None = None
-        self.dialect: Dialect | None = None
+    dialect: Dialect | None = None
+    _capture: Capture | None = None
+    _clue = ""
+
+    def __init__(self, **source: Any) -> None:
+        self._source = source
+        self._waiting: list[bytes] = []
         self.live = Live()
         self.complaints: list[Complaint] = []
 
@@ -306,18 +305,18 @@ class Detecting:
         if self._capture is not None:
             self._capture.feed(line)
             return
-        self._held.append(line)
-        self._held_bytes += len(line)
+        self._waiting.append(line)
         for event in events_on(line):
             if dialect := dialect_of(event):
-                self.dialect, self._capture = dialect, self._open(dialect)
+                self.dialect, self._capture = dialect, open_capture(dialect, **self._source)
                 self.live, self.complaints = self._capture.live, self._capture.complaints
-                for one in self._held:
-                    self._capture.feed(one)
-                self._held.clear()
+                for before in self._waiting:
+                    self._capture.feed(before)
+                self._waiting.clear()
                 return
             self._clue = self._clue or _clue(event)
-        if len(self._held) >= _PATIENCE_LINES or self._held_bytes >= _PATIENCE_BYTES:
+        size = sum(map(len, self._waiting))
+        if len(self._waiting) >= _PATIENCE_LINES or size >= _PATIENCE_BYTES:
             raise self._unknown()
 
     def finish(self) -> AgentRun:
@@ -327,25 +326,20 @@ class Detecting:
         return self._capture.finish()
 
     def _unknown(self) -> BadInput:
-        if not any(line.strip() for line in self._held):
+        if not any(line.strip() for line in self._waiting):
             what = "is empty: the agent printed nothing"
-        elif self._held[0].startswith((b"\xff\xfe", b"\xfe\xff")):
+        elif self._waiting[0].startswith((b"\xff\xfe", b"\xfe\xff")):
             what = "is UTF-16, not UTF-8; convert it first"
         else:
             what = self._clue or "is not the output of an agent that Ralph knows"
-        return BadInput(what, where=self._file, todo=expected())
+        return BadInput(what, where=self._source.get("file", "-"), todo=expected())
 
 
 def read(
-    lines: Iterable[bytes],
-    *,
-    file: str = "-",
-    root: str | None = None,
-    dialect: Dialect | None = None,
-    injected: str = "",
+    lines: Iterable[bytes], *, dialect: Dialect | None = None, **source: Any
 ) -> tuple[AgentRun, list[Complaint]]:
-    """A whole run: what it left behind, and what was stepped over on the way."""
-    capture = open_capture(dialect, file=file, root=root, injected=injected)
+    """A whole run: what it left behind, and what was stepped over; `source` as for a capture."""
+    capture = open_capture(dialect, **source)
     for line in lines:
         capture.feed(line)
     return capture.finish(), capture.complaints

@@ -117,7 +117,6 @@ _WRITERS: dict[str, FileAction] = {
     "Read": "read",
 }
 _SUBAGENTS = {"Task", "Agent"}
-_SHELLS = {"Bash"}
 _CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
 # What the client says of a call that goes on behind its result.
@@ -153,7 +152,6 @@ class ToolUse(msgspec.Struct):
 class Messages(RunFindings):
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    steps: Steps | None = None
     model: str | None = None
     interrupted = False
     api_error = ""
@@ -165,6 +163,7 @@ class Messages(RunFindings):
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
         self.denied: list[str] = []
+        self.steps = Steps()
         self._open: dict[str, ToolUse] = {}
         # Errors of subagents count only when the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
@@ -193,14 +192,13 @@ class Messages(RunFindings):
                 self._call(block, parent)
             elif kind == "text" and parent is None:
                 self.say(text_of(block.get("text")))
-                if self.steps is not None:
-                    self.steps.said(text_of(block.get("text")))
+                self.steps.said(text_of(block.get("text")))
 
     def _call(self, block: JsonObject, parent: str | None) -> None:
         name = text_of(block.get("name"))
         given = mapping(block.get("input"))
         path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
-        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name in _SHELLS else ""
+        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name == "Bash" else ""
         identity = text_of(block.get("id"))
         if identity in self._open:
             return
@@ -212,7 +210,7 @@ class Messages(RunFindings):
         self._open[identity or f"#{self.live.tool_uses}"] = use
         self._left += bool(given.get("run_in_background") or LEFT.search(command))
         self.live.running = len(self._open) + self._left
-        if self.steps is not None and parent is None:
+        if parent is None:
             place = self.place(path) if path else None
             self.steps.called(identity, name, command or place or path or asked)
 
@@ -247,11 +245,10 @@ class Messages(RunFindings):
         use = use or ToolUse("", parent=parent)
         parent = parent or use.parent
         output = content_text(block.get("content"))
-        if use.name in _SHELLS | _SUBAGENTS and _LEFT_SAID.search(output[:200]):
+        if use.name in {"Bash", *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
             self._left += 1
         self.live.running = len(self._open) + self._left
-        if self.steps is not None:
-            self.steps.answered(identity, output, failed=failed)
+        self.steps.answered(identity, output, failed=failed)
         errors = list(below) if failed else []
         if failed and _STOPPED.search(output[:2000]):
             return

@@ -65,7 +65,7 @@ _PUT_IN = re.compile(
     r"|user-memory-input|new-diagnostics|session-start-hook)>"
 )
 _INSIDE = re.compile(r"<(command-name|command-args|bash-input)>(.*?)</\1>", re.S)
-_HELD = {"image": "[image]", "document": "[document]"}
+_PICTURES = {"image": "[image]", "document": "[document]"}
 
 
 def sort_of(line: Any) -> Sort:
@@ -86,8 +86,9 @@ def sort_of(line: Any) -> Sort:
 def typed(content: Any) -> str:
     """What a person typed: without what a client put in, with a word for every picture."""
     text = _without(content_text(content)[:_READ]).strip()
-    held = [_HELD[k] for block in items(content) if (k := text_of(block.get("type"))) in _HELD]
-    return text if "[Image" in text else " ".join([text, *held]).strip()
+    kinds = [text_of(block.get("type")) for block in items(content)]
+    pictures = [_PICTURES[kind] for kind in kinds if kind in _PICTURES]
+    return text if "[Image" in text else " ".join([text, *pictures]).strip()
 
 
 def called(line: Any) -> str:
@@ -106,12 +107,12 @@ def queued(line: Any) -> str:
         return _plain(line.content) if absorbed else ""
     if b"queued_command" not in bytes(line.attachment):
         return ""
-    held = mapping(unraw(line.attachment))
-    origin = text_of(mapping(held.get("origin")).get("kind"))
-    mode = text_of(held.get("commandMode")) or "prompt"
-    if held.get("type") != "queued_command" or mode != "prompt" or origin in _NOT_A_PERSON:
+    attached = mapping(unraw(line.attachment))
+    origin = text_of(mapping(attached.get("origin")).get("kind"))
+    mode = text_of(attached.get("commandMode")) or "prompt"
+    if attached.get("type") != "queued_command" or mode != "prompt" or origin in _NOT_A_PERSON:
         return ""
-    return _plain(held.get("prompt"))
+    return _plain(attached.get("prompt"))
 
 
 def injected(line: Any) -> str:
@@ -132,7 +133,7 @@ def _without(text: str) -> str:
     """The text without what a client put in; a tag that nothing closes is somebody's word."""
     if "</" not in text:
         return text
-    kept, at = list[str](), 0
+    left, at = list[str](), 0
     unclosed: set[str] = set()
     for tag in _PUT_IN.finditer(text):
         if tag.start() < at or tag[1] in unclosed:
@@ -142,9 +143,9 @@ def _without(text: str) -> str:
         if end < 0:
             unclosed.add(tag[1])
             continue
-        kept.append(text[at : tag.start()])
+        left.append(text[at : tag.start()])
         at = end + len(close)
-    return "".join([*kept, text[at:]])
+    return "".join([*left, text[at:]])
 
 
 # -- Claude Code's session transcripts: what it writes for itself while it works.
@@ -260,10 +261,13 @@ class Transcript(Messages):
         """What the session left behind so far."""
         reason = self._reason()
         spent = self._tokens if self._total_tokens is None else self._total_tokens
+        # A subagent's transcript carries the name of the session that started it.
+        below = self._speaker[1] if self._speaker and self._speaker[0] else ""
+        session = f"{self._session}/{below}" if self._session and below else self._session
         return self.result(
             "transcript",
             reason,
-            session=self._name(),
+            session=session,
             summary=self.last_text or self.api_error,
             model=self.model,
             failure=self.api_error if reason in _FAILED else "",
@@ -274,12 +278,6 @@ class Transcript(Messages):
             num_turns=self.live.turns or None,
             is_error=reason in _FAILED,
         )
-
-    def _name(self) -> str | None:
-        # A subagent's transcript carries the name of the session that started it.
-        if self._session and self._speaker and self._speaker[0] and self._speaker[1]:
-            return f"{self._session}/{self._speaker[1]}"
-        return self._session
 
     def _reason(self) -> TerminalReason:
         if self.interrupted:
@@ -308,7 +306,6 @@ class _OpenExchange(Transcript, lines.OpenExchange):
 
     def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
         super().__init__(file=start.file, root=start.root)
-        self.steps: lines.Steps = lines.Steps()
         self.prompt, self.words, self.begins_at = line, words, at
         self.queued: list[str] = []
         self.take(line)
@@ -389,9 +386,9 @@ class Exchanges(lines.SessionReader):
 
     def _said(self, kind: str, line: Any) -> None:
         if kind == "attachment":
-            for one in filter(None, (self._open, self._maybe)):
-                one.take(line)
-                one.add(queued(line))
+            for exchange in filter(None, (self._open, self._maybe)):
+                exchange.take(line)
+                exchange.add(queued(line))
         elif line.isSidechain is True:
             if self._open is not None:
                 self._open.take(line)
@@ -425,8 +422,8 @@ class Exchanges(lines.SessionReader):
         is_over = self._start.offset > 0 if self._open is None else self._open.is_over
         if self._maybe is None and is_over:
             self._maybe = self._begin(line, "")
-        elif (one := self._maybe or self._open) is not None:
-            one.take(line)
+        elif (exchange := self._maybe or self._open) is not None:
+            exchange.take(line)
 
     def _begin(self, line: Any, user: str) -> _OpenExchange:
         return _OpenExchange(line, user, self._start, at=self._at)

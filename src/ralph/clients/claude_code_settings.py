@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,7 +45,7 @@ def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
     hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
-    for hook in (one for groups in hooks.values() for group in groups for one in group[_HOOKS]):
+    for hook in (h for groups in hooks.values() for group in groups for h in group[_HOOKS]):
         found = setup.hook_call(hook["command"])
         assert found is not None
         hook["command"] = call.hook(found[1])
@@ -72,15 +71,13 @@ def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, 
 def with_hooks(text: str | None, call: setup.RalphCall, where: Path) -> str:
     """The settings with all our hooks, each once; those that are right stay as they are."""
     settings = {} if text is None else _read_settings(text, where)
-    wanted, commands, found = wanted_hooks(call), _wanted_commands(call), hooks_in(settings)
-    changed = deepcopy(settings)
+    commands, found = _wanted_commands(call), hooks_in(settings)
     stale = [event for event in found if [c for _, c in found[event]] != [commands.get(event)]]
-    _take_out(changed, stale)
-    hooks = changed.setdefault(_HOOKS, {})
-    for event, groups in wanted.items():
+    hooks = _others(settings, stale)
+    for event, groups in wanted_hooks(call).items():
         if event in stale or event not in found:
             hooks[event] = [*hooks.get(event, []), *groups]
-    _drop_empty(changed, stale)
+    changed = {**settings, _HOOKS: {e: hooks[e] for e in hooks if hooks[e] or e not in stale}}
     return text if text is not None and changed == settings else setup.write_json(changed)
 
 
@@ -90,31 +87,27 @@ def without_hooks(text: str, where: Path) -> str | None:
     found = hooks_in(settings)
     if not found:
         return text
-    _take_out(settings, found)
-    _drop_empty(settings, found)
-    return setup.write_json(settings) if settings else None
+    hooks = _others(settings, found)
+    left = {event: groups for event, groups in hooks.items() if groups or event not in found}
+    changed = {**settings, _HOOKS: left}
+    if not left:
+        del changed[_HOOKS]
+    return setup.write_json(changed) if changed else None
 
 
-def _take_out(settings: dict[str, Any], events: Collection[str]) -> None:
-    """Take our hooks out of these events; a group that is all ours goes with its matcher."""
+def _others(settings: dict[str, Any], events: Collection[str]) -> dict[str, list[Any]]:
+    """The hooks of each event, without ours of these; a group of ours goes with its matcher."""
+    hooks: dict[str, list[Any]] = dict(settings.get(_HOOKS, {}))
     for event in events:
         groups = []
-        for group in settings[_HOOKS][event]:
-            hooks = _list_in(group)
-            left = [hook for hook in hooks if not _called(hook)]
-            if left == hooks:
+        for group in hooks[event]:
+            others = [hook for hook in _list_in(group) if not _called(hook)]
+            if others == _list_in(group):
                 groups.append(group)
-            elif left:
-                groups.append({**group, _HOOKS: left})
-        settings[_HOOKS][event] = groups
-
-
-def _drop_empty(settings: dict[str, Any], events: Collection[str]) -> None:
-    for event in events:
-        if not settings[_HOOKS][event]:
-            del settings[_HOOKS][event]
-    if not settings[_HOOKS]:
-        del settings[_HOOKS]
+            elif others:
+                groups.append({**group, _HOOKS: others})
+        hooks[event] = groups
+    return hooks
 
 
 def _called(hook: object) -> tuple[setup.RalphCall, str] | None:
@@ -190,9 +183,8 @@ class ClaudeCodeSetup(setup.ClientSetup):
             if not found:
                 return setup.SetupPart(str(file), "none")
             calls = list(dict.fromkeys(call for pairs in found.values() for call, _ in pairs))
-            missing = [
-                event for event in wanted_hooks(setup.RalphCall(setup.NAMED)) if event not in found
-            ]
+            wanted = wanted_hooks(setup.RalphCall(setup.NAMED))
+            missing = [event for event in wanted if event not in found]
             outdated = any(
                 setup.is_outdated(call, root) or command != _wanted_commands(call).get(event)
                 for event, pairs in found.items()
@@ -218,9 +210,8 @@ class ClaudeCodeSetup(setup.ClientSetup):
             values = [on.get(PLUGIN) for _, on in _settings_of(root, "enabledPlugins", dict)]
             if ([value for value in values if isinstance(value, bool)] or [False])[-1]:
                 # The plugin is the package's own, so what it calls is up to date.
-                return setup.SetupPart(
-                    str(file), "installed", calls=[setup.setup_call(setup.RalphCall(setup.NAMED))]
-                )
+                call = setup.setup_call(setup.RalphCall(setup.NAMED))
+                return setup.SetupPart(str(file), "installed", calls=[call])
             return setup.SetupPart(str(file), "disabled")
 
         part = setup.setup_part(_user_folder() / "plugins" / "installed_plugins.json", None, judge)
@@ -263,11 +254,11 @@ class ClaudeCodeSetup(setup.ClientSetup):
 
     def register(self, call: setup.RalphCall) -> str | None:
         """Have the client register the server; without a client, give the command to run."""
-        known = self.registered()
-        if known == call:
+        before = self.registered()
+        if before == call:
             return None
         adding = ["mcp", "add-json", "-s", "user", setup.SERVER, json.dumps(call.server())]
-        return _ask(*([_REMOVING] if known else []), adding)
+        return _ask(*([_REMOVING] if before else []), adding)
 
     def unregister(self) -> str | None:
         """Have the client forget the server; without a client, give the command to run."""
@@ -276,7 +267,7 @@ class ClaudeCodeSetup(setup.ClientSetup):
 
 def _choice(places: Sequence[str]) -> str:
     plugin = f"claude plugin uninstall {PLUGIN}"
-    todo = [plugin if one == "plugin" else f"ralph hooks uninstall --{one}" for one in places]
+    todo = [plugin if place == "plugin" else f"ralph hooks uninstall --{place}" for place in places]
     return f"{', '.join(places)}. Run: {' or '.join(todo)}"
 
 

@@ -233,8 +233,7 @@ class Codex(RunFindings):
         code, status = item.get("exit_code"), item.get("status")
         if status == "declined":
             self._denied = [*self._denied, "command_execution"][:1000]
-            message = f"`{clip(command, 100)}` was declined"
-            self.add_error(ErrorSeen(message, "permission"))
+            self.add_error(ErrorSeen(f"`{clip(command, 100)}` was declined", "permission"))
             return
         failed = status == "failed" or (isinstance(code, int) and code != 0)
         output = text_of(item.get("aggregated_output"))
@@ -258,7 +257,8 @@ class Codex(RunFindings):
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        reason = self._reason()
+        reason: TerminalReason = "killed" if self._open else "ok"
+        reason = failure_reason(self._failure) if self._failure else reason
         summary = (self._last_message if reason == "ok" else "") or self.last_text
         return self.result(
             "codex",
@@ -271,11 +271,6 @@ class Codex(RunFindings):
             num_turns=self._turns or None,
             is_error=reason != "ok",
         )
-
-    def _reason(self) -> TerminalReason:
-        if self._failure:
-            return failure_reason(self._failure)
-        return "killed" if self._open else "ok"
 
 
 def failure_reason(message: str) -> TerminalReason:
@@ -409,9 +404,8 @@ def main(arguments: list[str]) -> int:
     try:
         entry = json.loads(Path(file).read_text(encoding="utf-8"))["mcpServers"][name]
         inherited = dict(os.environ)
-        words = [
-            _filled(str(word), inherited) for word in (entry["command"], *entry.get("args", ()))
-        ]
+        command = entry["command"], *entry.get("args", ())
+        words = [_filled(str(word), inherited) for word in command]
         given = {key: _filled(str(value), inherited) for key, value in entry.get("env", {}).items()}
     except (OSError, ValueError) as error:
         return _refuse(f"{file} cannot be read: {error}")

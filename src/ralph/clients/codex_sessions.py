@@ -96,8 +96,8 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
     data = mapping(message.get("internal_chat_message_metadata_passthrough"))
     parts = list(items(message.get("content")))
     whose = [
-        text_of(mapping(one.get("provenance")).get("type"))
-        for one in items(data.get("content_item_metadata"))
+        text_of(mapping(part.get("provenance")).get("type"))
+        for part in items(data.get("content_item_metadata"))
     ]
     whose += [""] * (len(parts) - len(whose))
     typed: list[str] = []
@@ -440,9 +440,8 @@ class Rollout(lines.SessionReader):
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        self._open = opened = CodexTurn(
-            self._start, self.head, key=session_name(name) or name, turn=turn
-        )
+        key = session_name(name) or name
+        self._open = opened = CodexTurn(self._start, self.head, key=key, turn=turn)
         opened.begins_at, opened.is_marked = at, self._is_marked
         opened.context(self._context)
         for text in self._put_in:

@@ -128,7 +128,7 @@ def server_call(server: object) -> RalphCall | None:
 
 def _call(words: list[str]) -> RalphCall | None:
     call = RalphCall(words[0], tuple(words[1:]))
-    if call.words[-2:] == _MODULE and all(one in ("-E", "-I", "-P") for one in call.words[:-2]):
+    if call.words[-2:] == _MODULE and all(w in ("-E", "-I", "-P") for w in call.words[:-2]):
         return call
     named = call.program == NAMED or _PROGRAM.fullmatch(call.program)
     return call if named and not call.words else None
@@ -282,8 +282,8 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
                 backups.append(backup)
             _put(edit, edit.after)
         except OSError as error:
-            for one in reversed(done):
-                _put(one, one.before)
+            for earlier in reversed(done):
+                _put(earlier, earlier.before)
             for backup in backups:
                 backup.unlink()
             _tidy(edit)
@@ -412,10 +412,10 @@ class ClientSetup(ABC):
         servers = settings.setdefault(SERVERS, {})
         if not isinstance(servers, dict):
             raise refusal(f"{SERVERS} must be an object", where)
-        known = server_call(servers.get(SERVER))
-        if SERVER in servers and known is None:
+        before = server_call(servers.get(SERVER))
+        if SERVER in servers and before is None:
             raise foreign_server(where)
-        if text is not None and known == call:
+        if text is not None and before == call:
             return text
         servers[SERVER] = call.server()
         return write_json(settings)

@@ -86,7 +86,9 @@ class Manifest(msgspec.Struct, frozen=True):
 # By name; a passage that has no value for a facet it names fits every value asked for.
 Facets = Mapping[str, Sequence[str]]
 # By name; a passage fits that has one of these values, or none. No values at all: every one fits.
-Only = Mapping[str, Sized[str]]
+Only = Mapping[str, Sized[str]] | None
+# The numbers of passages.
+Rows = Sequence[int]
 
 
 # A record's id and the digest of its content.
@@ -195,18 +197,12 @@ class IndexView(Protocol):
         """How much it holds."""
 
     def words(
-        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
 
     def nearest(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        *,
-        also: Sequence[int] = (),
-        only: Only | None = None,
+        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages and of those in `also`, to
         five digits."""

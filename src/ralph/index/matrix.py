@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import Collection, Corrupt, Facets, Only
+from ralph.index import Collection, Corrupt, Facets, Only, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 
     from ralph.index import Vectors
 
+    Among = NDArray[np.int64] | None
+
 NEARNESS_DIGITS = 5
-# Vectors on their way from the file to the matrix are held twice; this bounds how many.
-_LOAD_ROWS = 2048
+# Vectors on their way to the matrix; few enough that their memory is used again and again.
+_LOAD_ROWS = 100
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
 # How many questions are multiplied with the whole matrix in one go.
 _AT_ONCE = 64
-# Sorting out the largest of many begins with every so many-th.
-_STRIDE = 16
+
 
 # For each facet the tokens of which one must be there.
 Groups = tuple[tuple[str, ...], ...]
@@ -86,12 +88,7 @@ class Matrix:
         self._count = end
 
     def nearest(
-        self,
-        queries: Vectors,
-        count: int,
-        also: Sequence[int] = (),
-        upto: int | None = None,
-        among: NDArray[np.int64] | None = None,
+        self, to: Vectors, count: int, also: Rows = (), upto: int | None = None, among: Among = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages, and of those in `also`.
 
@@ -100,9 +97,11 @@ class Matrix:
         """
         import numpy as np
 
-        held = self._held(upto)
+        held = self._count
+        if upto is not None and self.last_vector > upto:
+            held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
         if not held:
-            return [{} for _ in queries]
+            return [{} for _ in to]
         data, rows = self._data[:held], self._rows[:held]
         firsts: Any = None
         if self._pieces:
@@ -112,8 +111,8 @@ class Matrix:
         rows = rows[chosen]
         asked = np.flatnonzero(_is_among(rows, np.array(also))) if also else np.arange(0)
         found: list[dict[int, float]] = []
-        for start in range(0, len(queries), _AT_ONCE):
-            some = queries[start : start + _AT_ONCE]
+        for start in range(0, len(to), _AT_ONCE):
+            some = to[start : start + _AT_ONCE]
             # Only many at once are worth BLAS: its threads cost more than they give for one when
             # the machine is busy.
             many = some @ data.T if len(some) > 1 else np.einsum("ij,j->i", data, some[0])[None, :]
@@ -125,14 +124,6 @@ class Matrix:
                 best = np.concatenate((best, asked))
                 found.append(dict(zip(rows[best].tolist(), rounded(near_by[best]), strict=True)))
         return found
-
-    def _held(self, upto: int | None) -> int:
-        """How many rows there are up to this vector."""
-        import numpy as np
-
-        if upto is None or self.last_vector <= upto:
-            return self._count
-        return int(np.searchsorted(self._vectors[: self._count], upto, side="right"))
 
 
 def rounded(cosines: Vectors) -> list[float]:
@@ -157,13 +148,6 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
     import numpy as np
 
-    some = values[::_STRIDE]
-    if len(some) > 2 * count:
-        # What is not among the largest of some of them is not among the largest of all.
-        bound = np.partition(some, len(some) - count)[len(some) - count]
-        chosen = np.flatnonzero(values >= bound)
-        if len(chosen) < len(values):
-            return chosen[_largest(values[chosen], count)] if len(chosen) > count else chosen
     least = np.partition(values, len(values) - count)[len(values) - count]
     above = np.flatnonzero(values > least)
     equal = np.flatnonzero(values == least)[: count - len(above)]
@@ -178,20 +162,15 @@ class Matrices:
         self._by_name: dict[str, Matrix] = {}
         self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
-    def nearest(
-        self,
-        connection: sqlite3.Connection,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        also: Sequence[int],
-        groups: Groups,
-    ) -> list[dict[int, float]]:
-        """Cosines of the nearest passages, after loading what is new since the last query."""
+    @contextlib.contextmanager
+    def loaded(
+        self, connection: sqlite3.Connection, collection: Collection, groups: Groups
+    ) -> Iterator[tuple[Matrix, int, Among]]:
+        """The vectors, after loading what is new since the last query; up to which one of them
+        counts, and which passages fit."""
         with self._lock:
             matrix, upto = self._loaded(connection, collection)
-            among = self._among(connection, matrix, collection, upto, groups)
-            return matrix.nearest(queries, count, also, upto, among)
+            yield matrix, upto, self._among(connection, (*matrix.state, upto, groups))
 
     def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
         n = collection.id
@@ -200,9 +179,9 @@ class Matrices:
         if matrix is None or matrix.state != wanted:
             matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims, wanted)
         if matrix.last_vector == 0:
-            # A passage may have several vectors in one row, and growing later copies them all.
-            [size] = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
-            matrix.reserve(int(size) // (_FLOAT_BYTES * max(collection.manifest.dims, 1)))
+            # Growing later copies them all. A passage of several pieces has them in one row.
+            [rows] = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()
+            matrix.reserve(rows or 0)
         cursor = connection.execute(
             f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
             (matrix.last_vector,),
@@ -216,21 +195,16 @@ class Matrices:
         return matrix, last or 0
 
     def _among(
-        self,
-        connection: sqlite3.Connection,
-        matrix: Matrix,
-        collection: Collection,
-        upto: int,
-        groups: Groups,
+        self, connection: sqlite3.Connection, key: tuple[int, int, int, Groups]
     ) -> NDArray[np.int64] | None:
         """The passages that fit the facets; cached, because the same are asked for again."""
+        n, *_, groups = key
         if not groups:
             return None
         import numpy as np
 
-        key = (*matrix.state, upto, groups)
         if key not in self._fitting:
-            select = f"SELECT rowid FROM words_{collection.id} WHERE words_{collection.id} MATCH ?"
+            select = f"SELECT rowid FROM words_{n} WHERE words_{n} MATCH ?"
             rows = connection.execute(select, (facet_query(groups),)).fetchall()
             while len(self._fitting) >= _FACET_CACHE:
                 self._fitting.pop(next(iter(self._fitting)))
@@ -252,7 +226,7 @@ def facet_tokens(facets: Facets) -> list[str]:
     ]
 
 
-def wanted_tokens(only: Only | None) -> tuple[tuple[str, ...], ...]:
+def wanted_tokens(only: Only) -> tuple[tuple[str, ...], ...]:
     """For each facet the tokens of which a passage must have one."""
     return tuple(
         tuple(_token(name, value) for value in (*sorted(values), ""))
@@ -261,7 +235,7 @@ def wanted_tokens(only: Only | None) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def fits(facets: Facets, only: Only | None) -> bool:
+def fits(facets: Facets, only: Only) -> bool:
     """Whether a passage with these facets is asked for."""
     held = set(facet_tokens(facets))
     return all(held.intersection(group) for group in wanted_tokens(only))

@@ -22,26 +22,9 @@ import msgspec
 
 from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
+from ralph.index import qdrant_view as layout
 from ralph.index.matrix import facet_tokens
-from ralph.index.qdrant_view import (
-    ASIDE_MEANING,
-    MEANING,
-    META_ID,
-    PAGE,
-    WORDS,
-    CollectionDamaged,
-    CollectionFacts,
-    CollectionGone,
-    CollectionMetadata,
-    Filter,
-    QdrantView,
-    chunks,
-    holding,
-    id_of,
-    named_vectors,
-    point_id,
-    word_weights,
-)
+from ralph.index.qdrant_view import CollectionGone, CollectionMetadata, chunks, holding, point_id
 from ralph.index.sync import batches
 from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
@@ -50,6 +33,7 @@ if TYPE_CHECKING:
     from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
+Start = Callable[[], bool]
 QDRANT_PORT = 6333
 # Multivectors and the query interface came with it.
 _OLDEST = (1, 10)
@@ -67,17 +51,9 @@ class NameTaken(Exception):
     """A collection of this name is there already."""
 
 
-class _QdrantAnswer(msgspec.Struct):
-    result: msgspec.Raw
-
-
 class _Greeting(msgspec.Struct):
     title: str
     version: str
-
-
-class _Change(msgspec.Struct):
-    status: str
 
 
 class QdrantConnection:
@@ -93,13 +69,12 @@ class QdrantConnection:
         *,
         key: str | None = None,
         timeout_s: float = 5.0,
-        start: Callable[[], bool] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        start: Start | None = None,
     ) -> None:
         self._key = key
         self._timeout_s = timeout_s
         self._start = start
-        self._clock = clock
+        self.clock = time.monotonic
         self._rest: tuple[float, IndexOff] | None = None
         # What the server said it is; empty before it was asked.
         self.version = ""
@@ -109,13 +84,9 @@ class QdrantConnection:
             host = self._parts.netloc.rpartition("@")[2]
             host += "" if self._parts.port else f":{QDRANT_PORT}"
             self.where = f"{self._parts.scheme}://{host}{self._parts.path.rstrip('/')}"
+        headers = {"api-key": key} if key else {}
         self._wire = Wire(
-            self.where,
-            name="Qdrant",
-            todo=_START,
-            slow=_SLOW,
-            error=IndexOff,
-            headers={"api-key": key} if key else {},
+            self.where, name="Qdrant", todo=_START, slow=_SLOW, error=IndexOff, headers=headers
         )
 
     def check(self) -> None:
@@ -128,7 +99,7 @@ class QdrantConnection:
         self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
     ) -> _T:
         """What the server answers. A failure is told again for a while without asking."""
-        if self._rest is not None and self._clock() < self._rest[0]:
+        if self._rest is not None and self.clock() < self._rest[0]:
             error = self._rest[1]
             raise IndexOff(error.what, where=error.where, todo=error.todo)
         timeout_s = self._timeout_s * (1.0 if slow else _QUERY_SHARE)
@@ -136,8 +107,8 @@ class QdrantConnection:
         def work() -> _T:
             if not self.version:
                 self.version = self._greet(timeout_s)
-            answer = self._send(timeout_s, method, path, body, returns=_QdrantAnswer)
-            return self._decoded(answer.result, returns)
+            answer = self._send(timeout_s, method, path, body, returns=dict[str, msgspec.Raw])
+            return self._decoded(answer.get("result", b""), returns)
 
         try:
             try:
@@ -148,7 +119,7 @@ class QdrantConnection:
                 # Everything we ask can be asked twice: ids come from content.
                 result = work()
         except IndexOff as error:
-            self._rest = self._clock() + REST_S, error
+            self._rest = self.clock() + REST_S, error
             raise
         self._rest = None
         return result
@@ -217,33 +188,26 @@ def _points_of(row: IndexedRecord, metadata: CollectionMetadata) -> list[Point]:
     record, dims = row.record, metadata.manifest.dims
     keys = {"type": record.kind, "record": record.id, "digest": record.digest}
     points: list[Point] = []
-    for place, (passage, passage_hash, blob) in enumerate(
-        zip(row.passages, row.hashes, row.vectors, strict=True)
-    ):
+    for passage, passage_hash, blob in zip(row.passages, row.hashes, row.vectors, strict=True):
         payload, vector = _passage(passage, metadata.average or _USUAL_TOKENS)
-        payload |= {"hash": passage_hash.hex(), "place": place, **keys}
+        payload["hash"] = passage_hash.hex()
         if blob is not None:
-            vector |= named_vectors(blob, dims)
+            vector |= layout.named_vectors(blob, dims)
         elif passage.embed:
             payload |= {"waits": True, "waiting": passage.embed}
-        identity = point_id(record.id, record.digest, place)
-        points.append({"id": identity, "payload": payload, "vector": vector})
-    if not points:
-        identity = point_id(record.id, record.digest, 0)
-        points = [{"id": identity, "payload": {"place": 0, **keys}, "vector": {}}]
+        points.append({"payload": payload, "vector": vector})
+    points = points or [{"payload": {}, "vector": {}}]
+    for place, point in enumerate(points):
+        point["id"] = point_id(record.id, record.digest, place)
+        point["payload"] |= {"place": place, **keys}
     head = points.pop(0)
     try:
         head["payload"]["body"] = record.body.decode()
     except UnicodeDecodeError:
         head["payload"]["body_base64"] = base64.b64encode(record.body).decode()
-    head["payload"] |= {
-        "number": record.number,
-        "at": record.at,
-        "source": msgspec.json.encode(record.source).decode(),
-        "head": True,
-        "sweep": metadata.sweep,
-        "count": len(row.passages),
-    }
+    source = msgspec.json.encode(record.source).decode()
+    head["payload"] |= {"number": record.number, "at": record.at, "source": source, "head": True}
+    head["payload"] |= {"sweep": metadata.sweep, "count": len(row.passages)}
     return [*points, head]
 
 
@@ -259,21 +223,15 @@ def _length_of(fields: Sequence[Sequence[str]], passage: Passage) -> int:
 def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """The payload of a passage, and its words as a vector."""
     fields = _tokens_of(passage)
-    title, text, places = (" ".join(field) for field in fields)
-    payload: dict[str, Any] = {
-        "passage": True,
-        "title": title,
-        "text": text,
-        "places": places,
-        "tokens": sorted({token for field in fields for token in field}),
-        "facets": facet_tokens(passage.facets),
-    }
+    payload: dict[str, Any] = {"passage": True, "facets": facet_tokens(passage.facets)}
+    payload |= zip(("title", "text", "places"), map(" ".join, fields), strict=True)
+    payload["tokens"] = sorted({token for field in fields for token in field})
     for name, values in passage.facets.items():
         # What no server takes is replaced: this is for people; questions ask by the tokens.
         payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
-    weights = word_weights(fields, _length_of(fields, passage) / average)
+    weights = layout.word_weights(fields, _length_of(fields, passage) / average)
     words = {"indices": [*weights], "values": [*weights.values()]}
-    return payload, {WORDS: words} if weights else {}
+    return payload, {layout.WORDS: words} if weights else {}
 
 
 # -- the store
@@ -288,16 +246,11 @@ _log = logging.getLogger("ralph")
 
 def _parameters(dims: int) -> dict[str, Any]:
     """What a collection is made with, and must still have."""
-    dense = {
-        "size": dims,
-        "distance": "Cosine",
-        "on_disk": True,
-        "hnsw_config": _HNSW,
-        "multivector_config": {"comparator": "max_sim"},
-    }
+    dense: Point = {"size": dims, "distance": "Cosine", "on_disk": True, "hnsw_config": _HNSW}
+    dense["multivector_config"] = {"comparator": "max_sim"}
     return {
-        "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), dense) if dims else {},
-        "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
+        "vectors": dict.fromkeys((layout.MEANING, layout.ASIDE_MEANING), dense) if dims else {},
+        "sparse_vectors": {layout.WORDS: {"index": {"on_disk": True}}},
     }
 
 
@@ -319,12 +272,12 @@ class QdrantStore:
         self.where = server.where
         self.server = server
         self._names = names
-        self._facts: dict[str, CollectionFacts] = {}
+        self._facts: dict[str, tuple[str, dict[object, int]]] = {}
         # The sweeps that were begun here and are not done.
         self._sweeps: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def state(self) -> Iterator[QdrantView]:
+    def state(self) -> Iterator[layout.QdrantView]:
         """A view for one query; writers go on beside it."""
         yield self._view()
 
@@ -352,7 +305,7 @@ class QdrantStore:
         # Heads last: where one stands, the record is there whole.
         self._upsert(name, (point for some in points for point in some[:-1]))
         self._upsert(name, (some[-1] for some in points))
-        for some in chunks(seen, PAGE) if metadata.sweeping else ():
+        for some in chunks(seen, layout.PAGE) if metadata.sweeping else ():
             change = {"payload": {"sweep": metadata.sweep}, "points": some}
             self._change(name, "POST", "points/payload", change)
         if batch.forget:
@@ -367,11 +320,9 @@ class QdrantStore:
         metadata = self._tell(metadata)
         if batch.done and not collection.live:
             self._switch(collection)
-        waiting = collection.waiting or any(
-            "waits" in point["payload"] for some in points for point in some
-        )
-        live = collection.live or batch.done
-        return msgspec.structs.replace(metadata.collection(live=live), waiting=waiting)
+        waits = any("waits" in point["payload"] for some in points for point in some)
+        written = metadata.collection(live=collection.live or batch.done)
+        return msgspec.structs.replace(written, waiting=collection.waiting or waits)
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
         """Delete the collections of this name, or of this place; or only what is being built."""
@@ -384,29 +335,23 @@ class QdrantStore:
     def prune(self) -> list[str]:
         """Delete collections that no alias names: of a sync that was killed."""
         view = self._view()
-        named = set(view.aliases().values())
-        unused = [physical for physical in view.physical() if physical not in named]
+        unused = sorted({*view.physical()}.difference(view.aliases().values()))
         for physical in unused:
             self._delete_collection(physical)
         return unused
 
     def repair(self, damage: Corrupt) -> None:
         """Drop a collection that cannot be read, by its own name or by its alias."""
-        if isinstance(damage, CollectionDamaged):
-            _log.warning(
-                "the index was damaged (%s); %s is dropped and rebuilt from the journal",
-                damage,
-                damage.name,
-            )
+        if isinstance(damage, layout.CollectionDamaged):
+            told = "the index was damaged (%s); %s is dropped and rebuilt from the journal"
+            _log.warning(told, damage, damage.name)
             self._delete_collection(self._view().aliases().get(damage.name, damage.name))
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Ask the server now; `deep` tells what of the collections is not as it should be."""
         self.server.check()
-        found: list[str] = []
-        for one in self._view().collections() if deep else ():
-            found += [f"{one.physical}: {fault}" for fault in self._faults(one)]
-        return found
+        collections = self._view().collections() if deep else ()
+        return [f"{one.physical}: {fault}" for one in collections for fault in self._faults(one)]
 
     def close(self) -> None:
         """Nothing to do: connections are kept for whoever asks next."""
@@ -427,16 +372,9 @@ class QdrantStore:
         self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
         for kind, fields in _INDEXES.items():
             self._index_payload(physical, kind, fields)
-        metadata = self._tell(
-            CollectionMetadata(
-                name=name,
-                stream=collection.stream,
-                physical=physical,
-                manifest=collection.manifest,
-                average=0.0,
-                indexed=tuple(sorted(itertools.chain(*_INDEXES.values()))),
-            )
-        )
+        shared = {key: getattr(collection, key) for key in ("name", "stream", "manifest")}
+        indexed = tuple(sorted(itertools.chain(*_INDEXES.values())))
+        metadata = self._tell(CollectionMetadata(**shared, physical=physical, indexed=indexed))
         self._point_alias(physical, self._names.building(name) if answering else alias)
         for other in others:
             if other != answering:
@@ -524,9 +462,12 @@ class QdrantStore:
     def _fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Give vectors to passages that waited for the embedder."""
         name, dims = collection.physical, collection.manifest.dims
-        points = [{"id": id_of(row), "vector": named_vectors(blob, dims)} for row, blob in vectors]
+        points = [
+            {"id": layout.id_of(row), "vector": layout.named_vectors(blob, dims)}
+            for row, blob in vectors
+        ]
         self._upsert(name, points, "points/vectors")
-        for some in chunks([id_of(row) for row, _ in vectors], PAGE):
+        for some in chunks([layout.id_of(row) for row, _ in vectors], layout.PAGE):
             change = {"keys": ["waits", "waiting"], "points": some}
             self._change(name, "POST", "points/payload/delete", change)
 
@@ -536,7 +477,7 @@ class QdrantStore:
             {"id": point_id(_STONE, one["id"]), "payload": one, "vector": {}} for one in payloads
         ]
         self._upsert(name, stones)
-        for part in chunks(ids, PAGE):
+        for part in chunks(ids, layout.PAGE):
             # Heads last here too: what is half gone must be seen again.
             of_these = holding(record=list(part))
             self._delete(name, filter={**of_these, "must_not": holding(head=True)["must"]})
@@ -552,18 +493,18 @@ class QdrantStore:
         places = [(one, place) for one in found for place in range(1, one["count"])]
         for some in (places, [(one, 0) for one in found]):
             points = [point_id(one["record"], one["digest"], place) for one, place in some]
-            for part in chunks(points, PAGE):
+            for part in chunks(points, layout.PAGE):
                 self._delete(metadata.physical, points=part)
 
     # -- requests: each change is waited for until it is done, and safe to repeat
 
-    def _view(self) -> QdrantView:
-        return QdrantView(self.server, self._names, self._facts)
+    def _view(self) -> layout.QdrantView:
+        return layout.QdrantView(self.server, self._names, self._facts)
 
     def _tell(self, metadata: CollectionMetadata) -> CollectionMetadata:
         """Write how far it has come; everybody sees by its state that something was written."""
         written = msgspec.structs.replace(metadata, state=uuid.uuid4().hex)
-        self._upsert(metadata.physical, [{"id": META_ID, "payload": written, "vector": {}}])
+        self._upsert(metadata.physical, [{"id": layout.META_ID, "payload": written, "vector": {}}])
         return written
 
     def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
@@ -572,12 +513,12 @@ class QdrantStore:
         for some in batches(encoded, len, most=_POINTS_AT_ONCE, largest=_BYTES_AT_ONCE):
             self._change(name, "PUT", path, {"points": list(map(msgspec.Raw, some))})
 
-    def _delete(self, name: str, **chosen: Filter | Sequence[str]) -> None:
+    def _delete(self, name: str, **chosen: layout.Filter | Sequence[str]) -> None:
         self._change(name, "POST", "points/delete", chosen)
 
     def _change(self, name: str, method: str, path: str, body: object) -> None:
         """See that it is done, and not only taken note of."""
         path = f"/collections/{name}/{path}?wait=true"
-        status = self.server.ask(method, path, body, returns=_Change, slow=True).status
+        status = self.server.ask(method, path, body, returns=dict[str, Any], slow=True)["status"]
         if status != "completed":
             raise self.server.off(f"did not finish writing ({status})")

@@ -72,7 +72,7 @@ class LocalServer(msgspec.Struct, eq=False):
         if self._listening():
             return False
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
             # One at a time: the others find it running.
             with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
@@ -116,31 +116,29 @@ class LocalServer(msgspec.Struct, eq=False):
                 time.sleep(_POLL_S)
                 continue
             self.stop()
-            if code == _BUSY:
-                raise self._off("still runs for somebody else, who keeps its storage")
-            if code is not None:
-                raise self._off(f"ended at once ({code})")
-            raise self._off(f"was not ready within {self.ready_s:.0f} s")
+            late = f"was not ready within {self.ready_s:.0f} s"
+            busy = "still runs for somebody else, who keeps its storage"
+            raise self._off({None: late, _BUSY: busy}.get(code, f"ended at once ({code})"))
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """The server's keeper: the environment is ours without Ralph's settings."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
-        env |= {
-            "QDRANT__SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
-            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
-            "QDRANT__SERVICE__GRPC_PORT": str(self.port + 1),
-            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
-            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
-            "QDRANT__TELEMETRY_DISABLED": "true",
+        settings = {
+            "SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
+            "SERVICE__HTTP_PORT": self.port,
+            "SERVICE__GRPC_PORT": self.port + 1,
+            "STORAGE__STORAGE_PATH": self.folder / "storage",
+            "STORAGE__SNAPSHOTS_PATH": self.folder / "snapshots",
+            "TELEMETRY_DISABLED": "true",
+            **({"SERVICE__API_KEY": self.key} if self.key else {}),
         }
-        if self.key:
-            env["QDRANT__SERVICE__API_KEY"] = self.key
+        env |= {f"QDRANT__{name}": str(value) for name, value in settings.items()}
         file = self.folder / _LOG
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
         words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
-        with file.open("ab") as log:
+        with disk.appending(file) as log:
             return subprocess.Popen(
                 [*python(), "-m", __name__, *words],
                 stdin=subprocess.PIPE,
@@ -151,6 +149,7 @@ class LocalServer(msgspec.Struct, eq=False):
                 # Ctrl-C is for us; what it means for the server we say by ending.
                 start_new_session=True,
                 creationflags=_OWN_GROUP,
+                umask=-1 if sys.platform == "win32" else 0o077,
             )
 
     def _listening(self) -> bool:
@@ -173,11 +172,8 @@ class LocalServer(msgspec.Struct, eq=False):
             connection.close()
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
-        return IndexOff(
-            f"Qdrant ({self.binary}) {what}",
-            where=f"http://{self.host}:{self.port}",
-            todo=todo or f"Look into {self.folder / _LOG}",
-        )
+        where, todo = f"http://{self.host}:{self.port}", todo or f"Look into {self.folder / _LOG}"
+        return IndexOff(f"Qdrant ({self.binary}) {what}", where=where, todo=todo)
 
 
 def local_server(
@@ -188,8 +184,7 @@ def local_server(
     host = (parts.hostname or "") if parts else ""
     if parts is None or parts.scheme != "http" or not host.startswith(_LOOPBACK):
         return None
-    found = binary or find_program("qdrant")
-    if not found:
+    if not (found := binary or find_program("qdrant")):
         return None
     port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
     return LocalServer(host, port, program, home / _FOLDER, key=key)

@@ -10,28 +10,18 @@ it raises CollectionGone, so that whoever asked looks again.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import itertools
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ralph.index import (
-    ASIDE_WEIGHT,
-    Collection,
-    CollectionSize,
-    Corrupt,
-    Manifest,
-    Only,
-    StoredContent,
-    StoredPassage,
-    WordMatches,
-)
+from ralph import index
+from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
 from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
 from ralph.records import Record, Source
 
@@ -96,26 +86,14 @@ class _Points(msgspec.Struct):
     next_page_offset: Any = None
 
 
-class _Aliases(msgspec.Struct):
-    aliases: list[dict[str, str]]
-
-
-class _Collections(msgspec.Struct):
-    collections: list[dict[str, str]]
-
-
-class _Count(msgspec.Struct):
-    count: int
-
-
 class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What the metadata point of a collection tells: what it is, and how far it has come."""
 
     name: str
     stream: str
     physical: str
-    manifest: Manifest
-    average: float
+    manifest: index.Manifest
+    average: float = 0.0
     position: str | None = None
     sweep: int = 0
     sweeping: bool = False
@@ -129,16 +107,6 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
         shared = {*self.__struct_fields__} & {*Collection.__struct_fields__}
         facts: dict[str, Any] = {name: getattr(self, name) for name in shared}
         return Collection(id=int.from_bytes(digest[:7]), live=live, **facts)
-
-
-class CollectionFacts(msgspec.Struct):
-    """What was counted in one state of a collection, kept until it is written to again."""
-
-    state: str
-    frequencies: dict[str, int] = {}
-    passages: int | None = None
-    last_number: int | None = None
-    waiting: bool | None = None
 
 
 # -- ids
@@ -177,15 +145,11 @@ def chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def holding(**wanted: Any) -> Filter:
     """What has these values; of a list, one of them."""
-    return {
-        "must": [
-            {"key": key, "match": {"any" if isinstance(value, list) else "value": value}}
-            for key, value in wanted.items()
-        ]
-    }
+    matches = {key: "any" if isinstance(value, list) else "value" for key, value in wanted.items()}
+    return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
 
 
-def _fitting(only: Only | None) -> Filter | None:
+def _fitting(only: Only) -> Filter | None:
     """What has, of each facet asked for, one of the values or none."""
     groups = wanted_tokens(only)
     must = [{"key": "facets", "match": {"any": group}} for group in groups]
@@ -200,29 +164,17 @@ def _head_of(point: str, payload: Mapping[str, Any]) -> str:
 # -- reading points
 
 
-class _HeadPayload(msgspec.Struct):
-    """What of a head's payload is the record's."""
-
-    record: str
-    digest: str
-    type: str
-    number: int
-    at: str
-    source: str
-    body: str | None = None
-    body_base64: str = ""
-
-
 def _record_of(payload: Mapping[str, Any], name: str) -> Record:
     """The record that a head's payload holds."""
     try:
-        head = msgspec.convert(payload, _HeadPayload)
-        raw = base64.b64decode(head.body_base64) if head.body is None else head.body.encode()
-        source = _decode_source(head.source)
-    except (binascii.Error, msgspec.MsgspecError) as error:
+        record_id, kind, number, at = (payload[key] for key in ("record", "type", "number", "at"))
+        body, source = payload.get("body"), _decode_source(payload["source"])
+        raw = base64.b64decode(payload["body_base64"]) if body is None else body.encode()
+        record = Record(str(record_id), kind, int(number), at, raw, source)
+        fits = record.digest == payload["digest"]
+    except (LookupError, AttributeError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise CollectionDamaged(f"a point's record cannot be read ({error})", name) from None
-    record = Record(head.record, head.type, head.number, head.at, raw, source)
-    if record.digest != head.digest:
+    if not fits:
         raise CollectionDamaged(f"record {record.id} does not match its digest", name)
     return record
 
@@ -286,7 +238,8 @@ class QdrantView(msgspec.Struct, eq=False):
 
     server: QdrantConnection
     names: CollectionNames
-    facts: dict[str, CollectionFacts]
+    # What was counted in one state of a collection, kept until it is written to again.
+    facts: dict[str, tuple[str, dict[object, int]]]
     fields: dict[tuple[str, str], tuple[str, str, str]] = {}
     known: dict[str, CollectionMetadata | None] = {}
     # Heads that are there: the records of these are there whole.
@@ -312,26 +265,25 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def _collection(self, metadata: CollectionMetadata, *, live: bool) -> Collection:
         collection = metadata.collection(live=live)
-        facts = self._counted(collection)
-        if facts.last_number is None:
+
+        def last_number() -> int:
             newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": 1}
             top = self._page(collection.physical, ["number"], newest).points
-            facts.last_number = int((top[0].payload or {})["number"]) if top else 0
-        if facts.waiting is None:
-            facts.waiting = self._count(collection, waits=True) > 0
-        return msgspec.structs.replace(
-            collection, last_number=facts.last_number, waiting=facts.waiting
-        )
+            return int((top[0].payload or {})["number"]) if top else 0
+
+        number = self._fact(collection, "last number", last_number)
+        waiting = self._count(collection, waits=True) > 0
+        return msgspec.structs.replace(collection, last_number=number, waiting=waiting)
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self.server.ask("GET", "/aliases", returns=_Aliases).aliases
-        return {one["alias_name"]: one["collection_name"] for one in found}
+        found = self.server.ask("GET", "/aliases", returns=dict[str, list[dict[str, str]]])
+        return {one["alias_name"]: one["collection_name"] for one in found["aliases"]}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self.server.ask("GET", "/collections", returns=_Collections).collections
-        return sorted(one["name"] for one in found if self.names.owns(one["name"]))
+        found = self.server.ask("GET", "/collections", returns=dict[str, list[dict[str, str]]])
+        return sorted(filter(self.names.owns, (one["name"] for one in found["collections"])))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
@@ -343,32 +295,26 @@ class QdrantView(msgspec.Struct, eq=False):
         except msgspec.ValidationError as error:
             raise CollectionDamaged(f"its metadata cannot be read: {error}", name) from None
 
-    def size(self, collection: Collection) -> CollectionSize:
+    def size(self, collection: Collection) -> index.CollectionSize:
         """How much it holds."""
-        return CollectionSize(
-            self._count(collection, head=True),
-            self._passages(collection),
-            self._count(collection, waits=True),
-        )
+        counts = (self._count(collection, **{key: True}) for key in ("head", "passage", "waits"))
+        return index.CollectionSize(*counts)
 
     # -- searching
 
     def words(
-        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
-    ) -> WordMatches:
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
+    ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        frequencies, passages = self._frequencies(collection, query), self._passages(collection)
+        frequencies = self._frequencies(collection, query)
+        passages = self._count(collection, passage=True)
         if not query or not count:
-            return WordMatches({}, frequencies, passages)
+            return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
         places = {_token_place(token): value for token, value in rarity.items()}
-        search = {
-            "query": {"nearest": {"indices": [*places], "values": [*places.values()]}},
-            "using": WORDS,
-            "limit": count,
-            "filter": _fitting(only),
-            "with_payload": [*_FIELDS, *_OWNER_KEYS],
-        }
+        near = {"nearest": {"indices": [*places], "values": [*places.values()]}}
+        search = {"query": near, "using": WORDS, "limit": count, "filter": _fitting(only)}
+        search["with_payload"] = [*_FIELDS, *_OWNER_KEYS]
         found = self._of_points(name, "/query", search, returns=_Points).points
         whole = self._whole(name, {point.id: point.payload or {} for point in found})
         scores: dict[int, float] = {}
@@ -378,16 +324,10 @@ class QdrantView(msgspec.Struct, eq=False):
             if fields and rarity.keys() & set(" ".join(fields).split()):
                 self.fields[name, point.id] = fields
                 scores[_row_of(point.id)] = point.score
-        return WordMatches(scores, frequencies, passages)
+        return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        *,
-        also: Sequence[int] = (),
-        only: Only | None = None,
+        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`.
 
@@ -395,20 +335,15 @@ class QdrantView(msgspec.Struct, eq=False):
         Qdrant brings vectors to length one, and count a little less.
         """
         if not collection.manifest.dims:
-            return [{} for _ in queries]
+            return [{} for _ in to]
         name, points, having = collection.physical, [id_of(row) for row in also], _fitting(only)
         found: list[dict[int, float]] = []
-        for start in range(0, len(queries), _QUERIES_AT_ONCE):
-            some = queries[start : start + _QUERIES_AT_ONCE].tolist()
+        for start in range(0, len(to), _QUERIES_AT_ONCE):
+            some = to[start : start + _QUERIES_AT_ONCE].tolist()
             # The nearest by their pieces, and by their asides: the nearest of all are among them.
-            sides = self._near(
-                name,
-                [
-                    _search(query, using, count, having, {"hnsw_ef": _HNSW_EF})
-                    for query in some
-                    for using in (MEANING, ASIDE_MEANING)
-                ],
-            )
+            both = itertools.product(some, (MEANING, ASIDE_MEANING))
+            params = {"hnsw_ef": _HNSW_EF}
+            sides = self._near(name, [_search(*one, count, having, params) for one in both])
             pairs = list(zip(sides[::2], sides[1::2], strict=True))
             self._complete(name, some, pairs, points)
             for main, asides in pairs:
@@ -466,48 +401,48 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
         """In how many passages each token stands."""
-        counted = self._counted(collection).frequencies
-        if missing := [token for token in dict.fromkeys(query) if token not in counted]:
-            with ThreadPoolExecutor(min(_THREADS, len(missing))) as pool:
-                counts = pool.map(lambda token: self._count(collection, tokens=token), missing)
-                counted.update(zip(missing, counts, strict=True))
-        return {token: counted[token] for token in query}
-
-    def _passages(self, collection: Collection) -> int:
-        facts = self._counted(collection)
-        if facts.passages is None:
-            facts.passages = self._count(collection, passage=True)
-        return facts.passages
-
-    def _counted(self, collection: Collection) -> CollectionFacts:
-        facts = self.facts.get(collection.physical)
-        if facts is None or facts.state != collection.state:
-            facts = self.facts[collection.physical] = CollectionFacts(collection.state, {})
-        return facts
+        asked = dict.fromkeys(query)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
+            return dict(zip(asked, counts, strict=True))
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
         body = {"filter": holding(**wanted), "exact": True}
-        return self._of_points(collection.physical, "/count", body, returns=_Count).count
+
+        def count() -> int:
+            path = collection.physical, "/count"
+            return self._of_points(*path, body, returns=dict[str, int])["count"]
+
+        return self._fact(collection, tuple(wanted.items()), count)
+
+    def _fact(self, collection: Collection, key: object, count: Callable[[], int]) -> int:
+        state, facts = self.facts.get(collection.physical, ("", {}))
+        if state != collection.state:
+            facts = {}
+            self.facts[collection.physical] = collection.state, facts
+        if key not in facts:
+            facts[key] = count()
+        return facts[key]
 
     # -- passages and records
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
-    ) -> dict[int, StoredPassage]:
+    ) -> dict[int, index.StoredPassage]:
         """These passages, with their records if wanted."""
         name, wanted = collection.physical, {id_of(row): row for row in rows}
         if not records:
             missing = [point for point in wanted if (name, point) not in self.fields]
             for point, payload in self._payloads(name, missing, _FIELDS).items():
                 self.fields[name, point] = _fields_of(payload, name)
-            return {row: StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
+            return {row: index.StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
         payloads = self._payloads(name, list(wanted), _EVERYTHING)
         heads = {point: _head_of(point, payload) for point, payload in payloads.items()}
         others = dict.fromkeys(head for head in heads.values() if head not in payloads)
         payloads |= self._payloads(name, list(others), _EVERYTHING)
         found = {head: _record_of(payloads[head], name) for head in dict.fromkeys(heads.values())}
         return {
-            row: StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
+            row: index.StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
             for point, row in wanted.items()
         }
 
@@ -544,7 +479,7 @@ class QdrantView(msgspec.Struct, eq=False):
             for one in itertools.islice(found, count)
         ]
 
-    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+    def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
         name, found = collection.physical, dict[bytes, bytes]()
         heads = self.scroll(name, holding(head=True), ["record", "digest"])
@@ -552,7 +487,9 @@ class QdrantView(msgspec.Struct, eq=False):
         for point in self.scroll(name, holding(passage=True), ["hash"], True) if vectors else ():
             if blob := _vectors_blob(point.vector):
                 found[bytes.fromhex((point.payload or {})["hash"])] = blob
-        return StoredContent(frozenset((one["record"], one["digest"]) for one in payloads), found)
+        return index.StoredContent(
+            frozenset((one["record"], one["digest"]) for one in payloads), found
+        )
 
     def scroll(
         self, name: str, having: Filter, keys: list[str], vectors: bool = False, page: int = PAGE
@@ -577,11 +514,5 @@ class QdrantView(msgspec.Struct, eq=False):
 def _search(
     query: list[float], using: str, limit: int, having: Filter | None, params: dict[str, Any]
 ) -> dict[str, Any]:
-    return {
-        "query": [query],
-        "using": using,
-        "limit": limit,
-        "filter": having,
-        "params": params,
-        "with_payload": _OWNER_KEYS,
-    }
+    search = {"query": [query], "using": using, "limit": limit, "filter": having}
+    return {**search, "params": params, "with_payload": _OWNER_KEYS}

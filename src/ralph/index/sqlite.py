@@ -12,28 +12,16 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph import disk
+from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import (
-    Collection,
-    CollectionSize,
-    Corrupt,
-    IndexBatch,
-    IndexedRecord,
-    Manifest,
-    Only,
-    RecordKey,
-    StoredContent,
-    StoredPassage,
-    WordMatches,
-)
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
 from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
@@ -82,6 +70,8 @@ _BUSY_TIMEOUT_S = 5.0
 # In the file itself, so that whoever comes after a crash still cleans up.
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 # Title, text, places, facets: how much a word counts by where it stands.
+# Fewer than the parameters that any SQLite allows in a query.
+_ROWS_AT_ONCE = 500
 _FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 _log = logging.getLogger("ralph")
 _encode = msgspec.json.Encoder().encode
@@ -98,36 +88,33 @@ class SqliteView(msgspec.Struct, eq=False):
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
-        columns = "embedder, dims, tokeniser, cut, id, name, stream, position, sweep, removals"
-        rows = self.connection.execute(
-            f"SELECT live, sweeping, {columns} FROM collection {where} ORDER BY id", values
-        ).fetchall()
-        needs_vacuum = bool(self._one("PRAGMA user_version"))
+        columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
+        columns += ", sweep, sweeping, removals"
+        select = f"SELECT {columns} FROM collection {where} ORDER BY id"
+        rows = self.connection.execute(select, values).fetchall()
+        needs_vacuum = self._one("PRAGMA user_version")
         found: list[Collection] = []
-        for live, sweeping, *values in rows:
-            facts = dict(zip(columns.split(", "), values, strict=True))
+        for row in rows:
+            facts = dict(zip(columns.split(", "), row, strict=True))
             n = facts["id"]
             waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
-            facts |= {
-                "manifest": {key: facts[key] for key in Manifest.__struct_fields__},
-                "live": bool(live),
-                "sweeping": bool(sweeping),
-                "last_number": self._one(f"SELECT max(number) FROM record_{n}"),
-                "waiting": bool(self._one(waiting)),
-                "needs_vacuum": needs_vacuum,
-            }
-            found.append(msgspec.convert(facts, Collection))
+            facts |= {"waiting": self._one(waiting), "needs_vacuum": needs_vacuum}
+            facts["last_number"] = self._one(f"SELECT max(number) FROM record_{n}")
+            facts["manifest"] = {key: facts[key] for key in index.Manifest.__struct_fields__}
+            found.append(msgspec.convert(facts, Collection, strict=False))
         return found
 
-    def size(self, collection: Collection) -> CollectionSize:
+    def size(self, collection: Collection) -> index.CollectionSize:
         """How much it holds."""
         n = collection.id
         tables = (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
-        return CollectionSize(*(self._one(f"SELECT count(*) FROM {table}") for table in tables))
+        return index.CollectionSize(
+            *(self._one(f"SELECT count(*) FROM {table}") for table in tables)
+        )
 
     def words(
-        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
-    ) -> WordMatches:
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
+    ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         n = collection.id
         select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
@@ -143,48 +130,49 @@ class SqliteView(msgspec.Struct, eq=False):
                 (match, count),
             )
             scores = dict(rows.fetchall())
-        return WordMatches(scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}"))
+        return index.WordMatches(
+            scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}")
+        )
 
     def nearest(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        *,
-        also: Sequence[int] = (),
-        only: Only | None = None,
+        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
-        groups = wanted_tokens(only)
-        return self.matrices.nearest(self.connection, collection, queries, count, also, groups)
+        with self.matrices.loaded(self.connection, collection, wanted_tokens(only)) as loaded:
+            matrix, upto, among = loaded
+            return matrix.nearest(to, count, also, upto, among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
-        n = collection.id
-        select = f"SELECT title, text, places FROM words_{n} WHERE rowid = ?"
+        n, wanted = collection.id, list(rows)
+        fields = self._rows(f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid", wanted)
+        bodies: dict[int, Any] = {}
+        if records:
+            bodies = self._rows(
+                "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
+                f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row",
+                wanted,
+            )
         found: dict[int, StoredPassage] = {}
-        for row in rows:
-            fields = self.connection.execute(select, (row,)).fetchone()
-            if fields is None:
+        for row in wanted:
+            if row not in fields:
                 raise Corrupt(f"passage {row} has no words")
-            found[row] = StoredPassage(fields, self._record(n, row) if records else None)
+            if records and row not in bodies:
+                raise Corrupt(f"passage {row} has no record")
+            found[row] = StoredPassage(fields[row], _record(bodies[row]) if records else None)
         return found
 
-    def _record(self, n: int, row: int) -> Record:
-        select = (
-            "SELECT r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
-            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
-        )
-        found = self.connection.execute(select, (row,)).fetchone()
-        if found is None:
-            raise Corrupt(f"passage {row} has no record")
-        record_id, kind, number, at, body, source, digest = found
-        record = Record(record_id, kind, number, at, body, _decode_source(source))
-        if record.digest != digest:
-            raise Corrupt(f"record {record.id} does not match its digest")
-        return record
+    def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
+        """What a SELECT gives for each of these rows, by the row, which stands first."""
+        found: dict[int, Any] = {}
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            for row, *values in self.connection.execute(f"{select} IN ({marks})", some):
+                found[row] = tuple(values)
+        return found
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
@@ -194,13 +182,13 @@ class SqliteView(msgspec.Struct, eq=False):
         )
         return self.connection.execute(select, (count,)).fetchall()
 
-    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+    def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
         n = collection.id
         keys = self.connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
         select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
         rows = self.connection.execute(select).fetchall() if vectors else []
-        return StoredContent(frozenset(keys), dict(rows))
+        return index.StoredContent(frozenset(keys), dict(rows))
 
     def _cached(self, select: str, *values: str) -> int:
         if (select, values) not in self.counts:
@@ -210,6 +198,14 @@ class SqliteView(msgspec.Struct, eq=False):
     def _one(self, select: str, *values: object) -> int:
         row = self.connection.execute(select, values).fetchone()
         return int(row[0] or 0) if row else 0
+
+
+def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
+    record_id, kind, number, at, body, source, digest = values
+    record = Record(record_id, kind, number, at, body, _decode_source(source))
+    if record.digest != digest:
+        raise Corrupt(f"record {record.id} does not match its digest")
+    return record
 
 
 class SqliteStore:
@@ -248,22 +244,18 @@ class SqliteStore:
             collection = collection if collection.id else _create(connection, collection)
             n = collection.id
             if batch.restart:
-                connection.execute(
-                    "UPDATE collection SET sweep = sweep + 1, sweeping = 1 WHERE id = ?", (n,)
-                )
+                restart = "UPDATE collection SET sweep = sweep + 1, sweeping = 1 WHERE id = ?"
+                connection.execute(restart, (n,))
                 connection.execute(f"DELETE FROM forgotten_{n}")
-            state = connection.execute(
-                "SELECT sweep, sweeping, live FROM collection WHERE id = ?", (n,)
-            ).fetchone()
-            if state is None:
+            select = "SELECT sweep, sweeping, live FROM collection WHERE id = ?"
+            if (state := connection.execute(select, (n,)).fetchone()) is None:
                 raise Corrupt("another process deleted it while it was written")
             sweep, sweeping, live = state
             for row in rows:
-                _insert(connection, n, row, sweep)
+                _insert_record(connection, n, row, sweep)
             if sweeping:
-                connection.executemany(
-                    f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?", seen
-                )
+                mark = f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?"
+                connection.executemany(mark, seen)
             for record_id in batch.forget:
                 connection.execute(f"INSERT OR IGNORE INTO forgotten_{n} VALUES (?)", (record_id,))
                 if _remove(connection, n, "id = ?", record_id):
@@ -271,13 +263,11 @@ class SqliteStore:
             if batch.done and sweeping:
                 _remove(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
-            connection.executemany(
-                f"INSERT OR REPLACE INTO vector_{n} (passage, v) VALUES (?, ?)", batch.vectors
-            )
-            connection.executemany(
-                f"UPDATE passage_{n} SET waiting = NULL WHERE row = ?",
-                [(row,) for row, _ in batch.vectors],
-            )
+            for passage, vector in batch.vectors:
+                insert = f"INSERT OR REPLACE INTO vector_{n} (passage, v) VALUES (?, ?)"
+                connection.execute(insert, (passage, vector))
+                filled = f"UPDATE passage_{n} SET waiting = NULL WHERE row = ?"
+                connection.execute(filled, (passage,))
             if batch.position is not None:
                 position = (batch.position, n)
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
@@ -292,7 +282,7 @@ class SqliteStore:
 
     def _divided(
         self, collection: Collection, batch: IndexBatch
-    ) -> tuple[list[IndexedRecord], list[RecordKey]]:
+    ) -> tuple[list[IndexedRecord], list[index.RecordKey]]:
         """What must be written, and the keys that are indexed already."""
         n = collection.id
         if not n:
@@ -319,7 +309,7 @@ class SqliteStore:
 
     def prune(self) -> list[str]:
         """Delete index files that no longer serve: set aside, of another schema or place."""
-        mine = {self.path.with_name(self.path.name + side) for side in _SIDE_FILES}
+        mine = {Path(f"{self.path}{side}") for side in _SIDE_FILES}
         others = [file for file in self._files() if file not in mine]
         self._unlink(others, "an old index cannot be deleted")
         return [file.name for file in others]
@@ -335,22 +325,16 @@ class SqliteStore:
         for side in _SIDE_FILES:
             # SQLite itself takes the log away with the last connection.
             with contextlib.suppress(FileNotFoundError):
-                old = self.path.with_name(self.path.name + side)
-                old.replace(aside.with_name(aside.name + side))
-        _log.warning(
-            "the index was damaged (%s); it is set aside as %s and rebuilt from the journal",
-            damage,
-            aside.name,
-        )
+                Path(f"{self.path}{side}").replace(f"{aside}{side}")
+        told = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
+        _log.warning(told, damage, aside.name)
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Look into the file; `deep` tells what SQLite itself finds wrong with it."""
         with self.state() as view:
             view.collections()
-        if not deep:
-            return []
         with self._using() as connection:
-            rows = connection.execute("PRAGMA integrity_check").fetchall()
+            rows = connection.execute("PRAGMA integrity_check").fetchall() if deep else ()
             return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def close(self) -> None:
@@ -411,12 +395,9 @@ class SqliteStore:
         self._local.inode = self._inode()
         lock = threading.RLock()
         with lock:
+            # Only its own thread uses a connection; closing may happen from another.
             connection = sqlite3.connect(
-                self.path,
-                timeout=_BUSY_TIMEOUT_S,
-                isolation_level=None,
-                # Only its own thread uses a connection; closing may happen from another.
-                check_same_thread=False,
+                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             self._opened[connection] = lock
             self._local.inode = self._inode()
@@ -475,11 +456,9 @@ class SqliteStore:
         except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
             if _is_damage(error) or self.path.is_dir():
                 raise Corrupt(str(error)) from error
-            raise IndexOff(
-                f"the index cannot be used ({error})",
-                where=self.where,
-                todo="Free space or permit writing there; the journal has everything.",
-            ) from error
+            todo = "Free space or permit writing there; the journal has everything."
+            what = f"the index cannot be used ({error})"
+            raise IndexOff(what, where=self.where, todo=todo) from error
 
 
 def _is_damage(error: Exception) -> bool:
@@ -500,12 +479,10 @@ def _create(connection: sqlite3.Connection, collection: Collection) -> Collectio
     _drop(connection, "name = ? AND live = 0", name)
     select = "SELECT 1 FROM collection WHERE name = ?"
     live = connection.execute(select, (name,)).fetchone() is None
-    n = connection.execute(
-        "INSERT INTO collection (name, stream, live, embedder, dims, tokeniser, cut)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (name, collection.stream, int(live), *msgspec.structs.astuple(collection.manifest)),
-    ).lastrowid
-    _script(connection, _TABLES, n or 0)
+    manifest = msgspec.structs.asdict(collection.manifest)
+    row = {"name": name, "stream": collection.stream, "live": int(live), **manifest}
+    n = _insert(connection, "collection", row)
+    _script(connection, _TABLES, n)
     return msgspec.structs.replace(collection, id=n, live=live)
 
 
@@ -528,43 +505,39 @@ def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
         connection.execute("DELETE FROM collection WHERE id = ?", (n,))
 
 
-def _insert(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
+def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
+    """A new row; its number."""
+    columns, places = ", ".join(values), ", ".join("?" * len(values))
+    insert = f"INSERT INTO {table} ({columns}) VALUES ({places})"
+    return connection.execute(insert, tuple(values.values())).lastrowid or 0
+
+
+def _insert_record(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
     """A record with its passages, their words, and the vectors there are."""
-    record = row.record
-    source = _encode(record.source).decode()
-    values = (record.id, record.digest, record.kind, record.number, record.at, source, record.body)
-    number = connection.execute(
-        f"INSERT INTO record_{n} (id, digest, kind, number, at, source, body, sweep)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*values, sweep),
-    ).lastrowid
+    columns = ("id", "digest", "kind", "number", "at", "body")
+    values = {name: getattr(row.record, name) for name in columns}
+    values |= {"source": _encode(row.record.source).decode(), "sweep": sweep}
+    number = _insert(connection, f"record_{n}", values)
     for passage, passage_hash, vector in zip(row.passages, row.hashes, row.vectors, strict=True):
         waiting = (passage.embed or None) if vector is None else None
-        place = connection.execute(
-            f"INSERT INTO passage_{n} (record, hash, waiting) VALUES (?, ?, ?)",
-            (number, passage_hash, waiting),
-        ).lastrowid
-        fields = [tokens(text) for text in (passage.title, passage.text, passage.places)]
-        fields.append(facet_tokens(passage.facets))
-        connection.execute(
-            f"INSERT INTO words_{n} (rowid, title, text, places, facets) VALUES (?, ?, ?, ?, ?)",
-            (place, *(" ".join(field) for field in fields)),
-        )
+        values = {"record": number, "hash": passage_hash, "waiting": waiting}
+        place = _insert(connection, f"passage_{n}", values)
+        fields = {name: tokens(getattr(passage, name)) for name in ("title", "text", "places")}
+        fields["facets"] = facet_tokens(passage.facets)
+        words = {name: " ".join(found) for name, found in fields.items()}
+        _insert(connection, f"words_{n}", {"rowid": place, **words})
         if vector is not None:
-            insert = f"INSERT INTO vector_{n} (passage, v) VALUES (?, ?)"
-            connection.execute(insert, (place, vector))
+            _insert(connection, f"vector_{n}", {"passage": place, "v": vector})
 
 
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     """Take records out with everything that belongs to them; how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
     for (number,) in found:
-        passages = connection.execute(
-            f"SELECT row FROM passage_{n} WHERE record = ?", (number,)
-        ).fetchall()
-        connection.executemany(f"DELETE FROM words_{n} WHERE rowid = ?", passages)
-        connection.executemany(f"DELETE FROM vector_{n} WHERE passage = ?", passages)
-        connection.execute(f"DELETE FROM passage_{n} WHERE record = ?", (number,))
+        select = f"SELECT row FROM passage_{n} WHERE record = ?"
+        passages = connection.execute(select, (number,)).fetchall()
+        for table, column in (("words", "rowid"), ("vector", "passage"), ("passage", "row")):
+            connection.executemany(f"DELETE FROM {table}_{n} WHERE {column} = ?", passages)
         connection.execute(f"DELETE FROM record_{n} WHERE row = ?", (number,))
     if found:
         connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))

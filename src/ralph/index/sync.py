@@ -14,11 +14,12 @@ import hashlib
 import itertools
 import tempfile
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Collection as Sized
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,10 +29,6 @@ from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
-
-if TYPE_CHECKING:
-    from ralph.index import Vectors
-
 
 _BATCH = 512
 _PORTIONS = 8
@@ -61,7 +58,8 @@ class IndexSpec(msgspec.Struct, frozen=True):
 
     def manifest(self) -> index.Manifest:
         """What the collection must have been built with."""
-        identity, dims = ("none", 0) if self.embedder is None else _named(self.embedder)
+        identity = self.embedder.identity if self.embedder else "none"
+        dims = self.embedder.dims if self.embedder else 0
         return index.Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
@@ -91,62 +89,47 @@ class EmbedderChanged(Exception):
     """The embedder turned out to be another one than the collection is built with."""
 
 
-class SyncRun:
+class SyncRun(msgspec.Struct, eq=False):
     """One sync of one collection, by whoever holds the lock."""
 
-    def __init__(
-        self,
-        store: index.IndexStore,
-        spec: IndexSpec,
-        budget_s: float | None,
-        progress: Progress | None,
-    ) -> None:
-        self._store = store
-        self._spec = spec
-        self._manifest = spec.manifest()
-        self._deadline = None if budget_s is None else time.monotonic() + budget_s
-        self._progress = progress or (lambda done: None)
-        self._reusable: dict[bytes, bytes] = {}
-        self._embedder_off: str | None = None
-        self._written = 0
+    store: index.IndexStore
+    spec: IndexSpec
+    manifest: index.Manifest
+    deadline: float | None
+    progress: Progress
+    reusable: dict[bytes, bytes] = {}
+    embedder_off: str | None = None
+    written: int = 0
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
         """Sync it."""
-        with self._store.state() as view:
-            found = view.collections(self._spec.name)
+        with self.store.state() as view:
+            found = view.collections(self.spec.name)
             live = next((one for one in found if one.live), None)
             building = next((one for one in found if not one.live), None)
-            collection = self._choose(live, building, anew=afresh or renew)
-            if live and collection is not live and not afresh and self._same_vectors(live):
-                self._reusable = view.content(live).vectors
+            fitting = [one for one in (building, live) if one and one.manifest == self.manifest]
+            collection = index.Collection(self.spec.name, self.spec.stream, self.manifest)
+            if fitting and not (afresh or renew):
+                collection = fitting[0]
+            if live and collection is not live and not afresh:
+                old, new = live.manifest, self.manifest
+                if (old.embedder, old.dims) == (new.embedder, new.dims):
+                    self.reusable = view.content(live).vectors
         if building and collection is live:
-            self._store.drop(self._spec.name, unfinished=True)
+            self.store.drop(self.spec.name, unfinished=True)
         collection, complete = self._follow(collection)
         if complete and collection.waiting:
             complete = self._embed_waiting(collection)
         rebuilt = live is not None and collection.id != live.id
-        return Synced(complete, rebuilt, self._written, self._embedder_off)
-
-    def _choose(
-        self, live: index.Collection | None, building: index.Collection | None, *, anew: bool
-    ) -> index.Collection:
-        """The collection to work on: one that fits, or a new one beside it."""
-        for one in (building, live):
-            if one and one.manifest == self._manifest and not anew:
-                return one
-        return index.Collection(self._spec.name, self._spec.stream, self._manifest)
-
-    def _same_vectors(self, live: index.Collection) -> bool:
-        old, new = live.manifest, self._manifest
-        return (old.embedder, old.dims) == (new.embedder, new.dims)
+        return Synced(complete, rebuilt, self.written, self.embedder_off)
 
     def _follow(self, collection: index.Collection) -> tuple[index.Collection, bool]:
         while True:
-            batch = self._spec.journal.read(collection.position, limit=self._limit())
+            batch = self.spec.journal.read(collection.position, limit=self._limit())
             records: dict[index.RecordKey, Record] = {}
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
-            before = self._written
+            before = self.written
             forget = {stone.id for stone in batch.tombstones}
             step = index.IndexBatch(
                 records,
@@ -156,8 +139,8 @@ class SyncRun:
                 restart=batch.restarted,
                 done=batch.done,
             )
-            collection = self._store.write(collection, step)
-            self._progress(before + len(records))
+            collection = self.store.write(collection, step)
+            self.progress(before + len(records))
             if batch.done or self._late():
                 return collection, batch.done
 
@@ -168,49 +151,38 @@ class SyncRun:
         indexed: Sized[index.RecordKey],
         forgotten: Sized[str],
     ) -> list[index.IndexedRecord]:
-        cut = [
-            (record, self._cut(record))
+        embeds = {} if self.spec.embedder else {"embed": ""}
+        rows = [
+            (record, [msgspec.structs.replace(one, **embeds) for one in self.spec.cut(record)])
             for key, record in records.items()
             if key not in indexed and record.id not in forget and record.id not in forgotten
         ]
-        hashes = [[_hash(p) for p in passages] for _, passages in cut]
-        wanted = [
-            (h, p.embed)
-            for (_, passages), row in zip(cut, hashes, strict=True)
-            for p, h in zip(passages, row, strict=True)
-            if h not in self._reusable and p.embed
-        ]
-        made = self._embed(wanted)
-        self._written += len(cut)
+        hashes = [[_hash(passage) for passage in passages] for _, passages in rows]
+        texts = {_hash(one): one.embed for _, passages in rows for one in passages if one.embed}
+        wanted = {h: text for h, text in texts.items() if h not in self.reusable}
+        vectors = ChainMap(self._embed(wanted), self.reusable)
+        self.written += len(rows)
         return [
-            index.IndexedRecord(
-                record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
-            )
-            for (record, passages), row in zip(cut, hashes, strict=True)
+            index.IndexedRecord(record, passages, row, [vectors.get(h) for h in row])
+            for (record, passages), row in zip(rows, hashes, strict=True)
         ]
 
-    def _cut(self, record: Record) -> list[index.Passage]:
-        passages = list(self._spec.cut(record))
-        if self._spec.embedder is not None:
-            return passages
-        return [msgspec.structs.replace(passage, embed="") for passage in passages]
-
-    def _embed(self, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, bytes]:
+    def _embed(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
         """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
-        embedder = self._spec.embedder
+        embedder = self.spec.embedder
         made: dict[bytes, bytes] = {}
-        if embedder is None or self._embedder_off is not None:
+        if embedder is None or self.embedder_off is not None:
             return made
         try:
             # No more pieces at once than the embedder likes; a text is whole.
-            pieces = ((h, _pieces(text, embedder)) for h, text in dict(wanted).items())
+            pieces = ((h, _pieces(text, embedder)) for h, text in wanted.items())
             most = embedder.batch
             for some in batches(pieces, lambda one: len(one[1]), most=_BATCH, largest=most):
                 if made and self._late():
                     break
                 made |= self._vectors(embedder, dict(some))
         except EmbedderOff as error:
-            self._embedder_off = str(error)  # words go on without it
+            self.embedder_off = str(error)  # words go on without it
         return made
 
     def _vectors(
@@ -219,11 +191,14 @@ class SyncRun:
         import numpy as np
 
         pieces = [piece for row in some.values() for piece in row]
-        left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        left_s = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
         vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
-        if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
+        if self.spec.manifest() != self.manifest:
             raise EmbedderChanged  # its server has told us only now which one it is
-        _check_shape(vectors, len(pieces), embedder)
+        if vectors.shape != (len(pieces), embedder.dims) or vectors.dtype != "float32":
+            what = f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape}"
+            what += f" instead of float32 of {(len(pieces), embedder.dims)}"
+            raise EmbedderOff(what, todo="Choose another embedder: ralph config embedder NAME")
         if any(weight != 1.0 for _, weight in pieces):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
         ends = itertools.accumulate(map(len, some.values()))
@@ -234,23 +209,23 @@ class SyncRun:
 
     def _embed_waiting(self, collection: index.Collection) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
-        while self._embedder_off is None and not self._late():
-            with self._store.state() as view:
+        while self.embedder_off is None and not self._late():
+            with self.store.state() as view:
                 waiting = view.waiting(collection, self._limit())
             if not waiting:
                 return True
-            made = self._embed([(str(row).encode(), text) for row, text in waiting])
+            made = self._embed({str(row).encode(): text for row, text in waiting})
             filled = [(int(row), vector) for row, vector in made.items()]
-            collection = self._store.write(collection, index.IndexBatch(vectors=filled))
+            collection = self.store.write(collection, index.IndexBatch(vectors=filled))
         return False
 
     def _limit(self) -> int:
         """How many records at once: what a slow embedder has done is kept more often."""
-        embedder = self._spec.embedder
+        embedder = self.spec.embedder
         return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
 
     def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
 
 # A text that is embedded at once, and how much its nearness counts.
@@ -283,19 +258,6 @@ def batches(
         yield some
 
 
-def _named(embedder: index.Embedder) -> tuple[str, int]:
-    return embedder.identity, embedder.dims
-
-
-def _check_shape(vectors: Vectors, count: int, embedder: index.Embedder) -> None:
-    if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
-        raise EmbedderOff(
-            f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape} instead of "
-            f"float32 of {(count, embedder.dims)}",
-            todo="Choose another embedder: ralph config embedder NAME",
-        )
-
-
 def _hash(passage: index.Passage) -> bytes:
     return hashlib.sha256(passage.embed.encode()).digest()[:16]
 
@@ -310,33 +272,26 @@ _RENEWED_PASSAGES = 5000
 _T = TypeVar("_T")
 
 
-class Index:
+class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
     """A store with what SQLite and Qdrant share: one writer at a time on this machine, repair.
 
     Between machines nothing is locked: what two of them write is the same, and a position that
     goes back only means that a part of the journal is read again.
     """
 
-    def __init__(
-        self,
-        open_store: Callable[[], index.IndexStore],
-        place: Callable[[], Path],
-        *,
-        lock_timeout_s: float,
-    ) -> None:
-        self._open_store = open_store
-        self._place = place
-        self._lock_timeout_s = lock_timeout_s
+    open_store: Callable[[], index.IndexStore]
+    find_path: Callable[[], Path]
+    lock_timeout_s: float
 
     @functools.cached_property
     def store(self) -> index.IndexStore:
         """The store, opened at first use."""
-        return self._open_store()
+        return self.open_store()
 
     @functools.cached_property
     def path(self) -> Path:
         """The file of the index, or beside which its lock lies."""
-        return self._place()
+        return self.find_path()
 
     @property
     def where(self) -> str:
@@ -368,7 +323,9 @@ class Index:
                 with self._locked(lock_timeout_s):
                     for _ in range(_TRIES):
                         with contextlib.suppress(EmbedderChanged):
-                            run = SyncRun(self.store, spec, budget_s, progress)
+                            end = None if budget_s is None else time.monotonic() + budget_s
+                            told = progress or (lambda done: None)
+                            run = SyncRun(self.store, spec, spec.manifest(), end, told)
                             return run.go(afresh=afresh, renew=renew)
             except IndexBusy:  # answer from what is there
                 return Synced(complete=is_current(self.store, spec))
@@ -447,7 +404,7 @@ class Index:
     @contextlib.contextmanager
     def _locked(self, timeout_s: float | None = None) -> Iterator[None]:
         lock = self.path.with_name(LOCK_NAME)
-        timeout_s = self._lock_timeout_s if timeout_s is None else timeout_s
+        timeout_s = self.lock_timeout_s if timeout_s is None else timeout_s
         try:
             with disk.lock(lock, timeout_s=timeout_s):
                 yield
@@ -502,16 +459,13 @@ def _writable(folders: Sequence[Path]) -> Path:
     """The first folder that files can be made in; asking its permissions alone is not enough."""
     for folder in folders:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
         except OSError:
             continue
-    raise IndexOff(
-        "no folder for the index can be written to",
-        where=str(folders[0]),
-        todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-    )
+    what, todo = "no folder for the index can be written to", "Permit writing there, or set"
+    raise IndexOff(what, where=str(folders[0]), todo=f"{todo} RALPH_HOME to a folder of yours.")
 
 
 def choose_embedder(settings: Any, cache: Path | None) -> index.Embedder | None:

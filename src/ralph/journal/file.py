@@ -8,11 +8,11 @@ import itertools
 import os
 import re
 import unicodedata
-import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
+from zlib import crc32
 
 import msgspec
 
@@ -20,8 +20,8 @@ from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal import line as entries
-from ralph.journal.line import AppenderState, Step, Unreadable, read_line, short_hash
-from ralph.records import Complaint, Record, Tombstone, now
+from ralph.journal.line import AppenderState, Step, Unreadable, read_line, read_lines, short_hash
+from ralph.records import Complaint, Located, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
 FREE_SPACE = "Free space or permit writing there, then try again."
@@ -45,12 +45,12 @@ def scan(
         start, notes = offset, list[str]()
         ended = raw.endswith(b"\n")
         offset += len(raw)
-        crc = zlib.crc32(raw, crc)
+        crc = crc32(raw, crc)
         if not ended and len(raw) > max_line_bytes:  # step over the rest without holding it
             raw = b""
             while not ended and (more := file.readline(_BUFFER_BYTES)):
                 offset += len(more)
-                crc = zlib.crc32(more, crc)
+                crc = crc32(more, crc)
                 ended = more.endswith(b"\n")
             notes.append(f"is {offset - start} bytes long, over the limit of {max_line_bytes}")
         if start == 0 and raw.startswith(entries.BOM):
@@ -116,7 +116,7 @@ def _crc_of(file: BinaryIO, end: int) -> int:
     file.seek(0)
     crc = 0
     while (left := end - file.tell()) > 0 and (data := file.read(min(left, _BUFFER_BYTES))):
-        crc = zlib.crc32(data, crc)
+        crc = crc32(data, crc)
     return crc
 
 
@@ -215,16 +215,14 @@ class JsonlJournal:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        with contextlib.ExitStack() as stack:
-            # Without the lock a line that is being written would look torn. A journal that may
-            # only be read has no writer.
-            if os.access(self.path, os.W_OK):
-                stack.enter_context(self._locked())
-            try:
-                file = stack.enter_context(self._opened())
-            except FileNotFoundError:
-                return 0, []
-            return entries.judge(self.name, scan(file, self._max_line_bytes))
+        # Without the lock a line that is being written would look torn. A journal that may only be
+        # read has no writer.
+        writable = os.access(self.path, os.W_OK)
+        try:
+            with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
+                return entries.judge(self.name, scan(file, self._max_line_bytes))
+        except FileNotFoundError:
+            return 0, []
 
     # -- reading
 
@@ -249,17 +247,31 @@ class JsonlJournal:
         stat = os.fstat(file.fileno())
         resumed = self._resume(file, position, stat)
         start = resumed or _NO_FILE
-        lines = scan(file, self._max_line_bytes, start.offset, start.line, start.crc)
+        offset, line, crc = start.offset, start.line, start.crc
+        records: list[Located] = []
+        stones: list[Tombstone] = []
+        file.seek(offset)
+        # Many lines at once, as long as nothing looks wrong; the rest line by line.
+        while limit is None and (data := file.read(_BUFFER_BYTES)):
+            data += file.readline(_BUFFER_BYTES)
+            found = read_lines(data, self.name, line)
+            if found is None:
+                break
+            records += found[0]
+            stones += found[1]
+            offset, line, crc = offset + len(data), line + data.count(b"\n"), crc32(data, crc)
+        lines = scan(file, self._max_line_bytes, offset, line, crc)
         steps = list(itertools.islice(lines, limit))
         done = limit is None or next(lines, None) is None
-        offset, line, crc = start.offset, start.line, start.crc
         if whole := [step for step in steps[-2:] if not step.torn]:  # only the last can be torn
             last = whole[-1]
             offset, crc = last.end, last.crc
             line = last.line if last.ended else last.line - 1
         end = _position(stat, offset, line, crc, _tail_hash(file, offset), done=done)
         restarted = resumed is None and position is not None
-        return Batch(*entries.sort_steps(self.name, steps), end, restarted, done)
+        more, more_stones, complaints = entries.sort_steps(self.name, steps)
+        every, buried = (*records, *more), (*stones, *more_stones)
+        return Batch(every, buried, complaints, end, restarted, done)
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
@@ -307,7 +319,7 @@ class JsonlJournal:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
             tail = short_hash((last + data)[-_TAIL_BYTES:])
-            crc = zlib.crc32(data, at.crc)
+            crc = crc32(data, at.crc)
             end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
             self._state.position = end
         else:  # it must never hold more than what stands before its position
@@ -388,12 +400,10 @@ class JournalFolder:
         if name not in self._open:
             file = self.path / file_name(name)
             if disk.exists(file) and name not in self.names():
-                raise BadInput(
-                    f"{name!r} differs from a name already used only in upper and lower case, "
-                    "which this file system does not tell apart",
-                    where=self.where,
-                    todo="Use the name as it was written first.",
-                )
+                what = f"{name!r} differs from a name already used only in upper and lower case, "
+                what += "which this file system does not tell apart"
+                todo = "Use the name as it was written first."
+                raise BadInput(what, where=self.where, todo=todo)
             shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
@@ -441,12 +451,9 @@ def file_name(name: str) -> str:
     if quoted.endswith((".", " ")):
         quoted = f"{quoted[:-1]}%{ord(quoted[-1]):02X}"
     file = quoted + _SUFFIX
-    if len(file.encode()) > _MAX_FILE_BYTES:
-        raise BadInput(
-            f"the name {name[:40]!r}... takes {len(file.encode())} bytes as a file's name, "
-            f"at most {_MAX_FILE_BYTES} are allowed",
-            todo="Use a shorter name.",
-        )
+    if (size := len(file.encode())) > _MAX_FILE_BYTES:
+        what = f"the name {name[:40]!r}... takes {size} bytes as a file's name, at most "
+        raise BadInput(f"{what}{_MAX_FILE_BYTES} are allowed", todo="Use a shorter name.")
     return file
 
 
@@ -455,9 +462,7 @@ def check_name(name: str) -> None:
     if not name.strip():
         raise BadInput("the name is empty", todo="Give the feature a name.")
     if len(name) > _MAX_NAME_CHARS:
-        raise BadInput(
-            f"the name {name[:40]!r}... has {len(name)} characters, "
-            f"at most {_MAX_NAME_CHARS} are allowed"
-        )
+        what = f"the name {name[:40]!r}... has {len(name)} characters, at most "
+        raise BadInput(f"{what}{_MAX_NAME_CHARS} are allowed")
     if any(unicodedata.category(char)[0] == "C" for char in name):
         raise BadInput(f"the name {name!r} holds characters that cannot be seen")

@@ -42,6 +42,7 @@ class Unreadable(Exception):
 
 
 _decode = msgspec.json.Decoder(_JournalLine).decode
+_decode_lines = msgspec.json.Decoder(_JournalLine).decode_lines
 _decode_version = msgspec.json.Decoder(_Version).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -64,10 +65,9 @@ def write_record(record: Record) -> bytes:
     except (UnicodeEncodeError, Unreadable) as error:
         raise BadRecord(f"record {record.id!r} cannot be kept: as a line it {error}") from None
     if back != record or b"\n" in raw:
-        raise BadRecord(
-            f"record {record.id!r} cannot be kept: it would not read back as it is",
-            todo="Give its body as JSON without line breaks, and a kind of its own.",
-        )
+        what = f"record {record.id!r} cannot be kept: it would not read back as it is"
+        todo = "Give its body as JSON without line breaks, and a kind of its own."
+        raise BadRecord(what, todo=todo)
     return raw + b"\n"
 
 
@@ -96,14 +96,42 @@ def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
         raise Unreadable(f"is not UTF-8 text ({error.reason})") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unreadable(_why(raw, error)) from None
+    return _entry(line), line.digest
+
+
+def read_lines(data: bytes, name: str, line: int) -> tuple[list[Located], list[Tombstone]] | None:
+    """The entries of whole lines; None if one of them needs a closer look.
+
+    `line` is the number of the line before them.
+    """
+    if not data.endswith(b"\n") or data.startswith(BOM) or b"\0" in data or b"\r" in data:
+        return None
+    records: list[Located] = []
+    stones: list[Tombstone] = []
+    try:
+        data.decode()  # the bodies are not looked into below
+        lines = _decode_lines(data)
+        if len(lines) != data.count(b"\n"):
+            return None  # blank lines are left out
+        for number, one in enumerate(lines, line + 1):
+            entry = _entry(one)
+            if isinstance(entry, Record):
+                records.append(Located(entry, name, number))
+            else:
+                stones.append(entry)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Unreadable):
+        return None
+    return records, stones
+
+
+def _entry(line: _JournalLine) -> Record | Tombstone:
     if line.v > VERSION:
         raise Unreadable(newer(line.v))
     if line.v < 1 or not line.id or not line.kind:
         raise Unreadable("is not an entry: it has no version, kind or id")
     if line.kind == FORGOTTEN:
-        return Tombstone(line.id, line.at, line.reason, line.number, line.was_at), ""
-    body = bytes(line.body)
-    return Record(line.id, line.kind, line.number, line.at, body, line.source), line.digest
+        return Tombstone(line.id, line.at, line.reason, line.number, line.was_at)
+    return Record(line.id, line.kind, line.number, line.at, bytes(line.body), line.source)
 
 
 def _why(raw: bytes, error: Exception) -> str:
@@ -175,12 +203,9 @@ class AppenderState:
                 if check:
                     check(record)
                 if len(line) > max_line_bytes:
-                    raise JournalError(
-                        f"record {record.id} takes {len(line)} bytes, "
-                        f"the limit is {max_line_bytes}",
-                        where=name,
-                        todo="Shorten it; nothing was written.",
-                    )
+                    what = f"record {record.id} takes {len(line)} bytes, the limit is "
+                    todo = "Shorten it; nothing was written."
+                    raise JournalError(f"{what}{max_line_bytes}", where=name, todo=todo)
                 fresh.append((record, line))
                 self.add(record.id, record.number, record.digest)
             appended.append(Appended(record, new))

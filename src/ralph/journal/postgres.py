@@ -44,11 +44,8 @@ SELECT %s, * FROM unnest(
 """
 _ABOUT = """
 SELECT position, kind, id, number, digest, was_at FROM ralph_entries
-    WHERE stream = %s AND digest = ANY(%s)
-UNION SELECT position, kind, id, number, digest, was_at FROM ralph_entries
-    WHERE stream = %s AND id = ANY(%s) AND kind = 'forgotten'
-UNION SELECT position, kind, id, number, digest, was_at FROM ralph_entries
-    WHERE stream = %s AND was_at = ANY(%s)
+WHERE stream = %s
+    AND (digest = ANY(%s) OR id = ANY(%s) AND kind = 'forgotten' OR was_at = ANY(%s))
 ORDER BY position
 """
 
@@ -165,10 +162,8 @@ def _plan(
             refused = error
         if seen <= asked:
             break
-        params: list[object] = []
-        for values in zip(*(seen - asked), strict=True):
-            params += [stream, list(values)]
-        facts.update((row[0], row) for row in talk.rows(_ABOUT, params))
+        keys = (list(values) for values in zip(*(seen - asked), strict=True))
+        facts.update((row[0], row) for row in talk.rows(_ABOUT, [stream, *keys]))
         asked = set(seen)
     if refused is not None:
         raise refused
@@ -233,26 +228,24 @@ class TablePosition(msgspec.Struct, frozen=True):
     mark: str = ""
 
 
-class Numbers:
+class Numbers(msgspec.Struct):
     """The highest number that was given out, by whoever."""
 
-    def __init__(self, highest: int = 0) -> None:
-        self.highest = highest
+    highest: int = 0
 
 
-class Tried:
+class Tried(msgspec.Struct):
     """What an append had sent when its connection broke: perhaps it is kept, perhaps not.
 
     `numbers` is held while numbers are given out, and told the highest before it is committed:
     whoever has to number something while the server is away must not give it out again.
     """
 
-    def __init__(
-        self, numbers: Callable[[], AbstractContextManager[Numbers]] | None = None
-    ) -> None:
-        self.xid: str | None = None
-        self.appended: list[Appended] = []
-        self.numbers = numbers or (lambda: contextlib.nullcontext(Numbers()))
+    numbers: Callable[[], AbstractContextManager[Numbers]] = lambda: contextlib.nullcontext(
+        Numbers()
+    )
+    xid: str | None = None
+    appended: list[Appended] = []
 
 
 class _StreamRow(msgspec.Struct, frozen=True):

@@ -140,11 +140,9 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
     if have < newest:
         encoding = str(talk.rows("SHOW server_encoding")[0][0])
         if encoding != "UTF8":
-            raise JournalError(
-                f"the database keeps its text as {encoding}, which cannot hold every record",
-                where=shown,
-                todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
-            )
+            what = f"the database keeps its text as {encoding}, which cannot hold every record"
+            todo = "Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'"
+            raise JournalError(what, where=shown, todo=todo)
         with talk.transaction():
             talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
             talk.rows(_TABLE)
@@ -154,11 +152,9 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
                 talk.rows(_APPLIED, [step.number, step.name])
         have = max(have, newest)
     if have > newest:
-        raise JournalError(
-            f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})",
-            where=shown,
-            todo="Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'",
-        )
+        what = f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})"
+        todo = "Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'"
+        raise JournalError(what, where=shown, todo=todo)
 
 
 _log = logging.getLogger("ralph")
@@ -200,7 +196,6 @@ class Link:
         self._off_until = 0.0
         # Why the server was not reached the last time; None where it was.
         self.trouble: str | None = None
-        self._warned = False
 
     @functools.cached_property
     def shown(self) -> str:
@@ -233,18 +228,16 @@ class Link:
         why = self._noted()
         if why is not None:
             raise self._down(why, keep_note=True)
+        talk: DatabaseSession | None = None
         try:
-            connection = self._connect()
-        except psycopg.Error as error:
-            raise self._error(error, lost=True) from None
-        talk = DatabaseSession(connection, self.patience)
-        try:
+            talk = DatabaseSession(self._connect(), self.patience)
             self._prepare(talk)
         except BaseException as error:
-            lost = talk.lost
-            talk.close()
+            lost = talk is None or talk.lost
+            if talk is not None:
+                talk.close()
             if isinstance(error, psycopg.Error):
-                raise self._error(error, lost=lost) from error
+                raise self._error(error, lost=lost) from None
             raise
         self._well()
         return talk
@@ -319,6 +312,8 @@ class Link:
         return None
 
     def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
+        if self.trouble is None:  # once, until it was well again
+            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
         self.trouble = why
         if not keep_note:
             self._off_until = time.monotonic() + self.patience.retry_after_s
@@ -326,19 +321,14 @@ class Link:
                 with contextlib.suppress(OSError):  # then each process finds out for itself
                     disk.make_folder(self._note.parent)
                     disk.write(self._note, why.encode(errors="replace"))
-        if not self._warned:
-            self._warned = True
-            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
-        return JournalDown(
-            f"the journal's server is not reached ({why})",
-            where=self.shown,
-            todo="Start it or correct journal_url; what is kept meanwhile is delivered then.",
-        )
+        todo = "Start it or correct journal_url; what is kept meanwhile is delivered then."
+        what = f"the journal's server is not reached ({why})"
+        return JournalDown(what, where=self.shown, todo=todo)
 
     def _well(self) -> None:
         if self.trouble is not None:
             self.retry()
-            self.trouble, self._warned = None, False
+            self.trouble = None
 
     def _error(self, error: psycopg.Error, *, lost: bool) -> JournalError:
         """What is told of an error; `lost`: the connection is."""
@@ -347,22 +337,16 @@ class Link:
         if lost or (error.sqlstate or "").startswith(_UNABLE):
             return self._down(said)
         if isinstance(error, errors.LockNotAvailable):
-            return JournalBusy(
-                f"another process has held the journal for over {self.patience.lock_s:g} s",
-                where=self.shown,
-                todo="Try again when it has finished.",
-            )
+            what = f"another process has held the journal for over {self.patience.lock_s:g} s"
+            return JournalBusy(what, where=self.shown, todo="Try again when it has finished.")
         if isinstance(error, errors.InsufficientPrivilege):
             # As with a wrong password: what comes is kept here until somebody corrects it.
             self._down(said)
-            return JournalDown(
-                f"the journal's database refused ({said}); what is kept meanwhile waits here",
-                where=self.shown,
-                todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
-            )
-        return JournalError(
-            f"the journal's database refused ({said}); nothing was written", where=self.shown
-        )
+            what = f"the journal's database refused ({said}); what is kept meanwhile waits here"
+            todo = "Let the role own its database: CREATE DATABASE ralph OWNER the_role"
+            return JournalDown(what, where=self.shown, todo=todo)
+        what = f"the journal's database refused ({said}); nothing was written"
+        return JournalError(what, where=self.shown)
 
     def _said(self, error: psycopg.Error) -> str:
         """What the server or the way to it said, in one line and without how one gets in."""
@@ -403,10 +387,8 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise JournalError(
-            f"journal_url names a PostgreSQL, but its package is not there ({error})",
-            todo="Run: pip install 'ralph-rag[postgres]'",
-        ) from None
+        what = f"journal_url names a PostgreSQL, but its package is not there ({error})"
+        raise JournalError(what, todo="Run: pip install 'ralph-rag[postgres]'") from None
     return psycopg
 
 

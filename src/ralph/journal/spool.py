@@ -83,7 +83,7 @@ class Spool:
         with contextlib.ExitStack() as stack:
             try:
                 lock = self._seen_file.with_name(self._seen_file.name + ".lock")
-                lock.parent.mkdir(parents=True, exist_ok=True)
+                disk.make_folder(lock.parent)
                 stack.enter_context(disk.lock(lock, timeout_s=_NUMBERING_TIMEOUT_S))
             except disk.Busy:
                 pass  # somebody hangs: better two with one number than a record that is not kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -17,19 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ralph import disk
+from ralph import clients, disk
 from ralph.capture import AgentRun, Live
-from ralph.clients import (
-    AgentCall,
-    agent_command,
-    agent_environment,
-    agent_variables,
-    found_command,
-    open_capture,
-    output_dialect,
-)
 from ralph.config import Settings, variable_text
-from ralph.errors import BadInput, BadPlan, LoopBusy
+from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.plan.guard import Snapshot
@@ -153,6 +143,8 @@ def _found(entry: Entry, root: Path) -> Entry | None:
 
 # How long an agent may take to end after it was asked to.
 GRACE_S = 10.0
+# Beyond that, what its keeper may need to end everyone.
+_ENDING_S = 30.0
 
 # -- Following an agent's output file while it grows, and once more when nobody writes to it.
 
@@ -170,12 +162,12 @@ class AgentOutput:
         self._file = file
         self._offset = 0
         self._rest = bytearray()
-        dialect = output_dialect(agent)
+        dialect = clients.output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
         self._acted = (0, 0)
-        self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
-        self._foreign: BadInput | None = None
+        self.capture = clients.open_capture(dialect, file=file.name, root=root, injected=injected)
+        self._foreign = False
         self._last = b""
 
     def follow(self) -> bool:
@@ -198,7 +190,7 @@ class AgentOutput:
         caught_up = not self.follow() and not self._rest
         live, before = self.capture.live, self._acted
         self._acted = (live.running, live.tool_uses)
-        quiet = self._announces and self._foreign is None and caught_up
+        quiet = self._announces and not self._foreign and caught_up
         return quiet and not live.running and self._acted == before
 
     def finish(self, *, stderr: str, exit_code: int | None) -> AgentRun:
@@ -208,23 +200,28 @@ class AgentOutput:
             pass
         if self._rest:
             self._take()
-        last_line = stderr.strip().rpartition("\n")[2].strip()
-        if self._foreign is None:
-            try:
+        said = stderr.strip().rpartition("\n")[2].strip()
+        captured: AgentRun | None = None
+        if not self._foreign:
+            with contextlib.suppress(BadInput):
                 captured = self.capture.finish()
-            except BadInput as error:
-                self._foreign = error
-            else:
-                if exit_code in (0, None) or captured.summary or captured.errors:
-                    return captured
-                # An agent that fails before it says anything says why on stderr, and only there.
-                return msgspec.structs.replace(captured, **_failure(exit_code, redact(last_line)))
-        if exit_code == 0:
-            return AgentRun(dialect="stream-json", terminal_reason="ok")
-        # What it said last tells more than that nobody understands it.
-        last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
-        failure = _failure(exit_code, redact(last_line or last))
-        return AgentRun(dialect="stream-json", is_error=True, terminal_reason="error", **failure)
+        if captured and (exit_code in (0, None) or captured.summary or captured.errors):
+            return captured
+        # An agent that fails before it says anything says why on stderr, and only there.
+        if captured is None:
+            if exit_code == 0:
+                return AgentRun(dialect="stream-json", terminal_reason="ok")
+            # What it said last tells more than that nobody understands it.
+            said = said or self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+            captured = AgentRun(dialect="stream-json", is_error=True, terminal_reason="error")
+        said = redact(said)
+        how = f"ended with exit code {exit_code}"
+        if exit_code is None or exit_code < 0:
+            how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
+        # Silence is no error that could come back and be warned of.
+        errors = (ErrorSeen(said, "runtime"),) if said else ()
+        summary = f"The agent {how}: {said or 'it said nothing'}"
+        return msgspec.structs.replace(captured, summary=summary, errors=errors)
 
     def _hold(self, part: bytes) -> None:
         if len(self._rest) + len(part) <= LONGEST_LINE_BYTES:
@@ -234,21 +231,11 @@ class AgentOutput:
         line = bytes(self._rest)
         self._rest.clear()
         self._last = line if line.strip() else self._last
-        if self._foreign is None:
+        if not self._foreign:
             try:
                 self.capture.feed(line)
-            except BadInput as error:
-                self._foreign = error
-
-
-def _failure(exit_code: int | None, said: str) -> dict[str, Any]:
-    """What is known of a run that says nothing else of itself."""
-    how = f"ended with exit code {exit_code}"
-    if exit_code is None or exit_code < 0:
-        how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
-    # Silence is no error that could come back and be warned of.
-    errors = (ErrorSeen(said, "runtime"),) if said else ()
-    return {"summary": f"The agent {how}: {said or 'it said nothing'}", "errors": errors}
+            except BadInput:
+                self._foreign = True
 
 
 _OBSERVE_EVERY_S = 0.5
@@ -268,7 +255,11 @@ class AgentDriver(msgspec.Struct, frozen=True):
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self.root)
+        clients.found_command(
+            clients.agent_command(self.agent, clients.AgentCall()),
+            self._environment(),
+            root=self.root,
+        )
 
     def run(
         self,
@@ -287,10 +278,12 @@ class AgentDriver(msgspec.Struct, frozen=True):
         config = folder / _MCP_FILE  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
-        call = AgentCall(model=model, mcp_config=config, mcp_servers=servers)
+        call = clients.AgentCall(model=model, mcp_config=config, mcp_servers=servers)
         env = self._environment(given)
-        env |= agent_variables(self.agent, call, env)
-        command = found_command(agent_command(self.agent, call), env, root=self.root)
+        env |= clients.agent_variables(self.agent, call, env)
+        command = clients.found_command(
+            clients.agent_command(self.agent, call), env, root=self.root
+        )
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -322,11 +315,11 @@ class AgentDriver(msgspec.Struct, frozen=True):
     def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
-        file.touch()
+        disk.appending(file).close()
         return AgentOutput(file, agent=agent or self.agent, root=str(self.root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
-        return agent_environment(also=self.settings.agent_env, given=given)
+        return clients.agent_environment(also=self.settings.agent_env, given=given)
 
 
 # -- One iteration under way, as it is kept on disk until its record is in the journal.
@@ -391,12 +384,12 @@ class RunFolder(msgspec.Struct, frozen=True):
         raw = disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
-    def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
+    def how_it_ended(self, work: PendingIteration) -> AgentEnd:
         """How the agent of a loop that was killed ended; waits until all its processes have."""
         folder = self.path / work.run
         what = f"the agent of an earlier run on {work.feature!r} is still being ended"
         busy = LoopBusy(what, where=str(folder), todo="Try again in a minute.")
-        with disk.lock(folder / LOCK, timeout_s=timeout_s, busy=busy):
+        with disk.lock(folder / LOCK, timeout_s=GRACE_S + _ENDING_S, busy=busy):
             pass
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
@@ -409,19 +402,15 @@ class RunFolder(msgspec.Struct, frozen=True):
             return []
         found: list[tuple[PendingIteration, Path]] = []
         with self._alone():
-            for folder in self.path.iterdir():
-                if not folder.is_dir():
-                    continue
-                try:
-                    work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
-                except FileNotFoundError:
-                    # Killed before the work was written down, or after it was done.
-                    shutil.rmtree(folder, ignore_errors=True)
-                except msgspec.DecodeError:
-                    continue  # written by another version of Ralph, which may come back for it
-                else:
-                    if work.run == folder.name:
-                        found.append((work, folder))
+            for folder in filter(Path.is_dir, self.path.iterdir()):
+                # What cannot be decoded is another version's, which may come back for it.
+                with contextlib.suppress(msgspec.DecodeError):
+                    try:
+                        work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
+                        found += [(work, folder)] if work.run == folder.name else []
+                    except FileNotFoundError:
+                        # Killed before the work was written down, or after it was done.
+                        shutil.rmtree(folder, ignore_errors=True)
         return sorted(found, key=lambda pair: pair[0].started_at)
 
     @contextlib.contextmanager
@@ -435,19 +424,3 @@ class RunFolder(msgspec.Struct, frozen=True):
         )
         with disk.lock(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
             yield
-
-
-def plan_hash(plan: Plan, feature: str) -> str:
-    """A hash of what the plan says about one feature and its tasks.
-
-    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
-    loops do to their features is not this one's progress.
-    """
-    try:
-        view = plan.read()
-    except BadPlan:
-        return "unreadable"
-    features = [one for one in view.features if one.name == feature]
-    tasks = [task for task in view.tasks if task.feature == feature]
-    names = sorted(one.name for one in view.features)
-    return hashlib.sha256(msgspec.json.encode([features, tasks, names])).hexdigest()

@@ -25,21 +25,11 @@ from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
+from ralph.plan import model
 from ralph.plan.edit import check, next_id
-from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.guard import Guard
 from ralph.plan.judge import AllowAll, list_change, merge_changes
-from ralph.plan.model import (
-    KINDS,
-    SINGULAR,
-    Data,
-    Feature,
-    Kind,
-    Problem,
-    TaskId,
-    by_key,
-    deep_copy,
-    identical,
-)
+from ralph.plan.model import KINDS, SINGULAR, Data, Kind, by_key, deep_copy, identical
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
@@ -95,7 +85,11 @@ class Proposal(msgspec.Struct, frozen=True):
         entries = by_key(self.data("features")[1], "features")
         added = self.changes()["features"].added
         described = {name: str(entries[name].get("description") or "") for name in added}
-        return [name for name in added if Feature(name=name, description=described[name]).is_thin()]
+        return [
+            name
+            for name in added
+            if model.Feature(name=name, description=described[name]).is_thin()
+        ]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
@@ -113,8 +107,8 @@ class Proposal(msgspec.Struct, frozen=True):
 class Accepted(msgspec.Struct, frozen=True):
     """What became of a proposal: tasks that got another id, and what `plan check` says now."""
 
-    renumbered: dict[str, TaskId]
-    problems: list[Problem]
+    renumbered: dict[str, model.TaskId]
+    problems: list[model.Problem]
 
 
 def accept(plan: Plan, proposal: Proposal) -> Accepted:
@@ -136,10 +130,10 @@ def accept(plan: Plan, proposal: Proposal) -> Accepted:
 
 def _merged(
     data: dict[Kind, Data], proposal: Proposal
-) -> tuple[dict[Kind, Data], dict[str, TaskId]]:
+) -> tuple[dict[Kind, Data], dict[str, model.TaskId]]:
     merged: dict[Kind, Data] = {}
     conflicts: list[str] = []
-    renumbered: dict[str, TaskId] = {}
+    renumbered: dict[str, model.TaskId] = {}
     for kind in KINDS:
         was, now = proposal.data(kind)
         if kind == "tasks":
@@ -148,11 +142,9 @@ def _merged(
         merged[kind] = merge_changes(kind, was, now, data[kind], careful)
         conflicts += careful.conflicts
     if conflicts:
-        raise BadInput(
-            f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}",
-            where=".ralph/db",
-            todo="Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now.",
-        )
+        what = f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}"
+        todo = "Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now."
+        raise BadInput(what, where=".ralph/db", todo=todo)
     return merged, renumbered
 
 
@@ -191,14 +183,14 @@ class _Careful(AllowAll):
             self.conflicts.append(named)
 
 
-def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, TaskId]]:
+def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, model.TaskId]]:
     """The proposal with other ids for its new tasks where somebody has taken theirs since."""
     known, taken = by_key(was, "tasks"), by_key(current, "tasks")
     new = [key for key in by_key(now, "tasks") if key not in known and key in taken]
     if not new or not isinstance(now.get("tasks"), list):
         return now, {}
     free = max(next_id(now), next_id(current))
-    ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(new)}
+    ids: dict[str, model.TaskId] = {key: free + i for i, key in enumerate(new)}
     result: Data = deep_copy(now)
     for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
         entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
@@ -207,7 +199,7 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
     return result, ids
 
 
-def _refuse_errors(problems: Sequence[Problem]) -> None:
+def _refuse_errors(problems: Sequence[model.Problem]) -> None:
     """Raise what is wrong with a proposed plan, warnings left out."""
     if found := [problem.what for problem in problems if problem.severity == "error"]:
         todo = "Nothing was changed. Run the braindump again, or say more in the requirements."
@@ -271,7 +263,11 @@ def braindump(
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
-        repaired = _put_back(plan, guard, snapshot)
+        # A planning run changes the copy only: what was done to the plan itself without a call is
+        # undone. What somebody else did while the agent was idle, or through Ralph, stays.
+        writes = [write.what for kind in KINDS for write in plan.log.since(snapshot.writes, kind)]
+        repaired = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(writes)]
+        repaired += guard.check(snapshot, feature="").lines()
         after = {kind: copy.raw(kind) for kind in KINDS}
         _refuse_nothing(captured, ended, repaired, changed=after != before)
         _refuse_errors(check(copy))
@@ -317,11 +313,9 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
     tokens = estimate_tokens(requirements)
     if tokens > limits.requirements:
-        raise BadInput(
-            f"the requirements are too long: {tokens} tokens, {limits.requirements} at most",
-            where=source,
-            todo="Split them, and plan one part after the other.",
-        )
+        what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
+        todo = "Split them, and plan one part after the other."
+        raise BadInput(what, where=source, todo=todo)
     return braindump_prompt(
         requirements,
         plan.read(),
@@ -357,16 +351,6 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
     if disk.exists(project.settings_file):
         disk.write(copy.settings_file, disk.read(project.settings_file))
     return Plan(root, state=copy.cache)
-
-
-def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
-    """Undo what was done to the plan itself without a call: a planning run changes the copy only.
-
-    What somebody else did while the agent was idle, or through Ralph, stays.
-    """
-    writes = [one for kind in KINDS for one in plan.log.since(snapshot.writes, kind)]
-    told = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(w.what for w in writes)]
-    return told + guard.check(snapshot, feature="").lines()
 
 
 def _refuse_nothing(

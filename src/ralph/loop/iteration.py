@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +13,14 @@ import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, BadPlan, NotFound
 from ralph.loop.agent import (
-    GRACE_S,
     AgentDriver,
     AgentOutput,
     PendingIteration,
     RunFolder,
     loop_servers,
     own_server,
-    plan_hash,
     tell,
 )
 from ralph.loop.process import AgentEnd
@@ -180,8 +179,20 @@ def judge(
     return "failure"
 
 
-# Beyond the agent's own grace, what its keeper may need to end everyone.
-_ENDING_S = 30.0
+def plan_hash(plan: Plan, feature: str) -> str:
+    """A hash of what the plan says about one feature and its tasks.
+
+    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
+    loops do to their features is not this one's progress.
+    """
+    try:
+        view = plan.read()
+    except BadPlan:
+        return "unreadable"
+    features = [one for one in view.features if one.name == feature]
+    tasks = [task for task in view.tasks if task.feature == feature]
+    names = sorted(one.name for one in view.features)
+    return hashlib.sha256(msgspec.json.encode([features, tasks, names])).hexdigest()
 
 
 class IterationResult(msgspec.Struct, frozen=True):
@@ -248,8 +259,7 @@ class IterationRunner:
                 continue  # its loop is alive
             prompt = folder / "prompt.txt"
             if prompt.exists():  # else no agent had been started
-                patience_s = GRACE_S + _ENDING_S
-                ended = self.runs.how_it_ended(work, timeout_s=patience_s)
+                ended = self.runs.how_it_ended(work)
                 text = prompt.read_text("utf-8", "replace")
                 output = self._driver.output(folder, text, agent=work.agent)
                 finished.append(self._finish(work, output, ended).iteration)

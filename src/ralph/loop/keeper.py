@@ -126,8 +126,12 @@ class _Family:
             if not alive:
                 break
             named |= alive
-            _signal_all(alive, signal.SIGTERM if round_number == 0 else signal.SIGKILL)
-            self._reap_until(_LAST_GRACE_S if round_number == 0 else _POLL_S)
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL if round_number else signal.SIGTERM)
+            deadline = time.monotonic() + (_POLL_S if round_number else _LAST_GRACE_S)
+            while time.monotonic() < deadline and self._alive():
+                time.sleep(0.01)
         return sorted(named)
 
     def _alive(self) -> set[int]:
@@ -146,11 +150,6 @@ class _Family:
         groups = {self._agent, *(table[pid][1] for pid in found)} - {os.getpgrp()}
         return found | {pid for pid, (_, group, _) in table.items() if group in groups}
 
-    def _reap_until(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self._alive():
-            time.sleep(0.01)
-
     def _reap(self, table: _Table) -> bool:
         """Take the exit of orphans that came to us; the agent's own is taken by its Popen."""
         taken = False
@@ -159,12 +158,6 @@ class _Family:
                 with contextlib.suppress(ChildProcessError):
                     taken |= os.waitpid(pid, os.WNOHANG)[0] == pid
         return taken
-
-
-def _signal_all(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
 
 
 def _descendants(root: int, table: _Table) -> set[int]:

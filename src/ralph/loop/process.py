@@ -212,9 +212,9 @@ class AgentProcess(_System):
         self._began = time.monotonic()
         with (
             prompt_file.open("rb") as stdin,
-            self.output.open("ab") as stdout,
-            self._stderr.open("ab") as stderr,
-            (folder / LOCK).open("ab") as lock,
+            disk.appending(self.output) as stdout,
+            disk.appending(self._stderr) as stderr,
+            disk.appending(folder / LOCK) as lock,
         ):
             files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
             self._start([*command], lock, {**files, "cwd": cwd, "env": dict(env)})
@@ -230,10 +230,8 @@ class AgentProcess(_System):
                 self._end()
                 break
         if self._failed:
-            raise BadInput(
-                f"the agent's command {self._program!r} cannot be started: {self._failed}",
-                todo="Install it, or name another with --agent.",
-            )
+            what = f"the agent's command {self._program!r} cannot be started: {self._failed}"
+            raise BadInput(what, todo="Install it, or name another with --agent.")
         duration_ms = int((time.monotonic() - self._began) * 1000)
         with self._stderr.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_TAIL_BYTES))

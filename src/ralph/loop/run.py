@@ -7,15 +7,15 @@ there. Trouble with knowledge is one line, and the run goes on.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
 
 
-T = TypeVar("T")
 _ERRORS_ASKED = 3
 _OVER = ("done", "skipped")
 
@@ -61,28 +60,23 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     settings = ralph.config.settings
     if not facts.memory_on or not settings.knowledge_receive:
         return None
-    technology = technology_of(ralph.project.root, settings)
-    for text in _questions(facts):
+    technology, task = technology_of(ralph.project.root, settings), facts.task
+    about = [task.title, task.description or "", *task.acceptance_criteria]
+    questions = ["\n".join(part for part in about if part)]
+    last = facts.attempts[-1] if facts.attempts else None
+    if last is not None and last.outcome != "success" and last.errors:
+        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
+        questions.insert(0, "\n".join([task.title, *messages]))
+    for text in questions:
         try:
             found = ralph.knowledge.context_for_task(
-                text, facts.task.discipline, None, technology, budget_s=settings.remember_budget_s
+                text, task.discipline, None, technology, budget_s=settings.remember_budget_s
             )
         except BadInput:
             continue  # a title may be too short to ask with
         if found.block:
             return found
     return None
-
-
-def _questions(facts: PromptFacts) -> list[str]:
-    task = facts.task
-    about = [task.title, task.description or "", *task.acceptance_criteria]
-    asked = ["\n".join(part for part in about if part)]
-    last = facts.attempts[-1] if facts.attempts else None
-    if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
-        asked.insert(0, "\n".join([task.title, *messages]))
-    return asked
 
 
 def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | None:
@@ -111,24 +105,24 @@ class Orchestrator(msgspec.Struct, eq=False):
 
     def begin(self) -> None:
         """Let go of what has had its time, at most once a day."""
-        self._carefully("not pruned", lambda: prune_if_due(self.ralph.knowledge))
+        with self._careful("not pruned"):
+            prune_if_due(self.ralph.knowledge)
 
     def context(self, facts: PromptFacts) -> Context | None:
         """What the agent is told of other projects."""
-        return self._carefully("nothing asked", lambda: context_for(self.ralph, facts))
+        with self._careful("nothing asked"):
+            return context_for(self.ralph, facts)
+        return None
 
     def report(self, patterns: Sequence[str], iteration: Iteration) -> None:
         """Whether the patterns that an agent was given helped, by what its iteration came to."""
         if iteration.outcome != "success" and iteration.outcome not in FAILED:
             return
         helped, task, run = iteration.outcome == "success", iteration.task_id, iteration.session_id
-
-        def report(pattern: str) -> None:
-            with contextlib.suppress(NotFound):  # it has expired, or was forgotten meanwhile
-                self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
-
         for pattern in patterns:
-            self._carefully("no outcome reported", partial(report, pattern))
+            # One that is not there has expired, or was forgotten meanwhile.
+            with self._careful("no outcome reported"), contextlib.suppress(NotFound):
+                self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
 
     def give(self, iteration: Iteration, told: Sequence[Iteration]) -> None:
         """Stage what a task that has become done teaches, and publish at the end of a phase."""
@@ -138,31 +132,22 @@ class Orchestrator(msgspec.Struct, eq=False):
         technology = technology_of(project.root, self._settings)
         captured = 0
         for one in lessons(told, iteration, project=project.id, technology=technology):
-            capture = partial(knowledge.capture_all, [portable(one, project.root)])
-            captured += any(saved.fresh for saved in self._carefully("not captured", capture) or ())
+            with self._careful("not captured"):
+                saved = knowledge.capture_all([portable(one, project.root)])
+                captured += any(lesson.fresh for lesson in saved)
         if captured:
             self._say(f"{captured} captured", True)
         self.complete(iteration.feature)
 
     def complete(self, feature: str | None) -> None:
         """Publish what is staged if the plan or this feature is complete."""
-
-        def publish() -> None:
-            kind = completed(self.plan.read().tasks, feature)
-            if kind is not None:
-                self._tell(self.ralph.knowledge.checkpoint(kind=kind))
-
         if self._settings.knowledge_give:
-            self._carefully("not published", publish)
+            with self._careful("not published"):
+                if kind := completed(self.plan.read().tasks, feature):
+                    self._tell(self.ralph.knowledge.checkpoint(kind=kind))
 
     def cancel(self) -> None:
         """Publish what is staged, within a short time: somebody waits for the run to end."""
-        if self._settings.knowledge_give:
-            self._carefully("not published", self._publish_in_time)
-
-    def _publish_in_time(self) -> None:
-        if not self.ralph.knowledge.staged():
-            return
         ended: list[CheckpointResult | RalphError | OSError] = []
 
         def publish() -> None:
@@ -171,32 +156,35 @@ class Orchestrator(msgspec.Struct, eq=False):
             except (RalphError, OSError) as error:
                 ended.append(error)
 
-        # A checkpoint may be killed at any moment and repeated later, so nobody has to wait.
-        thread = threading.Thread(target=publish, name="ralph-checkpoint", daemon=True)
-        thread.start()
-        thread.join(self._settings.remember_budget_s)
-        if not ended:
-            self._say("not published in time; what is left stays staged", False)
-        elif isinstance(ended[0], Exception):
-            raise ended[0]
-        else:
-            self._tell(ended[0])
+        with self._careful("not published"):
+            if not self._settings.knowledge_give or not self.ralph.knowledge.staged():
+                return
+            # A checkpoint may be killed at any moment and repeated later, so nobody has to wait.
+            thread = threading.Thread(target=publish, name="ralph-checkpoint", daemon=True)
+            thread.start()
+            thread.join(self._settings.remember_budget_s)
+            if not ended:
+                self._say("not published in time; what is left stays staged", False)
+            elif isinstance(ended[0], Exception):
+                raise ended[0]
+            else:
+                self._tell(ended[0])
 
     def _tell(self, done: CheckpointResult) -> None:
         if done.published:
             kind = done.kind.replace("_", " ")
             self._say(f"{len(done.published)} published ({kind})", True)
 
-    def _carefully(self, otherwise: str, do: Callable[[], T]) -> T | None:
-        """Do it; what goes wrong is told once, and the run goes on."""
+    @contextlib.contextmanager
+    def _careful(self, otherwise: str) -> Iterator[None]:
+        """What goes wrong is told once, and the run goes on."""
         try:
-            return do()
+            yield
         except (RalphError, OSError) as error:
             line = f"{otherwise} ({error})"
-        if line not in self.complained:
-            self.complained.add(line)
-            self._say(line, False)
-        return None
+            if line not in self.complained:
+                self.complained.add(line)
+                self._say(line, False)
 
 
 # -- A run: choose a ready task, iterate, decide whether to go on.
@@ -242,6 +230,8 @@ StopReason = Literal[
     "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"
 ]
 _RATE_LIMIT_MARGIN_S = 5.0
+# How long to wait when the provider refuses and names no time.
+_RATE_LIMIT_WAIT_S = 300.0
 _SLICE_S = 0.2
 
 
@@ -299,7 +289,7 @@ class _LoopRun:
             listener=listener,
             stopping=stop.is_set,
         )
-        self._tell = partial(tell, listener)
+        self._tell = functools.partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
         self._iterating = IterationRunner(
             ralph, self._plan, self._driver, self._knowledge, memory_on=rag.available
@@ -380,14 +370,12 @@ class _LoopRun:
         # A review that the provider refused just now is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
-        if every and number % every == 0 and self._reviewable(task.feature):
+        features = (one for one in self._plan.read("features").features if one.name == task.feature)
+        reviewable = any(one.learnings or one.description or one.architecture for one in features)
+        if every and number % every == 0 and reviewable:
             everything = (number // every) % _VERIFY_ALL_EVERY == 0
             return self._iterating.review(task, everything=everything)
         return self._iterating.work_on(task)
-
-    def _reviewable(self, name: str) -> bool:
-        named = (one for one in self._plan.read("features").features if one.name == name)
-        return any(one.learnings or one.description or one.architecture for one in named)
 
     def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration
@@ -404,14 +392,14 @@ class _LoopRun:
             self._stagnant = 0 if told.plan_changed else self._stagnant + 1
 
     def _wait_for_rate(self, captured: AgentRun) -> None:
-        seconds = self._settings.rate_limit_wait_s
+        seconds = _RATE_LIMIT_WAIT_S
         until = captured.rate_limit_resets_at
         if until:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
             # A stated time that is over does not help twice: somebody's clock is wrong.
             least = _RATE_LIMIT_MARGIN_S * (2 ** (self._refused - 1) - 1)
-            seconds = max(seconds, min(least, self._settings.rate_limit_wait_s))
+            seconds = max(seconds, min(least, _RATE_LIMIT_WAIT_S))
         seconds = max(0.0, seconds)
         self._tell("waiting", seconds=round(seconds, 1), until=until)
         # By the wall clock, in slices: the machine may sleep meanwhile, and a signal's handler

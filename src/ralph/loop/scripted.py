@@ -44,24 +44,20 @@ class _ScriptEnd(Exception):
     """The run ends here, with this as its last word."""
 
 
-class ServerGone(Exception):
-    """The server does not answer any more, or never did."""
-
-
 class ServerProcess:
-    """One MCP server of a config file, as a process of ours, asked over stdio."""
+    """One MCP server of a config file, as a process of ours, asked over stdio.
+
+    OSError says that it does not answer any more, or never did.
+    """
 
     def __init__(self, entry: dict[str, Any]) -> None:
         self._number = 0
-        try:
-            self._process = subprocess.Popen(
-                [entry["command"], *entry.get("args", ())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **entry.get("env", {})},
-            )
-        except OSError as error:
-            raise ServerGone(str(error)) from None
+        self._process = subprocess.Popen(
+            [entry["command"], *entry.get("args", ())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **entry.get("env", {})},
+        )
         self._stdin = cast(IO[bytes], self._process.stdin)
         self._stdout = cast(IO[bytes], self._process.stdout)
         client = {"name": "scripted", "version": "1"}
@@ -69,7 +65,7 @@ class ServerProcess:
         try:
             self._ask("initialize", hello)
             self._send({"method": "notifications/initialized"})
-        except ServerGone:
+        except OSError:
             self.close()
             raise
 
@@ -77,8 +73,8 @@ class ServerProcess:
         """The text a tool answers with, and whether it is an error."""
         try:
             answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
-        except ServerGone as gone:
-            return str(gone), True
+        except OSError:
+            return "Connection closed", True
         if "error" in answer:
             return str(answer["error"].get("message", answer["error"])), True
         result = answer["result"]
@@ -103,14 +99,11 @@ class ServerProcess:
             answer: dict[str, Any] = json.loads(line)
             if answer.get("id") == self._number and "method" not in answer:
                 return answer
-        raise ServerGone("Connection closed")
+        raise ConnectionResetError
 
     def _send(self, message: dict[str, Any]) -> None:
-        try:
-            self._stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-            self._stdin.flush()
-        except OSError:
-            raise ServerGone("Connection closed") from None
+        self._stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._stdin.flush()
 
 
 class ScriptedAgent:
@@ -249,7 +242,7 @@ class ScriptedAgent:
         names = list(dict.fromkeys(asked))
         for name in names:
             if name in self._entries:
-                with contextlib.suppress(ServerGone):
+                with contextlib.suppress(OSError):
                     self._servers[name] = ServerProcess(self._entries[name])
         return [
             {"name": name, "status": "connected" if name in self._servers else "failed"}
@@ -265,8 +258,7 @@ class ScriptedAgent:
     def _answer(self, use: str, text: str, detail: Any = None, *, failed: bool = False) -> None:
         block = {"type": "tool_result", "tool_use_id": use, "content": text, "is_error": failed}
         message = {"role": "user", "content": [block]}
-        detail = text if detail is None else detail
-        self._emit("user", message=message, tool_use_result=detail, parent_tool_use_id=None)
+        self._emit("user", message=message, tool_use_result=detail or text, parent_tool_use_id=None)
 
     def _speak(self, block: dict[str, Any]) -> None:
         self._turns += 1

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ralph.capture.lines import items, mapping, moment, text_of, whole
+from ralph.config import home_folder
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -25,10 +26,11 @@ from ralph.memory.conversation_stream import (
     is_before,
 )
 from ralph.memory.conversations import held_at, the_only
+from ralph.memory.project import GENERAL, note_owner
 from ralph.memory.store import Store
 from ralph.records import conversation as schema
 from ralph.records import utc
-from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.conversation import Conversation, Exchange, Message, Summary
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
@@ -74,7 +76,7 @@ def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, An
         "source": text_of(plain.get("source")) or None,
         "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
-        "exchanges": [one for one in exchanges if one["user"] or one["assistant"]],
+        "exchanges": [x for x in exchanges if x["user"] or x["assistant"]],
     }
 
 
@@ -132,7 +134,7 @@ def _exchange_of_messages(turn: _Turn) -> dict[str, Any]:
         "started": times[0] if times else None,
         "completed": times[-1] if times else None,
         "status": "complete" if answers else "interrupted",
-        "model": next((name for one in answers if (name := text_of(one.get("model")))), None),
+        "model": next(filter(None, (text_of(message.get("model")) for message in answers)), None),
         "messages": steps,
     }
 
@@ -160,6 +162,9 @@ def _first(plain: dict[str, Any], *keys: str) -> str | None:
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Money = Annotated[float, msgspec.Meta(ge=0)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+_ProjectId = Annotated[
+    str, msgspec.Meta(pattern=rf"^({GENERAL}|[0-9a-f]{{8}}(-[0-9a-f]{{4,12}}){{4}})$")
+]
 
 
 class _PlainExchange(msgspec.Struct, kw_only=True):
@@ -183,15 +188,19 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     source: str | None = None
     project: str | None = None
     created: str | None = None
+    project_ids: Annotated[list[_ProjectId], msgspec.Meta(max_length=2)] | None = None
     exchanges: list[_PlainExchange]
+    tags: list[str] | None = None
+    summaries: list[Summary] | None = None
+    ratings: dict[str, Literal[-1, 0, 1]] | None = None
 
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
     """The document, or with `lines` one conversation a line."""
-    plain = [_plain(one) for one in talks]
+    plain = [_plain(talk) for talk in talks]
     encode = msgspec.json.Encoder().encode
     if lines:
-        return b"".join(encode(one) + b"\n" for one in plain)
+        return b"".join(encode(talk) + b"\n" for talk in plain)
     whole = encode({"version": VERSION, "conversations": plain})
     return msgspec.json.format(whole, indent=1) + b"\n"
 
@@ -201,10 +210,13 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
     exchanges = [
-        {name: value for name, value in one.to_json().items() if name not in hidden}
-        for one in talk.exchanges
+        {name: value for name, value in exchange.to_json().items() if name not in hidden}
+        for exchange in talk.exchanges
     ]
-    return {name: getattr(talk.conversation, name) for name in fields} | {"exchanges": exchanges}
+    about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
+    about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
+    plain = {name: getattr(talk.conversation, name) for name in fields}
+    return plain | {"exchanges": exchanges} | about
 
 
 def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
@@ -258,11 +270,11 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
     elif not isinstance(document, list):
         yield where, document
         return
-    elif document and all(_shape(one) == "message" for one in document):
+    elif document and all(_shape(plain) == "message" for plain in document):
         yield where, {"messages": document}
         return
-    for number, one in enumerate(listed):
-        yield f"{where}[{number}]", one
+    for number, plain in enumerate(listed):
+        yield f"{where}[{number}]", plain
 
 
 def _talk(plain: Any, where: str, project: str) -> ConversationContent:
@@ -282,38 +294,38 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     )
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
-    for number, one in enumerate(read.exchanges):
+    for number, exchange in enumerate(read.exchanges):
         place = f"{where}.exchanges[{number}]"
-        exchanges.append(_exchange(one, conversation, place, times))
+        exchanges.append(_exchange(exchange, conversation, place, times))
     if conversation.created is None:  # it began no later than what was said in it
-        begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
+        begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
-    return ConversationContent(conversation, exchanges)
+    about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
+    return ConversationContent(conversation, exchanges, *about)
 
 
 def _exchange(
-    one: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
+    plain: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
 ) -> Exchange:
-    user, assistant = one.user or "", one.assistant or ""
+    user, assistant = plain.user or "", plain.assistant or ""
     if not (strip_marked(user).strip() or strip_marked(assistant).strip()):
         what = "there is nothing in this exchange: neither user nor assistant"
         raise _bad(what, where, "Take it out, or give it words; nothing was kept.")
-    key = one.id
+    key = plain.id
     if key is None:
-        content = _hash([user, assistant, one.started, one.completed])
+        content = _hash([user, assistant, plain.started, plain.completed])
         times[content] = times.get(content, 0) + 1  # said twice is two
         key = f"{content}#{times[content]}"
-    started = _time(one.started, f"{where}.started")
-    fields = {
-        name: value for name, value in msgspec.structs.asdict(one).items() if value is not None
-    }
+    started = _time(plain.started, f"{where}.started")
+    given = msgspec.structs.asdict(plain).items()
+    fields = {name: value for name, value in given if value is not None}
     own = {
         "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
         "conversation": talk.id,
         "user": user,
         "assistant": assistant,
         "started": started,
-        "completed": _time(one.completed, f"{where}.completed") or started or talk.created,
+        "completed": _time(plain.completed, f"{where}.completed") or started or talk.created,
     }
     return Exchange(**fields | own)
 
@@ -326,7 +338,7 @@ def _conversation_id(read: _PlainConversation, source: str) -> str:
     if read.created and read.exchanges:
         begun.append(read.exchanges[0].user)
     else:  # nothing tells two of them apart but what was said
-        begun += [[one.user, one.assistant, one.started] for one in read.exchanges]
+        begun += [[x.user, x.assistant, x.started] for x in read.exchanges]
     return schema.conversation_id(source, _hash(begun))
 
 
@@ -382,46 +394,63 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    store: Store, stream: str, data: bytes, *, name: str, project: str = ""
+    store: Store, own: ConversationStream, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
-    """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
-    talks = read_conversations(data, name=name, project=project)
-    saved = ConversationStream(stream, store).save(talks)
-    return ConversationImport(
-        conversations=len(saved.conversations),
-        exchanges=len(saved.exchanges),
-        known=saved.known,
-        files=1,
-    )
+    """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
+
+    Those that name their project go to that one, the others into this stream.
+    """
+    homes: dict[str, list[ConversationContent]] = {}
+    for talk in read_conversations(data, name=name, project=project):
+        home, *git_ids = talk.project_ids or [own.name]
+        known = any(home == part.name for part in own.parts)
+        homes.setdefault(own.name if known else home, []).append(talk)
+        for git_id in git_ids:
+            note_owner(home_folder(), git_id, ids=[home])
+    found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
+    for home, talks in homes.items():
+        # What another project here has, or has forgotten, is not brought in again.
+        others = ConversationStream(home, store, also=sorted({*store.names()} - {home}))
+        saved = (own if home == own.name else others).save(talks)
+        found.conversations += len(saved.conversations)
+        found.exchanges += len(saved.exchanges)
+        found.known += saved.known
+    return found
 
 
 def export_conversations(
-    store: Store,
-    streams: Sequence[str],
+    streams: Sequence[ConversationStream],
     *,
+    project_ids: Mapping[str, Sequence[str]] | None = None,
     conversations: Sequence[str] = (),
     since: str | None = None,
 ) -> list[ConversationContent]:
     """The conversations of these streams, oldest first: all, or those whose ids begin so.
 
     `since` leaves out exchanges that ended before, and conversations that have none left.
+    `project_ids`, by stream, are told with each where there are any.
     """
     begun = datetime.fromisoformat(utc(since, field="since")) if since else None
-    wanted = tuple(one.lower() for one in conversations)
+    wanted = tuple(each.lower() for each in conversations)
     found: dict[str, ConversationContent] = {}
     for stream in streams:
-        history = ConversationStream(stream, store).history
+        history = stream.history
+        ids = () if project_ids is None else project_ids.get(stream.name, [stream.name])
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
             exchanges = [
-                one
-                for one in history.read_exchanges([name])
-                if begun is None or not is_before(one.completed or "", begun)
+                each
+                for each in history.read_exchanges([name])
+                if begun is None or not is_before(each.completed or "", begun)
             ]
             if exchanges or begun is None:
-                content = ConversationContent(state.conversation, sorted(exchanges, key=held_at))
-                found[name] = content
+                told = [name, *(one.id for one in exchanges)]
+                summaries = [history.summaries[i] for i in told if i in history.summaries]
+                ratings = {i: history.ratings[i] for i in told if i in history.ratings}
+                exchanges.sort(key=held_at)
+                talk = (state.conversation, exchanges, state.tags, summaries, ratings, ids)
+                found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, schema.CONVERSATION)
-    return sorted(found.values(), key=lambda one: one.conversation.created or "")
+    return sorted(found.values(), key=lambda talk: talk.conversation.created or "")

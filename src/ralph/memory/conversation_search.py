@@ -6,6 +6,7 @@ exchanges.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -29,7 +30,7 @@ from ralph.records.conversation import (
     exchange_id,
 )
 from ralph.text.times import time_range
-from ralph.text.tokens import spellings, tokens
+from ralph.text.tokens import spellings
 
 # How much the best other hit of its conversation lifts an exchange: enough to decide between
 # equals. More helps where evidence is spread over a conversation and hurts where it is not.
@@ -297,6 +298,8 @@ def event_of(hit: Hit) -> str:
 
 # From this share of common words on, two hits say the same.
 _SAME_SHARE = 0.9
+_WORD = re.compile(r"\w+")
+_COMPARED_CHARS = 4000
 
 
 def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
@@ -319,7 +322,8 @@ class _Wording:
 
     def __init__(self, hit: Hit) -> None:
         row = KINDS[hit.kind]
-        found = frozenset(tokens(f"{row.title(hit.record)}\n{row.text(hit.record)}"))
+        text = f"{row.title(hit.record)}\n{row.text(hit.record)}"
+        found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
         self.numbers = frozenset(word for word in found if not word.isalpha())
         self.words = found - self.numbers
         self.ended = getattr(hit.record, "outcome", "")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,9 +30,11 @@ from ralph.records.conversation import (
     Label,
     Message,
     Rating,
+    Said,
     Summary,
     content_of,
     record_of,
+    said_id,
 )
 from ralph.records.iteration import (
     DECISION_CHARS,
@@ -50,6 +52,7 @@ _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
 _EXCHANGE_CHARS = 20_000
+_SUMMARY_CHARS = 4000
 _CUT_VERSION = "exchange-2"
 
 
@@ -112,6 +115,12 @@ def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(shown)
 
 
+def plain_tag(word: str) -> str:
+    """A tag as it is kept."""
+    # Redacted first: in lower case many a secret is no longer recognized.
+    return " ".join(clean_text(word).split()).casefold()
+
+
 def _fit(text: str | None, max_chars: int) -> str:
     # Redacted before it is cut: nobody recognizes half a secret. Half a surrogate pair cannot be
     # written as UTF-8; it is damage, not content.
@@ -151,7 +160,7 @@ class ConversationStates:
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
         self.summaries: dict[str, Summary] = {}
-        self.ratings: dict[str, int] = {}
+        self.ratings: dict[str, Literal[-1, 0, 1]] = {}
         # Labels of conversations whose first exchanges were forgotten.
         self._early: dict[str, list[Label]] = {}
 
@@ -234,10 +243,19 @@ class ConversationStates:
 
 
 class ConversationContent(msgspec.Struct, frozen=True):
-    """A conversation and exchanges of it, in the order they were held."""
+    """A conversation and exchanges of it, in the order they were held, and what was said of them
+    later: summaries and ratings name what they are about.
+
+    `project_ids`, where it is for another machine: the id it is kept under, and the one that the
+    project's first commit gives.
+    """
 
     conversation: Conversation
     exchanges: Sequence[Exchange]
+    tags: Sequence[str] = ()
+    summaries: Sequence[Summary] = ()
+    ratings: Mapping[str, Literal[-1, 0, 1]] = {}
+    project_ids: Sequence[str] = ()
 
 
 class SavedConversations(msgspec.Struct, frozen=True):
@@ -257,7 +275,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
     left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
     `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
-    projects, and left out.
+    projects, and left out; `projects` are others that conversations went to.
     """
 
     conversations: int = 0
@@ -267,32 +285,42 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     files: int = 0
     unchanged: int = 0
     elsewhere: int = 0
+    projects: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 
 
 class ConversationStream:
-    """The conversations of one project: a stream of the index."""
+    """The conversations of one project: a stream of the index.
 
-    def __init__(self, name: str, store: Store, *, foreign: bool = False) -> None:
+    A project may have more of them under other ids (`also`). Those `parts` are streams of their own
+    for the index, and one with this for everybody else; what is new goes into this one.
+    """
+
+    def __init__(
+        self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
+    ) -> None:
         self.name = name
         self.foreign = foreign
         self._store = store
         self.journal = store.journals.journal(name)
         self._fold = Fold(self.journal)
+        self.parts = [*(ConversationStream(one, store) for one in also), self]
         self._states = ConversationStates()
-        self._generation = self._seen = 0
+        self._generations = self._seen = [0 for _ in self.parts]
 
     @property
     def history(self) -> ConversationStates:
-        """Everything as it is now. Only what is new in the journal is read."""
-        located = self._fold.records()
-        if self._fold.generation != self._generation:
-            self._states, self._seen = ConversationStates(), 0
-            self._generation = self._fold.generation
-        for each in located[self._seen :]:
-            self._states.add(each.record)
-        self._seen = len(located)
+        """Everything as it is now. Only what is new in the journals is read."""
+        located = [part._fold.records() for part in self.parts]
+        generations = [part._fold.generation for part in self.parts]
+        if generations != self._generations:
+            self._states, self._seen = ConversationStates(), [0 for _ in self.parts]
+            self._generations = generations
+        for seen, records in zip(self._seen, located, strict=True):
+            for each in records[seen:]:
+                self._states.add(each.record)
+        self._seen = [len(records) for records in located]
         return self._states
 
     def target(self) -> IndexSpec:
@@ -307,24 +335,25 @@ class ConversationStream:
         )
 
     def records(self) -> list[Record]:
-        """Every living record, whatever its kind."""
+        """Every living record of this part, whatever its kind."""
         return [located.record for located in self._fold.records()]
 
     def standing(self) -> list[Record]:
-        """Every record in the journal, also forgotten ones that a merge brought back."""
-        return [located.record for located in self.journal.read().records]
-
-    def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
-        return self._fold.forgotten()
+        """Every record in the journals, also forgotten ones that a merge brought back."""
+        return [one.record for part in self.parts for one in part.journal.read().records]
 
     def reasons(self) -> dict[str, str]:
         """Why everything that was forgotten here went, by its id."""
-        return dict(self._fold.reasons())
+        return {name: why for part in self.parts for name, why in part._fold.reasons().items()}
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten here."""
+        return frozenset(self.reasons())
 
     def met(self) -> set[str]:
         """The ids of everything that was ever saved here, forgotten or not."""
-        return {record.id for record in self.records()} | self.forgotten()
+        living = {record.id for part in self.parts for record in part.records()}
+        return living | self.forgotten()
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an exchange, a summary or a section of a document."""
@@ -358,8 +387,29 @@ class ConversationStream:
                 saved.exchanges[exchange.id] = ready
                 saved.conversations.add(conversation.id)
                 records.append(record_of(ready))
+            about = [record_of(said, id=identity) for said, identity in self._about(talk)]
+            records += [one for one in about if one.id not in met]
         self.append(records)
         return msgspec.structs.replace(saved, known=known)
+
+    def _about(self, talk: ConversationContent) -> Iterator[tuple[Said, str]]:
+        """What was said of a conversation elsewhere and not here, each with its id."""
+        history, name = self.history, talk.conversation.id
+        here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
+        state = history.conversations.get(name)
+        tags = {plain_tag(tag) for tag in talk.tags} - {"", *(state.tags if state else ())}
+        if tags and name in here:
+            ordered = tuple(sorted(tags))
+            yield Label(target=name, add=ordered), said_id(LABEL, name, *ordered)
+        for target, value in talk.ratings.items():
+            if target in here and target not in history.ratings:
+                yield Rating(target=target, value=value), said_id(RATING, target, str(value))
+        for one in talk.summaries:
+            known = history.summaries.get(one.target)
+            if one.target in here and (known is None or known.covers < one.covers):
+                text = _fit(one.text, _SUMMARY_CHARS)
+                summary = msgspec.structs.replace(one, text=text, by=_fit(one.by, _TITLE_CHARS))
+                yield summary, said_id(SUMMARY, one.target, str(one.covers))
 
     def append(self, records: Sequence[Record]) -> None:
         """Write these, each under the number that the journal gives it: all of them, or none."""
@@ -399,12 +449,14 @@ class ConversationStream:
         """
         gone = self.bound_to(ids)
         titled = [one for one in self._titled(gone, titles) if one.id not in gone]
-        were_there = self.journal.forget(gone | {one.id for one in titled}, reason=reason)
+        ids = gone | {one.id for one in titled}
+        removed = [(part, part.journal.forget(ids, reason=reason)) for part in self.parts]
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
         self.append([record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
-        if were_there:
-            self._store.erase_soon(self.target())
-        return were_there
+        for part, were_there in removed:
+            if were_there:
+                self._store.erase_soon(part.target())
+        return [*dict.fromkeys(one for _, were_there in removed for one in were_there)]
 
     def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:
         """The conversations that go on under a title that must not stay."""

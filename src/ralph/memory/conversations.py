@@ -27,9 +27,11 @@ from ralph.memory.conversation_stream import (
     ConversationState,
     ConversationStream,
     is_before,
+    plain_tag,
     prepared_conversation,
     prepared_exchange,
 )
+from ralph.memory.project import GENERAL
 from ralph.memory.store import (
     CONVERSATIONS,
     Answer,
@@ -43,7 +45,7 @@ from ralph.memory.store import (
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
-from ralph.records import Record, Tombstone, clean, clean_text, now, utc
+from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,
@@ -62,8 +64,6 @@ from ralph.records.conversation import (
 from ralph.records.note import NOTE, Note
 from ralph.text.times import event_range
 
-# Where conversations go that belong to no project.
-GENERAL = "general"
 _SHORTEST_ID = 4
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
@@ -93,6 +93,7 @@ class Conversations:
         settings: Settings,
         embedder: Embedder | None,
         project_id: str | None = None,
+        other_ids: Sequence[str] = (),
         project: str = "",
         progress: Progress | None = None,
     ) -> None:
@@ -104,13 +105,15 @@ class Conversations:
         self.store = Store(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
+        # Other ids that conversations of this project may be kept under.
+        self._other_ids = other_ids
         self._project = "" if self._own == GENERAL else project
         self._streams: dict[str, ConversationStream] = {}
 
     @property
     def exist(self) -> bool:
         """Whether anything was said in this project yet."""
-        return self._own in self.store.journals.names()
+        return not {self._own, *self._other_ids}.isdisjoint(self.store.journals.names())
 
     @property
     def stream(self) -> ConversationStream:
@@ -119,18 +122,25 @@ class Conversations:
 
     def _stream(self, name: str) -> ConversationStream:
         if name not in self._streams:
-            self._streams[name] = ConversationStream(name, self.store, foreign=name != self._own)
+            also = set(self._other_ids) if name == self._own else set[str]()
+            also &= set(self.store.journals.names()) - {name} if also else set()
+            self._streams[name] = ConversationStream(
+                name, self.store, foreign=name != self._own, also=sorted(also)
+            )
         return self._streams[name]
 
-    def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
-        names = self.store.journals.names() if everywhere else [self._own]
-        return [self._stream(name) for name in names]
+    def within(self, everywhere: bool) -> Sequence[ConversationStream]:
+        """The conversations of this project, or those of every project too, each by itself."""
+        own = {part.name for part in self.stream.parts}
+        others = self.store.journals.names() if everywhere else ()
+        return [self.stream, *(self._stream(name) for name in others if name not in own)]
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to this project's conversations, or build it anew."""
-        return self.store.index.sync(
-            self.stream.target(), budget_s=budget_s, afresh=afresh, progress=self.store.progress
-        )
+        index, progress = self.store.index, self.store.progress
+        for part in self.stream.parts:
+            synced = index.sync(part.target(), budget_s=budget_s, afresh=afresh, progress=progress)
+        return synced
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
@@ -201,8 +211,10 @@ class Conversations:
         """Make sure that what has these ids is never saved, whether it was or not."""
         stream, at = self.stream, now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
-        if stones and stream.journal.forget((), stones=stones):
-            self.store.erase_soon(stream.target())
+        for part in stream.parts if stones else ():
+            own = stones if part is stream else ()
+            if part.journal.forget(ids, reason=reason, stones=own):
+                self.store.erase_soon(part.target())
 
     # -- what is said of them later
 
@@ -210,8 +222,7 @@ class Conversations:
         self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         """Put tags on a conversation, or remove them."""
-        # Redacted first: in lower case many a secret is no longer recognized.
-        words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
+        words = [plain_tag(word) for word in (*add, *remove)]
         if not words or not all(words):
             raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
         target, count = self.conversation(conversation).id, len(add)
@@ -250,7 +261,7 @@ class Conversations:
         """Every conversation now, by its id."""
         return {
             name: state
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for name, state in stream.history.conversations.items()
         }
 
@@ -262,7 +273,7 @@ class Conversations:
     def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
         """A conversation's exchanges, in the order they were held."""
         name = self.conversation(conversation, everywhere=everywhere).id
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         found = [one for stream in streams for one in stream.history.read_exchanges([name])]
         return sorted(found, key=held_at)
 
@@ -283,7 +294,7 @@ class Conversations:
         """
         begins = record_id.lower()
         found: list[Record] = []
-        for stream in self._within(everywhere):
+        for stream in self.within(everywhere):
             history = stream.history
             by_kind: dict[str, list[Record]] = {}
             for record in history.records.values():
@@ -304,7 +315,7 @@ class Conversations:
     def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
         records = {
             name: record
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for name, record in stream.history.records.items()
             if record.kind == kind
         }
@@ -317,7 +328,7 @@ class Conversations:
 
     def summary(self, target: str, *, everywhere: bool = False) -> Summary | None:
         """The newest summary of a conversation or an exchange."""
-        found = (one.history.summaries.get(target) for one in self._within(everywhere))
+        found = (one.history.summaries.get(target) for one in self.within(everywhere))
         return next((one for one in found if one is not None), None)
 
     # -- searching
@@ -347,7 +358,7 @@ class Conversations:
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
         question = self.store.question(query, limit=limit, min_score=floor)
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
         found = self._find(
             question,
@@ -376,7 +387,7 @@ class Conversations:
         settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
         found = self._find(asked, streams, scope, exclude=exclude)
         return grouped(
@@ -401,15 +412,16 @@ class Conversations:
         budget_s: float | None = None,
     ) -> Answer:
         """Every hit that the scope allows, in order, summaries too."""
+        parts = [part for stream in streams for part in stream.parts]
         if not (scope.first or scope.last) and (event := event_range(question.text)):
             # `before the release`: the day is that of the exchange which tells of it most surely.
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
-            dated = self.store.ask(streams, asked, meaning=meaning, budget_s=budget_s)
+            dated = self.store.ask(parts, asked, meaning=meaning, budget_s=budget_s)
             days = [hit.record.completed[:10] for hit in dated if hit.kind == EXCHANGE]
             scope = scope.around(side, days[0]) if days else scope
         deeper = msgspec.structs.replace(question, limit=_DEPTH)
-        found = self.store.ask(streams, deeper, meaning=meaning, budget_s=budget_s)
+        found = self.store.ask(parts, deeper, meaning=meaning, budget_s=budget_s)
         histories = [stream.history for stream in streams]
         home = homes(found, histories)
         # The index may know more than can be read of a journal whose server is away.
@@ -439,7 +451,7 @@ class Conversations:
         wanted = {tag.casefold() for tag in tags}
         listed = [
             state
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for state in stream.history.conversations.values()
             if wanted.issubset(state.tags)
         ]

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
-from ralph.journal.file import check_name
+from ralph.journal.file import check_name, file_name
 from ralph.memory.store import (
     NOTES,
     Answer,
@@ -223,9 +224,16 @@ class ProjectStream:
         return self._store.index.sync(self.target(), afresh=afresh, progress=self._store.progress)
 
     def drop_index(self) -> None:
-        """Take the collection out of the index; the journal stays (F14)."""
+        """Take the collection out of the index until there is something new; the journal stays
+        (F14)."""
+        disk.create(self._store.dropped / file_name(self.name), b"")
         index = self._store.index
         index.with_repair(lambda: index.store.drop(self.target().name))
+
+    def search_again(self) -> None:
+        """Index what was just written, also of a feature that had been deleted."""
+        disk.remove(self._store.dropped / file_name(self.name))
+        self._store.sync_soon(self.target())
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
@@ -235,15 +243,6 @@ class ProjectStream:
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""
         return [located.record for located in self._fold.records()]
-
-    def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
-        """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
-        buried = self.forgotten()
-        wanted = [record for record in records if record.id not in buried]
-        appended = self._journal.append(wanted)
-        self._store.sync_soon(self.target())
-        fresh = sum(one.fresh for one in appended)
-        return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
@@ -336,7 +335,7 @@ class FeatureMemory(ProjectStream):
         self._store.ensure()
         drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
         appended = self._journal.append(drafts)
-        self._store.sync_soon(self.target())
+        self.search_again()
         return [SavedIteration(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
 
     def prepare(

@@ -1,12 +1,15 @@
-"""What forgetting removes besides the records: titles and lessons made from them, copies in files.
+"""What forgetting removes besides the records: learnings and texts of the plan, copies in files.
 
-A record's words also stand in small files that hooks, imports and the plan keep for themselves.
-They are looked for there, and what holds them goes; what is a person's own to change is told.
+A record's words also stand in the plan, and in small files that hooks, imports and runs keep for
+themselves. They are looked for there, and what holds them goes; what cannot be removed is told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import shutil
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -15,12 +18,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from ralph import disk
+from ralph.errors import BadInput, BadPlan
+from ralph.plan.model import KINDS
 from ralph.records.iteration import TRUNCATED
+from ralph.records.learning import read_learning
 from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
+    from ralph.memory.plan_stream import FeatureLearning
     from ralph.memory.ralph import Ralph
-    from ralph.records import Record
+    from ralph.plan.store import Plan
 
 
 # -- How far each session's file was brought in. Derived: what is lost is only read again.
@@ -81,6 +88,13 @@ def beginning(file: BinaryIO, offset: int) -> int:
 
 # Shorter texts stand in too many places to tell anything.
 _TELLING_CHARS = 12
+# Shorter texts (titles, paths) stand in a prompt whatever was recalled.
+_QUOTED_CHARS = 60
+# What takes the place of forgotten words in a plan's text, and where names stand instead.
+GONE = "[forgotten]"
+_NAMES = frozenset(
+    "name id feature discipline blocked_by context_files knowledge_paths path mcp_servers".split()
+)
 # With more texts than this the small files go as a whole: they can all be made again.
 _MOST_TEXTS = 2000
 _LOCK_TIMEOUT_S = 5.0
@@ -118,9 +132,11 @@ def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
 class Words:
     """The words of what is forgotten, to be looked for elsewhere."""
 
-    def __init__(self, records: Iterable[Record], match: str = "") -> None:
+    def __init__(self, texts: Iterable[str], match: str = "") -> None:
         self.match = _folded(match)
-        folded = {_folded(text) for one in records for text in texts_of(one.body)}
+        # As it is written: any case, line breaks anywhere.
+        self.written = re.compile(r"\s+".join(map(re.escape, match.split())), re.IGNORECASE)
+        folded = set(map(_folded, texts))
         self._texts = {text for text in folded if len(text) >= _TELLING_CHARS}
 
     def stand_in(self, text: str) -> bool:
@@ -135,27 +151,110 @@ class Words:
         """The same of every text in a file of JSON."""
         return any(map(self.stand_in, texts_of(body)))
 
-    def match_in(self, data: bytes) -> bool:
-        """Whether a file's bytes hold the text that was matched; line breaks count as blanks."""
-        if not self.match:
-            return False
+    def match_in(self, body: bytes) -> bool:
+        """Whether a record's body holds the match, in one of its texts or as it is written."""
+        texts = (body.decode("utf-8", "replace"), *texts_of(body))
+        return any(self.match in _folded(text) for text in texts)
+
+    def in_file(self, data: bytes) -> bool:
+        """Whether a file's bytes hold the match or one of the longer texts; line breaks count as
+        blanks."""
         text = data.decode("utf-8", "replace")
-        return self.match in _folded(text) or any(map(self.match_on, text.splitlines()))
+        folded = _folded(text)
+        wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
+        if self.match:
+            wanted.append(self.match)
+        return any(one in folded for one in wanted) or any(map(self.match_on, text.splitlines()))
 
     def match_on(self, line: str) -> bool:
-        """Whether a line holds it; what a plan keeps of a removed learning are stems."""
-        if self.match in _folded(line):
-            return True
+        """Whether a line holds the match; what a plan keeps of a removed learning are stems."""
+        if not self.match or self.match in _folded(line):
+            return bool(self.match)
         stems = tokens(self.match)
         return bool(stems) and "words:" in line and set(stems) <= set(line.split())
 
 
-def remove_copies(ralph: Ralph, words: Words) -> list[str]:
-    """Take the words out of everything that Ralph can make again; says of what kind that was."""
+# -- the plan
+
+
+def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
+    """Every learning of the plan; none while the plan cannot be read, which its users are told."""
+    from ralph.memory.plan_stream import LEARNING, plan_content  # which hooks start without
+
+    return [plan_content(one) for one in ralph.plan.records() if one.kind == LEARNING]
+
+
+def plan_places(ralph: Ralph, words: Words) -> list[str]:
+    """The lines of the plan that hold the text that was matched, as file:line."""
+    plan, found = _plan(ralph), list[str]()
+    for kind in KINDS if words.match else ():
+        text = (plan.raw(kind) or b"").decode("utf-8", "replace")
+        lines = enumerate(text.splitlines(), 1)
+        at = [f"{plan.file_name(kind)}:{n}" for n, line in lines if words.match_on(line)]
+        found += at or ([plan.file_name(kind)] if words.match in _folded(text) else [])
+    return found
+
+
+def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: Words) -> int:
+    """Take learnings out of the plan, and the matched words out of its other texts.
+
+    Returns how many learnings and texts changed. Nothing stays that would keep a learning from
+    being learned again: that would tell of it.
+    """
+    edit = _PlanEdit({one.id for one in learnings}, words)
+    if learnings or plan_places(ralph, words):
+        with contextlib.suppress(BadPlan), _plan(ralph).editing("words forgotten", *KINDS) as data:
+            for kind in KINDS:
+                data[kind] = edit.without(data[kind])
+    if learnings or words.match:  # the index may have what the plan had earlier
+        ralph.store.erase_soon(ralph.plan.target(), afresh=True)
+    return edit.changed
+
+
+class _PlanEdit:
+    """Plain data of the plan without some learnings and without the matched words."""
+
+    def __init__(self, learnings: Collection[str], words: Words) -> None:
+        self.changed = 0
+        self._learnings, self._words = learnings, words
+
+    def without(self, value: Any, key: object = "") -> Any:
+        if isinstance(value, dict):
+            return {name: self.without(one, name) for name, one in value.items()}
+        if isinstance(value, list):
+            left = [one for one in value if not self._goes(key, one)]
+            self.changed += len(value) - len(left)
+            return [self.without(one, key) for one in left]
+        if not isinstance(value, str) or not self._words.match or key in _NAMES:
+            return value
+        text = self._words.written.sub(GONE, value)
+        self.changed += text != value
+        return text
+
+    def _goes(self, key: object, item: Any) -> bool:
+        if key == "removed_learnings":
+            return self._words.match_on(f"words: {item.get('words')}")
+        with contextlib.suppress(BadInput):
+            return key == "learnings" and read_learning(item).id in self._learnings
+        return False
+
+
+def _plan(ralph: Ralph) -> Plan:
     from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
 
+    return Plan(ralph.project.root, state=ralph.project.cache)
+
+
+# -- copies in files
+
+
+def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
+    """Take the words out of everything that Ralph can make again; says of what kind that was.
+
+    `versions`: the plan has changed, so that its old versions hold what was taken out.
+    """
     home, cache = ralph.store.home, ralph.project.cache
-    plan = Plan(ralph.project.root, state=cache).cache
+    plan = _plan(ralph).cache
     found = {
         "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
         "log lines": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
@@ -165,11 +264,29 @@ def remove_copies(ralph: Ralph, words: Words) -> list[str]:
         "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
         "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
         "copies of the plan": _whole(
-            [*plan.glob("versions/*"), *plan.glob("rejected/*")], words.match_in
+            [*plan.glob("versions/*"), *plan.glob("rejected/*")],
+            lambda data: versions or words.in_file(data),
         ),
-        "proposals of a plan": _whole(cache.glob("braindump/*"), words.match_in),
+        "proposals of a plan": _whole(cache.glob("braindump/*"), words.in_file),
+        "unfinished runs": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
     }
     return [f"{count} {what}" for what, count in found.items() if count]
+
+
+def _runs(ralph: Ralph, words: Words) -> list[Path]:
+    """The folders of runs whose prompt, plan or output holds the words."""
+    folders = sorted(ralph.project.cache.glob("runs/*/"))
+    return [one for one in folders if any(words.in_file(_read(file)) for file in one.glob("*"))]
+
+
+def _drop_run(folder: Path) -> bool:
+    """Delete what a killed run left; one that is under way stays."""
+    try:
+        with disk.locked(folder / "lock", timeout_s=0.0):
+            shutil.rmtree(folder)
+    except (OSError, disk.Busy):
+        return False
+    return True
 
 
 def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
@@ -184,25 +301,10 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
 
 
 def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
-    """Where the text that was matched still stands, because it is somebody's own work."""
-    from ralph.plan.model import KINDS
-    from ralph.plan.store import Plan
-
-    if not words.match:
-        return []
-    plan = Plan(ralph.project.root, state=ralph.project.cache)
-    left: list[str] = []
-    for kind in KINDS:
-        raw = plan.raw(kind) or b""
-        if words.match_in(raw):
-            lines = raw.decode("utf-8", "replace").splitlines()
-            at = [str(n) for n, line in enumerate(lines, 1) if words.match_on(line)]
-            place = ":".join([plan.file_name(kind), *at[:1]])
-            left.append(f"{place}, your plan: edit it, or `ralph learning remove` a learning")
-    for folder in sorted(ralph.project.cache.glob("runs/*")):
-        if any(words.match_in(_read(file)) for file in folder.glob("*")):
-            left.append(f"{folder}, a run under way: `ralph run` finishes it, then forget again")
-    return left
+    """Where the text still stands: in names and comments of the plan, in runs under way."""
+    left = [f"{place}, your plan: edit it" for place in plan_places(ralph, words)]
+    wait = "a run under way: `ralph run` finishes it, then forget again"
+    return [*left, *(f"{folder}, {wait}" for folder in _runs(ralph, words))]
 
 
 # -- the kinds of files

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ralph.clients import CLIENTS
-from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
+from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_search import exchange_of_run
-from ralph.memory.conversation_stream import is_before
-from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
+from ralph.memory.conversation_stream import ConversationStream, is_before
+from ralph.memory.feature import ProjectStream
+from ralph.memory.forgetting import (
+    Words,
+    forget_in_plan,
+    learnings_of,
+    left_to_the_person,
+    old_journals,
+    plan_places,
+    remove_copies,
+    texts_of,
+)
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
-from ralph.plan.store import Plan
-from ralph.records import Complaint, Record, Source, Tombstone, utc
-from ralph.records.conversation import CONVERSATION, conversation_id
+from ralph.memory.plan_stream import FeatureLearning
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.records import Complaint, Record, Source, Tombstone, clean, utc
+from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration, from_record
 from ralph.records.knowledge import (
     ENTRIES,
@@ -29,39 +40,126 @@ from ralph.records.knowledge import (
     is_knowledge_kind,
     knowledge_from,
 )
+from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
-    from ralph.journal import Journal
+    from ralph.journal import Batch, Journal
+    from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
+    from ralph.memory.store import Store
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _SHORTEST_ID = 4
 _TOLD_IDS = 10
 
 
+# -- The journals of all memories, by one name each.
+
+
+class JournalKey(NamedTuple):
+    """A journal: the memory that keeps it, and its name there."""
+
+    memory: str
+    name: str
+
+
+def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
+    """Every journal of this project; `everywhere`: in Ralph's home, those of all projects."""
+    own = {
+        CONVERSATIONS: [part.name for part in ralph.conversations.stream.parts],
+        KNOWLEDGE: [stream_of(ralph.project.id)],
+    }
+    return [
+        JournalKey(memory, name)
+        for memory in (FEATURES, CONVERSATIONS, KNOWLEDGE)
+        for name in _store(ralph, memory).journals.names()
+        if everywhere or name in own.get(memory, [name])
+    ]
+
+
+def journal_of(ralph: Ralph, key: JournalKey) -> Journal:
+    """The journal itself."""
+    return _store(ralph, key.memory).journals.journal(key.name)
+
+
+def _store(ralph: Ralph, memory: str) -> Store:
+    if memory == FEATURES:
+        return ralph.store
+    return ralph.conversations.store if memory == CONVERSATIONS else ralph.knowledge.store
+
+
+def _stream(ralph: Ralph, key: JournalKey) -> ProjectStream | ConversationStream | Knowledge:
+    if key.memory == FEATURES:
+        return ralph.notes if key.name == NOTES else ralph.feature(key.name)
+    if key.memory == KNOWLEDGE:
+        return ralph.knowledge
+    return ConversationStream(key.name, ralph.conversations.store)
+
+
+def journal_lines(batch: Batch) -> tuple[list[bytes], int]:
+    """Everything that stands in a journal as its lines, and how many of them are records."""
+    buried = {stone.id for stone in batch.tombstones}
+    lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
+    return [*lines, *map(write_tombstone, batch.tombstones)], len(lines)
+
+
+def adopt(
+    ralph: Ralph,
+    key: JournalKey,
+    records: Collection[Record],
+    stones: list[Tombstone],
+    *,
+    by_id: bool = False,
+) -> tuple[int, int, int]:
+    """Keep what was made elsewhere as it is: how many were new, known, forgotten here.
+
+    `by_id`: where the id is known, the record that is here stays the only one.
+    """
+    journal, store, stream = journal_of(ralph, key), _store(ralph, key.memory), _stream(ralph, key)
+    if stones and journal.forget((), stones=clean(stones)):
+        store.erase_soon(stream.target())
+    batch = journal.read()
+    buried = {stone.id for stone in batch.tombstones}
+    here = {one.record.id for one in batch.records} if by_id else set[str]()
+    wanted = [one for one in records if one.id not in buried]
+    fresh = sum(one.fresh for one in journal.append([one for one in wanted if one.id not in here]))
+    if fresh and isinstance(stream, ProjectStream):
+        stream.search_again()
+    return fresh, len(wanted) - fresh, len(records) - len(wanted)
+
+
+_Chosen = dict[JournalKey, list[str]]
+
+
+def _ids_in(memory: str, chosen: Mapping[JournalKey, Collection[str]]) -> list[str]:
+    return [one for key, ids in chosen.items() if key.memory == memory for one in ids]
+
+
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-def _told_elsewhere(
-    ralph: Ralph, ids: Mapping[str, Collection[str]], said: Collection[str]
-) -> tuple[dict[str, list[str]], list[str]]:
-    """What else is the same event: iterations, by feature, and what was said."""
-    wanted = set(said)
-    iterations: dict[str, list[str]] = {}
+def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) -> _Chosen:
+    """What else is the same event: iterations, and what was said."""
+    wanted = set(_ids_in(CONVERSATIONS, chosen))
+    if not any(key.memory in (FEATURES, CONVERSATIONS) for key in chosen):
+        return {}
+    found: _Chosen = {}
     told: set[str] = set()
-    for memory in ralph.features() if ids or wanted else ():
-        chosen = set(ids.get(memory.name, ()))
+    for memory in ralph.features():
+        key = JournalKey(FEATURES, memory.name)
         for record in memory.records():
             events = _events(record.source.run)
-            if record.id in chosen:
+            if record.id in chosen.get(key, ()):
                 told.update(events)
             elif not wanted.isdisjoint(events):
-                iterations.setdefault(memory.name, []).append(record.id)
+                found.setdefault(key, []).append(record.id)
     if told:
-        history = ralph.conversations.stream.history
+        stream = ralph.conversations.stream
+        history = stream.history
         told &= (history.records.keys() | history.conversations.keys()) - wanted
-    return iterations, sorted(told)
+        found |= {JournalKey(CONVERSATIONS, stream.name): sorted(told)} if told else {}
+    return found
 
 
 def _events(run: str | None) -> list[str]:
@@ -84,12 +182,11 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
-def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str], list[str]]:
-    """What this project gave others that tells of these iterations: staged, and published."""
+def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
+    """What this project gave others, or is about to give, that tells of these iterations."""
     memory, root = ralph.knowledge, ralph.project.root
     if not iterations or stream_of(ralph.project.id) not in memory.store.journals.names():
-        return [], []
-    staged = {record.id for record in memory.staged_records(ralph.project.id)}
+        return []
     found: list[str] = []
     for record in memory.of_project():
         with contextlib.suppress(BadRecord):
@@ -98,50 +195,39 @@ def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str],
                 taught_by(entry, one, root) for one in iterations
             ):
                 found.append(record.id)
-    return [one for one in found if one in staged], [one for one in found if one not in staged]
-
-
-def _learnings_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
-    """The commands that remove what the plan learned by itself from these iterations."""
-    numbers: dict[str, set[int | None]] = {}
-    for one in iterations:
-        numbers.setdefault(one.feature, set()).add(one.iteration_number)
-    if not numbers:
-        return []
-    try:
-        features = Plan(ralph.project.root).read("features").features
-    except (BadPlan, OSError):
-        return []  # whoever uses the plan is told
-    return [
-        f"ralph learning remove {learning.id} --feature {feature.name}"
-        for feature in features
-        for learning in feature.learnings
-        if learning.source == "auto" and learning.iteration in numbers.get(feature.name, ())
-    ]
+    return found
 
 
 # -- Choose and forget.
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Records picked out to be forgotten: by feature, of the conversations, of knowledge.
+    """What is to be forgotten: records by journal, and learnings of the plan.
 
-    `titles` are conversations that only lose their title, which holds `match`. `remains` are other
-    records that tell of the same, each with how to forget it.
+    `titles` are conversations that only lose their title, which holds `match`. `derived` are those
+    of the ids that were learned from the rest and already used: learnings and published lessons.
+    `places` are lines of the plan that lose the words, `remains` is what stays, each with how to
+    remove it. `published`: other projects have some of it.
     """
 
-    ids: dict[str, list[str]]
-    conversations: list[str] = []
-    knowledge: list[str] = []
+    ids: dict[JournalKey, list[str]]
+    learnings: list[FeatureLearning] = []
     titles: list[str] = []
     match: str = ""
+    places: list[str] = []
+    derived: list[str] = []
     remains: list[str] = []
+    published: bool = False
 
     @property
     def count(self) -> int:
-        """How many records were picked."""
-        features = sum(len(ids) for ids in self.ids.values())
-        return features + len(self.conversations) + len(self.knowledge)
+        """How many records and learnings were picked."""
+        return sum(map(len, self.ids.values())) + len(self.learnings)
+
+    @property
+    def committed(self) -> bool:
+        """Whether some of it is in files that git may have."""
+        return bool(self.learnings) or any(key.memory == FEATURES for key in self.ids)
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -179,43 +265,48 @@ def choose(
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
 
-    def fitting(
-        records: Iterable[Record],
-        names: Callable[[Record], Iterable[str]] = lambda record: (record.id,),
-    ) -> list[str]:
-        fit: dict[str, None] = {}
-        for record in records:
-            named = [(one, name) for name in names(record) if (one := _prefix(name, wanted))]
-            found_ids.update(one for one, _ in named)
-            if (
-                (not wanted or named)
-                and (limit is None or is_before(record.at, limit))
-                and (not match or match.casefold() in _text(record))
-            ):
-                fit[record.id] = None
-                for one, name in named:
-                    meant[one].add(name)
-        return list(fit)
+    words = Words((), match or "")
 
-    features = ralph.features() if feature is None else [ralph.feature(feature)]
-    features = [] if conversations or knowledge else features
-    # One that was forgotten and came back by a merge stands in the file too.
-    chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
-    # What a person said in this project, or what it taught others, belongs to no feature.
-    standing = [] if feature or knowledge else ralph.conversations.stream.standing()
-    said = fitting(standing)
-    titles: list[str] = []
-    if not wanted:
-        said, titles = _without_conversations(ralph, standing, said, match)
-    known: list[str] = []
-    if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
-        # By the id of a published entry that of its pattern.
-        memory = ralph.knowledge
-        slots = memory.state.history().slots if wanted and memory.store.names() else {}
-        known = fitting(
-            _known(ralph, everywhere=bool(wanted)),
-            lambda one: [one.id, slots[one.id].pattern] if one.id in slots else [one.id],
+    def fits(names: Iterable[str], at: str, body: bytes) -> bool:
+        named = [(one, name) for name in names if (one := _prefix(name, wanted))]
+        found_ids.update(one for one, _ in named)
+        fit = (
+            (not wanted or bool(named))
+            and (limit is None or is_before(at, limit))
+            and (not match or words.match_in(body))
         )
+        for one, name in named if fit else ():
+            meant[one].add(name)
+        return fit
+
+    memories = {FEATURES, CONVERSATIONS, KNOWLEDGE}
+    if feature or conversations or knowledge:
+        memories = {FEATURES} if feature else {CONVERSATIONS} if conversations else {KNOWLEDGE}
+    keys = [key for key in journal_keys(ralph) if key.memory != CONVERSATIONS]
+    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # under all their ids
+    if wanted:
+        keys += [one for one in journal_keys(ralph, everywhere=True) if one.memory == KNOWLEDGE]
+    chosen: _Chosen = {}
+    titles: list[str] = []
+    for key in dict.fromkeys(keys):
+        if key.memory not in memories or (feature and key.name not in (feature, NOTES)):
+            continue
+        records = _standing(ralph, key)
+        if feature and key.name == NOTES:
+            records = [one for one in records if content_of(one).feature == feature]
+        patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
+        fit = [
+            one.id for one in records if fits((one.id, *patterns.get(one.id, ())), one.at, one.body)
+        ]
+        if key.memory == CONVERSATIONS and not wanted:
+            fit, titles = _without_conversations(ralph, records, fit, match)
+        chosen[key] = [*dict.fromkeys(fit)]
+    learnings = [
+        one
+        for one in learnings_of(ralph)
+        if (wanted or match) and FEATURES in memories
+        if feature in (None, one.feature) and fits([one.id], one.created or "", one.text.encode())
+    ]
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
@@ -225,82 +316,99 @@ def choose(
                 f"{prefix} is the beginning of {len(found)} ids",
                 todo="Give more of it; nothing was forgotten.",
             )
-    chosen = {name: some for name, some in chosen.items() if some}
-    choice = Choice(chosen, _bound(ralph, said), known, titles, match or "")
+    places = plan_places(ralph, words) if len(memories) > 1 else []
+    choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
-    everywhere = bool(wanted) and not (feature or conversations or knowledge)
-    return _with_tellings(ralph, choice, everywhere=everywhere)
+    return _with_derived(ralph, choice, everywhere=bool(wanted) and len(memories) > 1)
 
 
-def _bound(ralph: Ralph, said: list[str]) -> list[str]:
-    """What was said, and after it what is forgotten with it."""
-    bound = ralph.conversations.stream.bound_to(said) if said else set()
-    return [*said, *sorted(bound - set(said))]
+def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
+    """What was chosen, and after it what cannot stay without it."""
+    bound = {key: ids for key, ids in chosen.items() if ids}
+    for key, ids in bound.items():
+        if key.memory == CONVERSATIONS:
+            more = ralph.conversations.stream.bound_to(ids) - set(ids)
+            bound[key] = [*ids, *sorted(more)]
+    return bound
 
 
-def _with_tellings(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
-    """The choice with what else tells of it: forgotten as well, or named with the command."""
-    ids, said, remains = dict(choice.ids), list(choice.conversations), list[str]()
-    told_in, told_by = _told_elsewhere(ralph, ids, said)
-    others = [*(one for some in told_in.values() for one in some), *told_by]
+def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
+    """The choice with what was learned from it, and what tells of the same event: that is forgotten
+    too, or named with the command."""
+    ids, remains = dict(choice.ids), list[str]()
+    same = _told_elsewhere(ralph, ids)
     if everywhere:
-        for name, some in told_in.items():
-            ids[name] = [*ids.get(name, ()), *some]
-        said = _bound(ralph, [*said, *told_by])
-    elif others and not choice.match:
-        remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
-    wanted = {one for some in ids.values() for one in some}
+        ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
+    elif same and not choice.match:
+        others = [one for some in same.values() for one in some]
+        more = f" (and {len(others) - _TOLD_IDS} more)" if len(others) > _TOLD_IDS else ""
+        others = others[:_TOLD_IDS]
+        remains.append(f"the same told elsewhere: ralph forget {' '.join(others)}{more}")
+    named = set(_ids_in(FEATURES, ids))
     iterations = [
         iteration
-        for name in ids
-        for located, iteration in ralph.feature(name).iterations()
-        if located.record.id in wanted
+        for key in ids
+        if key.memory == FEATURES and key.name != NOTES
+        for located, iteration in ralph.feature(key.name).iterations()
+        if located.record.id in named
     ]
-    staged, published = _lessons_from(ralph, iterations)
-    known = [*choice.knowledge, *(one for one in staged if one not in choice.knowledge)]
-    if published := [one for one in published if one not in known]:
-        remains.append(f"published for other projects: ralph forget {_some(published)}")
-    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, iterations)]
-    remains += [f"the session's own file, as {name} keeps it" for name in _clients_of(ralph, said)]
+    key = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
+    lessons = [one for one in _lessons_from(ralph, iterations) if one not in ids.get(key, ())]
+    if lessons:
+        ids[key] = [*ids.get(key, ()), *lessons]
+    numbers = {(one.feature, one.iteration_number) for one in iterations}
+    learnings = [
+        one
+        for one in (learnings_of(ralph) if numbers else ())
+        if one.source != "human" and (one.feature, one.iteration) in numbers
+        if one not in choice.learnings
+    ]
+    known = set(_ids_in(KNOWLEDGE, ids))
+    published = known & _patterns(ralph).keys() if known else known
+    clients = _clients_of(ralph, _ids_in(CONVERSATIONS, ids))
+    remains += [f"the session's own file, as {name} keeps it" for name in clients]
     return msgspec.structs.replace(
-        choice, ids=ids, conversations=said, knowledge=known, remains=remains
+        choice,
+        ids=ids,
+        learnings=[*choice.learnings, *learnings],
+        derived=[*(one.id for one in learnings), *(one for one in lessons if one in published)],
+        remains=remains,
+        published=bool(published),
     )
-
-
-def _some(ids: list[str]) -> str:
-    """The ids as words of a command, as many as fit a line."""
-    more = f" (and {len(ids) - _TOLD_IDS} more)" if len(ids) > _TOLD_IDS else ""
-    return " ".join(ids[:_TOLD_IDS]) + more
 
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
     """The records that were picked."""
-    wanted = {*choice.conversations, *choice.knowledge}
-    wanted.update(record_id for ids in choice.ids.values() for record_id in ids)
-    records = [record for name in choice.ids for record in _standing(ralph, name)]
-    if choice.conversations:
-        records += ralph.conversations.stream.standing()
-    if choice.knowledge:
-        records += _known(ralph, everywhere=True)
-    return [record for record in records if record.id in wanted]
+    return [
+        record
+        for key, ids in choice.ids.items()
+        for record in _standing(ralph, key)
+        if record.id in set(ids)
+    ]
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
     records = chosen_records(ralph, choice)
-    words = Words(records, choice.match)
+    words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
-    for name, ids in choice.ids.items():
-        gone += ralph.feature(name).forget(ids, reason=reason)
-    if choice.conversations or choice.titles:
-        memory = ralph.conversations
-        gone += memory.forget(choice.conversations, reason=reason, titles=choice.titles)
-    if choice.knowledge:
-        gone += ralph.knowledge.forget(choice.knowledge, reason=reason)
-    copies = remove_copies(ralph, words) if gone or choice.match else []
+    known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)
+    for key, ids in choice.ids.items():
+        if key.memory == FEATURES:
+            gone += _stream(ralph, key).forget(ids, reason=reason)
+    if said or choice.titles:
+        gone += ralph.conversations.forget(said, reason=reason, titles=choice.titles)
+    if known:
+        gone += ralph.knowledge.forget(known, reason=reason)
+    changed = forget_in_plan(ralph, choice.learnings, words if choice.places else Words(()))
+    copies = []
+    if changed > len(choice.learnings):
+        copies.append(f"the words from {changed - len(choice.learnings)} texts of the plan")
+    if gone or changed or choice.match:
+        copies += remove_copies(ralph, words, versions=bool(changed))
     old = old_journals(ralph, {record.id for record in records})
     remains = [*choice.remains, *left_to_the_person(ralph, words), *old]
-    return Forgotten(len(gone), copies, remains)
+    return Forgotten(len(gone) + len(choice.learnings), copies, remains)
 
 
 def _without_conversations(
@@ -320,22 +428,18 @@ def _without_conversations(
     return [one for one in said if one not in named], titles
 
 
-def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
-    """What may be forgotten of knowledge: entries, waiting gates, outcomes."""
-    memory = ralph.knowledge
-    own = stream_of(ralph.project.id)
+def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
+    """What may be forgotten of a journal; a merge may have brought some of it back."""
+    if key.memory == CONVERSATIONS:
+        return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    return [
-        located.record
-        for account in (memory.state.accounts() if memory.store.names() else ())
-        if everywhere or account.name == own
-        for located in account.fold.records()
-        if located.record.kind in kinds
-    ]
+    records = [located.record for located in journal_of(ralph, key).read().records]
+    return [one for one in records if key.memory != KNOWLEDGE or one.kind in kinds]
 
 
-def _standing(ralph: Ralph, name: str) -> list[Record]:
-    return [located.record for located in ralph.store.journals.journal(name).read().records]
+def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:
+    """By the id of a published entry that of its pattern."""
+    return {one: (slot.pattern,) for one, slot in ralph.knowledge.state.history().slots.items()}
 
 
 def _prefix(record_id: str, wanted: list[str]) -> str | None:
@@ -343,10 +447,6 @@ def _prefix(record_id: str, wanted: list[str]) -> str | None:
         if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
             return prefix
     return None
-
-
-def _text(record: Record) -> str:
-    return record.body.decode("utf-8", "replace").casefold()
 
 
 # -- Export and import.
@@ -375,33 +475,17 @@ class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
     entry: msgspec.Raw
 
 
-class _LineHome(NamedTuple):
-    """The journal that a line belongs to: a feature's, or that of a project's knowledge."""
-
-    name: str
-    knowledge: bool = False
-
-
 _read_exported = msgspec.json.Decoder(_Exported).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
     """Every entry with its feature's name, tombstones too, one a line; the project's knowledge."""
-    names = ralph.store.journals.names() if feature is None else [feature]
-    for name in names:
-        yield from _exported(ralph.store.journals.journal(name), stream=name)
-    own = stream_of(ralph.project.id)
-    if feature is None and own in ralph.knowledge.store.journals.names():
-        yield from _exported(ralph.knowledge.store.journals.journal(own), knowledge=own)
-
-
-def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
-    batch = journal.read()
-    buried = {stone.id for stone in batch.tombstones}
-    lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
-    for line in [*lines, *(write_tombstone(stone) for stone in batch.tombstones)]:
-        yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
+    for key in journal_keys(ralph):
+        if key.memory != CONVERSATIONS and feature in (None, key.name):
+            home = {"stream" if key.memory == FEATURES else "knowledge": key.name}
+            for line in journal_lines(journal_of(ralph, key).read())[0]:
+                yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
 
 
 def import_lines(
@@ -413,7 +497,7 @@ def import_lines(
     written the file, so it is staged until a person publishes it. `own`: the file is a person's
     own backup, and its knowledge is staged or published as it was.
     """
-    homes: dict[_LineHome, tuple[list[Record], list[Tombstone]]] = {}
+    homes: dict[JournalKey, tuple[list[Record], list[Tombstone]]] = {}
     complaints: list[Complaint] = []
     left_out = 0
     for number, raw in enumerate(lines, 1):
@@ -422,11 +506,11 @@ def import_lines(
         try:
             home, entry = _read(raw)
             if isinstance(entry, Record):
-                entry = _redacted(entry)
+                entry = redacted(entry)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
-        if home.knowledge and not own:
+        if home.memory == KNOWLEDGE and not own:
             if isinstance(entry, Tombstone) or entry.kind not in ENTRIES:
                 left_out += 1
                 continue
@@ -438,7 +522,7 @@ def import_lines(
             records.append(entry)
     ralph.store.ensure()
     staged_before = _staged(ralph)
-    counts = [_adopted(ralph, home, *entries) for home, entries in homes.items()]
+    counts = [adopt(ralph, home, *entries) for home, entries in homes.items()]
     added, known, forgotten = (sum(some) for some in zip((0, 0, 0), *counts, strict=True))
     staged = [one for one in _staged(ralph) if one not in staged_before]
     return ImportResult(added, known, forgotten, complaints, staged, left_out)
@@ -449,26 +533,7 @@ def _staged(ralph: Ralph) -> dict[str, None]:
     return dict.fromkeys(one.id for one in memory.staged("*")) if memory.store.names() else {}
 
 
-def _adopted(
-    ralph: Ralph, home: _LineHome, records: list[Record], stones: list[Tombstone]
-) -> tuple[int, int, int]:
-    """Keep what was made elsewhere as it is: how many were new, known, forgotten here."""
-    if not home.knowledge:
-        memory = ralph.feature(home.name)
-        if stones:
-            memory.forget((), stones=stones)
-        return memory.adopt(records) if records else (0, 0, 0)
-    store = ralph.knowledge.store
-    journal = store.journals.journal(home.name)
-    if stones and journal.forget((), stones=stones):
-        store.erase_soon(ralph.knowledge.target())
-    buried = {stone.id for stone in journal.read().tombstones}
-    wanted = [one for one in records if one.id not in buried]
-    fresh = sum(one.fresh for one in journal.append(wanted))
-    return fresh, len(wanted) - fresh, len(records) - len(wanted)
-
-
-def _read(raw: bytes) -> tuple[_LineHome, Record | Tombstone]:
+def _read(raw: bytes) -> tuple[JournalKey, Record | Tombstone]:
     """A line of an export, or of a journal copied from elsewhere."""
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
@@ -478,15 +543,15 @@ def _read(raw: bytes) -> tuple[_LineHome, Record | Tombstone]:
         return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
     if exported.stream is not None:
-        return _LineHome(exported.stream), entry
+        return JournalKey(FEATURES, exported.stream), entry
     if exported.knowledge is not None:
         # What it says of itself counts: an entry is published with the project it names.
         named = isinstance(entry, Record) and is_knowledge_kind(entry.kind)
-        return _home_of(entry) if named else _LineHome(exported.knowledge, knowledge=True), entry
+        return _home_of(entry) if named else JournalKey(KNOWLEDGE, exported.knowledge), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
 
-def _redacted(record: Record) -> Record:
+def redacted(record: Record) -> Record:
     """The record without secrets, wherever its line was written."""
     try:
         body = msgspec.json.decode(record.body)
@@ -498,14 +563,16 @@ def _redacted(record: Record) -> Record:
         raise Unreadable("is nested too deeply to be kept") from None
 
 
-def _home_of(entry: Record | Tombstone) -> _LineHome:
+def _home_of(entry: Record | Tombstone) -> JournalKey:
     if isinstance(entry, Record):
         try:
+            if entry.kind == NOTE:
+                return JournalKey(FEATURES, NOTES)
             if is_knowledge_kind(entry.kind):
-                return _LineHome(stream_of(knowledge_from(entry).project), knowledge=True)
+                return JournalKey(KNOWLEDGE, stream_of(knowledge_from(entry).project))
             feature = from_record(entry).feature
         except BadRecord as error:
             raise Unreadable(error.what) from None
         if feature:
-            return _LineHome(feature)
+            return JournalKey(FEATURES, feature)
     raise Unreadable("does not say which feature it belongs to")

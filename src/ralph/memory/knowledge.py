@@ -283,8 +283,12 @@ class Knowledge:
         wanted, found = self._ask(
             query, facets(agent_type, task_type, technology), limit, min_score, budget_s
         )
-        slots = self.living().slots
-        return Answer([hit for hit in found if hit.id in slots][:wanted], found.notes)
+        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
+        # Nothing is published before it was captured, so most searches need not read all of it.
+        if any(checkpoints.is_expired(hit.at, before) for hit in found):
+            slots = self.living().slots
+            found = Answer([hit for hit in found if hit.id in slots], found.notes)
+        return Answer(found[:wanted], found.notes)
 
     def _ask(
         self,

@@ -13,24 +13,26 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ralph.capture.lines import SessionExchange
+    from ralph.errors import BadInput
     from ralph.memory.conversation_stream import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
 
 
 NAME = "paused.json"
+SETTING = "pause_folders"
 REASON = "held while memory was paused"
 _LOCK_TIMEOUT_S = 5.0
 
 
 class Pause(NamedTuple):
-    """From when to when nothing is kept: of a project, of a conversation, or of anything.
+    """From when to when nothing is kept: of a project, a conversation, a folder, or of anything.
 
-    `where` is only for people to read.
+    `where` is only for people to read. A pause without a beginning is the setting `pause_folders`.
     """
 
     since: str
@@ -38,31 +40,79 @@ class Pause(NamedTuple):
     project: str = ""
     conversation: str = ""
     where: str = ""
+    folder: str = ""
 
     @property
-    def scope(self) -> tuple[str, str]:
+    def scope(self) -> tuple[str, str, str]:
         """What it is about."""
-        return self.project, self.conversation
+        return self.project, self.conversation, self.folder
 
     @property
     def holds_now(self) -> bool:
         """Whether nobody ended it yet."""
         return not self.until
 
-    def is_for(self, project: str, conversation: str) -> bool:
-        """Whether it is about this place."""
+    def is_for(
+        self, projects: Collection[str], conversation: str = "", folders: Sequence[str] = ()
+    ) -> bool:
+        """Whether it is about this place: one of these ids, or in one of these folders."""
         if self.conversation:
             return self.conversation == conversation
-        return not self.project or self.project == project
+        if self.folder:
+            return any(self._has(folder) for folder in folders)
+        return not self.project or self.project in projects
+
+    def _has(self, folder: str) -> bool:
+        """Whether a folder is this one or below it; the setting's folders are patterns."""
+        if self.since:
+            return folder == self.folder or folder.startswith(self.folder.rstrip(os.sep) + os.sep)
+        from fnmatch import fnmatchcase
+
+        pattern = os.path.expanduser(self.folder).replace("/", os.sep).rstrip(os.sep)
+        pattern = pattern if os.sep in pattern else f"*{os.sep}{pattern}"
+        return fnmatchcase(folder, pattern) or fnmatchcase(folder, f"{pattern}{os.sep}*")
 
     def __str__(self) -> str:
         what = f"of conversation {self.conversation[:8]}" if self.conversation else ""
+        what = what or (f"in {self.folder}" if self.folder else "")
         what = what or ("in this project" if self.project else "everywhere")
+        if not self.since:
+            return f"memory is paused {what} by the setting {SETTING}"
         return f"memory is paused {what} since {self.since[:16].replace('T', ' ')} UTC"
 
 
+def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:
+    """The setting `pause_folders`, without what loads all settings; None where it is not set."""
+    variable = f"RALPH_{SETTING.upper()}"
+    file = f"{os.fspath(home)}{os.sep}config.json"
+    text = os.environ.get(variable)
+    where = variable if text else file
+    try:
+        found: Any = json.loads(text or "null")
+        if text is None:
+            with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
+                plain = data.read()
+            found = json.loads(plain).get(SETTING) if SETTING.encode() in plain else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise _unreadable(error, where) from None
+    if found is None:
+        return None
+    if not (isinstance(found, list) and all(isinstance(one, str) for one in found)):
+        raise _unreadable(TypeError(f"{SETTING} is a list of texts"), where)
+    return found
+
+
 def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
-    """Every pause there ever was; what cannot be read is an error: nothing may be kept then."""
+    """Every pause there ever was, and what the settings pause for good.
+
+    What cannot be read is an error: nothing may be kept then.
+    """
+    return _saved_pauses(home) + [Pause("", folder=one) for one in paused_folders(home) or ()]
+
+
+def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
     file = f"{os.fspath(home)}{os.sep}{NAME}"
     try:
         with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
@@ -70,13 +120,17 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        from ralph.errors import BadInput
+        raise _unreadable(error, file) from None
 
-        raise BadInput(
-            f"what is paused cannot be read ({error}), so nothing is kept",
-            where=file,
-            todo="Mend or delete it.",
-        ) from None
+
+def _unreadable(error: Exception, where: str) -> BadInput:
+    from ralph.errors import BadInput
+
+    return BadInput(
+        f"what is paused cannot be read ({error}), so nothing is kept",
+        where=where,
+        todo="Mend or delete it.",
+    )
 
 
 def _pause(plain: Any) -> Pause:
@@ -88,20 +142,33 @@ def _pause(plain: Any) -> Pause:
 
 def in_force(
     home: str | os.PathLike[str],
-    project: Callable[[], str] | str = "",
+    project: Callable[[], Project] | Project | str = "",
     conversation: Callable[[], str] | str = "",
+    folder: str = "",
 ) -> Pause | None:
-    """The pause that holds now for this project and conversation; ids are asked for if needed."""
+    """The pause that holds now for this project and conversation; both are asked for if needed."""
     held = [one for one in read_pauses(home) if one.holds_now]
     if not held:
         return None
-    in_project = project if isinstance(project, str) else project()
+    here = project() if callable(project) else project
+    ids, root = ([here], "") if isinstance(here, str) else (here.ids, str(here.root))
     of = conversation if isinstance(conversation, str) else conversation()
-    return next((one for one in held if one.is_for(in_project, of)), None)
+    return next((one for one in held if one.is_for(ids, of, folders_of(root, folder))), None)
 
 
-def pause(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause:
-    """Begin a pause of a conversation, of a project, or of everything; one that holds goes on."""
+def folders_of(*folders: str) -> list[str]:
+    """The folders by the names that they may be called by."""
+    some = [os.path.abspath(one) for one in folders if one and "\0" not in one]
+    return [*dict.fromkeys([*some, *map(os.path.realpath, some)])]
+
+
+def pause(
+    home: Path, *, project: Project | None = None, conversation: str = "", folder: str = ""
+) -> Pause:
+    """Begin a pause of a conversation, of a project, of a folder, or of everything.
+
+    One that holds goes on.
+    """
     from ralph.records import now
 
     wanted = Pause(
@@ -109,6 +176,7 @@ def pause(home: Path, *, project: Project | None = None, conversation: str = "")
         project="" if project is None or conversation else project.id,
         conversation=conversation,
         where="" if project is None else str(project.root),
+        folder=folder,
     )
     with _editing(home) as pauses:
         for one in pauses:
@@ -118,13 +186,20 @@ def pause(home: Path, *, project: Project | None = None, conversation: str = "")
     return wanted
 
 
-def resume(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause | None:
-    """End the pause of a conversation, of a project, or of everything; None if there was none."""
+def resume(
+    home: Path, *, project: Project | None = None, conversation: str = "", folder: str = ""
+) -> Pause | None:
+    """End the pause of a conversation, of a project, of a folder, or of everything.
+
+    None if there was none.
+    """
     from ralph.records import now
 
-    scope = ("" if project is None or conversation else project.id, conversation)
+    # One of before `init` has the id that the project had then.
+    ids = [""] if project is None or conversation else project.ids
     with _editing(home) as pauses:
-        over = [one for one in pauses if one.holds_now and one.scope == scope]
+        scopes = [(one, conversation, folder) for one in ids]
+        over = [one for one in pauses if one.holds_now and one.scope in scopes]
         pauses[:] = [one._replace(until=now()) if one in over else one for one in pauses]
     return over[0] if over else None
 
@@ -135,11 +210,11 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
     from ralph import disk
     from ralph.errors import BadInput
 
-    home.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(home)
     file = home / NAME
     try:
         with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
-            known = read_pauses(home)
+            known = _saved_pauses(home)
             pauses = list(known)
             yield pauses
             if pauses != known:
@@ -156,13 +231,15 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
 
 
 def covers(
-    pauses: Iterable[Pause], scope: tuple[str, str], started: str | None, ended: str | None
+    pauses: Iterable[Pause], scope: tuple[Any, ...], started: str | None, ended: str | None
 ) -> bool:
     """Whether something was said while a pause held; of unknown time, whether one holds now.
 
-    `scope` is its project and its conversation.
+    `scope` is what `is_for` takes.
     """
     about = [one for one in pauses if one.is_for(*scope)]
+    if any(not one.since for one in about):
+        return True
     first, last = _moment(started or ended), _moment(ended or started)
     if first is None or last is None:
         return any(one.holds_now for one in about)
@@ -177,7 +254,7 @@ def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
-    pauses = read_pauses(ralph.store.home)
+    pauses, project = read_pauses(ralph.store.home), ralph.project
     from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
@@ -185,7 +262,8 @@ def unpaused(
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
-        scope = ralph.project.id, conversation
+        folders = folders_of(str(project.root), one.cwd or "")
+        scope = project.ids, conversation, folders
         if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))
         else:
@@ -195,7 +273,7 @@ def unpaused(
 
 
 def unpaused_talks(
-    home: Path, stream: str, talks: Sequence[ConversationContent]
+    home: Path, projects: Collection[str], talks: Sequence[ConversationContent], *, folder: str = ""
 ) -> list[ConversationContent]:
     """What may be kept of conversations brought in from a client's files."""
     pauses = read_pauses(home)
@@ -205,7 +283,7 @@ def unpaused_talks(
 
     free: list[ConversationContent] = []
     for talk in talks:
-        scope = stream, talk.conversation.id
+        scope = projects, talk.conversation.id, folders_of(folder)
         some = [x for x in talk.exchanges if not covers(pauses, scope, x.started, x.completed)]
         if len(some) == len(talk.exchanges):
             free.append(talk)

@@ -3,12 +3,14 @@
 The id stands in a file of the project, so a clone can claim any id. Private memory is kept under
 it all the same, so Ralph's home notes which folders an id belongs to: the first that used it here,
 every other with the same git history, and those that a person has trusted. Whoever else claims the
-id gets one made from its path, and with it a memory of its own.
+id gets none of its memory. A folder without an id of its own is known by the first commit of its
+repository and its path in there, or else by its path on this machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -22,10 +24,9 @@ import msgspec
 from ralph import disk, trust
 from ralph.config import PROJECT_FILE, home_folder
 from ralph.config import trust_requests as setting_requests
-from ralph.disk import AnyPath
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.file import check_name
-from ralph.programs import find_program
+from ralph.memory.repository import ask_git, find_top, first_commit, history_folder
 from ralph.records import now
 from ralph.trust import TrustRequest, trusted_hashes
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ralph.plan.model import Discipline
 
 FOLDER = disk.FOLDER
+# Where conversations go that belong to no folder.
+GENERAL = "general"
+_GIT_SPACE = uuid.UUID("5b2a64d5-6d0c-4c43-9f0e-1f6f2f1b8c57")
 _ID_LINE = re.compile(r"^project_id:[ \t]*[\"']?([0-9a-fA-F-]{36})[\"']?[ \t]*(?:#.*)?$", re.M)
 _GIT_ATTRIBUTES = """\
 # Two branches' journals merge line by line, without a conflict.
@@ -45,8 +49,6 @@ _GIT_IGNORE = """\
 """
 # More than any metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
-# How long git may take to walk a whole history for its first commits.
-_GIT_TIMEOUT_S = 1.0
 
 
 class Project:
@@ -76,19 +78,49 @@ class Project:
         """The id that this folder's memory is kept under.
 
         It is the project's own, which travels with clones and worktrees, unless it belongs to
-        another folder of this machine. Without one, an id from the path serves.
+        another folder of this machine. Without one, the first commit or the path gives it.
         """
         if self._id is None:
             claimed = self._read_id()
             if claimed is None:
-                return self._path_id()
-            self._id = claimed if self._holds(claimed) else self._path_id()
+                return self._folder_id()
+            self._id = claimed if self._holds(claimed) else self._folder_id()
         return self._id
+
+    @property
+    def ids(self) -> list[str]:
+        """Every id that conversations of this project may be under; new ones go under the first.
+
+        Before `init`, and in worktrees without `.ralph`, they are kept under the id that the first
+        commit or the path gives. Ids of the same first commit count too if they are of another
+        machine, or of a worktree of this repository.
+        """
+        found = [self.id, self.git_id, _path_id(self._path), *self._shared_ids()]
+        found += [_path_id(one) for one in self._owner(self.id).get("paths", ())]
+        return [*dict.fromkeys(filter(None, found))]
+
+    def _shared_ids(self) -> list[str]:
+        """The ids in `.ralph` folders of this repository, or of another machine."""
+        found: list[str] = []
+        for one in self._owner(self.git_id).get("ids", ()) if self.git_id else ():
+            paths = self._owner(one).get("paths", ())
+            own = history_folder(find_top(self._path))
+            if not paths or any(history_folder(find_top(path)) == own for path in paths):
+                found.append(one)
+        return found
+
+    @functools.cached_property
+    def git_id(self) -> str:
+        """The id that the repository's first commit gives this folder, or ""."""
+        top = find_top(self._path)
+        commit = first_commit(top, self.home) if top else ""
+        within = os.path.relpath(self._path, top).replace(os.sep, "/") if commit else ""
+        return str(uuid.uuid5(_GIT_SPACE, f"{commit}/{within}")) if commit else ""
 
     @property
     def claimed_id(self) -> str:
         """The id that the project's file gives; ids of its records are made from it everywhere."""
-        return self._read_id() or self._path_id()
+        return self._read_id() or self._folder_id()
 
     @property
     def is_usable(self) -> bool:
@@ -106,7 +138,7 @@ class Project:
         claimed = self._read_id()
         if claimed is None or self._holds(claimed):
             return []
-        return self._owner(claimed)["paths"]
+        return self._owner(claimed).get("paths", [])
 
     def wishes(self) -> list[TrustRequest]:
         """What this folder asks for by what it is: another user's content, another's id."""
@@ -146,13 +178,15 @@ class Project:
         return [file for file in self._files() if not disk.exists(file)]
 
     def claim(self) -> None:
-        """Note that the id belongs to this folder, unless another was here first."""
+        """Note that its ids belong to this folder, unless another was here first."""
         claimed = self._read_id()
-        if claimed is None or self._owner(claimed):
-            return
-        owner = {"paths": [self._path], "commits": _commits(self.root)}
-        with contextlib.suppress(OSError):  # a home that cannot be written to keeps nothing private
-            disk.create(self._owner_file(claimed), _encoded(owner))
+        if claimed is not None and not self._owner(claimed):
+            owner = {"paths": [self._path], "commits": _commits(self.root)}
+            with contextlib.suppress(OSError):  # one that cannot be written to keeps nothing
+                disk.create(_owner_file(self.home, claimed), _encoded(owner))
+        if self.git_id:
+            own = [self.id] if self.id == claimed else []
+            note_owner(self.home, self.git_id, paths=[self._path], ids=own)
 
     def join(self) -> None:
         """Note that the id belongs to this folder too."""
@@ -160,16 +194,15 @@ class Project:
         if claimed is None:
             return
         self.claim()
-        file = self._owner_file(claimed)
-        with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
-            owner = self._owner(claimed)
-            owner["paths"] += [self._path]
-            owner["commits"] += _commits(self.root)
-            disk.replace(file, _encoded({k: [*dict.fromkeys(v)] for k, v in owner.items()}))
+        note_owner(self.home, claimed, paths=[self._path], commits=_commits(self.root))
         self._id = None
 
     def _holds(self, claimed: str) -> bool:
         """Whether the claimed id belongs to this folder, as far as this machine knows."""
+        if (
+            claimed[14] == "5"
+        ):  # made from a commit or a path, which anybody may know; not by `init`
+            return claimed == self.git_id or self._is_trusted(self.id_wish(claimed))
         owner = self._owner(claimed)
         if not owner or self._path in owner["paths"] or self._is_trusted(self.id_wish(claimed)):
             return True
@@ -179,38 +212,24 @@ class Project:
         if not any(known):
             return False
         # A second clone or a worktree. Noted, so that git is asked once.
-        with contextlib.suppress(OSError, disk.Busy):
-            self._id = claimed
-            self.join()
+        self._id = claimed
+        self.join()
         return True
 
     @property
     def _path(self) -> str:
         return os.path.realpath(self.root)
 
-    def _path_id(self) -> str:
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, Path(self._path).as_uri()))
+    def _folder_id(self) -> str:
+        return self.git_id or _path_id(self._path)
 
-    def _owner_file(self, claimed: str) -> Path:
-        return self.home / "projects" / f"{claimed}.json"
-
-    def _owner(self, claimed: str) -> dict[str, list[str]]:
-        try:
-            owner = json.loads(disk.read(self._owner_file(claimed)))
-            return {key: [str(one) for one in owner[key]] for key in ("paths", "commits")}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"it cannot be read ({error})",
-                where=str(self._owner_file(claimed)),
-                todo="Delete it: the next folder that uses this project's id here gets it.",
-            ) from None
+    def _owner(self, identity: str) -> dict[str, list[str]]:
+        return _read_owner(_owner_file(self.home, identity))
 
     def _files(self) -> dict[Path, str]:
         metadata = (
             "# Kept with the project: clones and worktrees share this id, and so their memory.\n"
-            f"project_id: {uuid.uuid4()}\ncreated: {now()}\n"
+            f"project_id: {self._new_id()}\ncreated: {now()}\n"
         )
         # The id comes last: where there is one, everything else is there too.
         return {
@@ -218,6 +237,11 @@ class Project:
             self.folder / ".gitignore": _GIT_IGNORE,
             self._metadata: metadata,
         }
+
+    def _new_id(self) -> str:
+        """The id that this repository has in a worktree or on another machine, else a new one."""
+        shared = self._shared_ids()
+        return shared[0] if len(shared) == 1 else str(uuid.uuid4())
 
     def _read_id(self) -> str | None:
         try:
@@ -246,8 +270,28 @@ class Project:
                         todo="Restore the line from git, or remove it to get a new id.",
                     )
                 newline = "" if not text or text.endswith("\n") else "\n"
-                new = f"{text}{newline}project_id: {uuid.uuid4()}\n"
+                new = f"{text}{newline}project_id: {self._new_id()}\n"
                 disk.replace(self._metadata, new.encode())
+
+
+class PlainFolder(Project):
+    """A folder without `.ralph`: it has conversations, and nothing is created in it.
+
+    `general`: what was said in no folder is found here too.
+    """
+
+    def __init__(self, start: Path, home: Path, *, general: bool = False) -> None:
+        super().__init__(Path(find_top(os.fspath(start)) or start.resolve()), home)
+        self._general = [GENERAL] if general else []
+
+    @property
+    def ids(self) -> list[str]:
+        """Those of a project, and the one of what was said in no folder."""
+        return [*super().ids, *self._general]
+
+    def init(self) -> list[Path]:
+        """Refuse: only a person decides that a folder becomes a project."""
+        raise _no_project(self.root)
 
 
 def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project | None:
@@ -272,60 +316,89 @@ def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project |
     return None
 
 
+def project_or_folder(start: Path, *, home: Path, general: bool = False) -> Project:
+    """The nearest project, or the repository or folder as it is."""
+    return find_project(start, home=home) or PlainFolder(start, home, general=general)
+
+
 def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
     project = find_project(start, home=home, anyones=anyones)
     if project is None:
-        raise NotAProject(
-            "no .ralph folder here or above", where=str(start), todo="Run: ralph init"
-        )
+        raise _no_project(start)
     return project
 
 
-# -- git
+def _no_project(start: Path) -> NotAProject:
+    return NotAProject("no .ralph folder here or above", where=str(start), todo="Run: ralph init")
 
 
-def _commits(root: AnyPath) -> list[str]:
+# -- ids and commits
+
+
+def note_owner(home: Path, identity: str, **more: list[str]) -> None:
+    """Add folders, commits, or ids of the same first commit to what is noted of an id."""
+    file = _owner_file(home, identity)
+    if all(set(some) <= set(_read_owner(file).get(key, ())) for key, some in more.items()):
+        return
+    with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
+        disk.make_folder(file.parent)
+        with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
+            owner = _read_owner(file) or {"paths": [], "commits": []}
+            for key, some in more.items():
+                owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
+            disk.replace(file, _encoded(owner))
+
+
+def portable_ids(home: Path) -> dict[str, list[str]]:
+    """The ids that another machine knows a project by, for each that something is kept under here.
+
+    Instead of that of a path it is the project's own, with that of its first commit if there is.
+    """
+    found: dict[str, list[str]] = {}
+    owners = {file.stem: _read_owner(file) for file in (home / "projects").glob("*.json")}
+    for git_id, owner in owners.items():
+        found |= {one: [one, git_id] for one in owner["ids"]}
+    for name, owner in owners.items():
+        found |= {_path_id(path): found.get(name, [name]) for path in owner["paths"]}
+    return found
+
+
+def _owner_file(home: Path, identity: str) -> Path:
+    return home / "projects" / f"{identity}.json"
+
+
+def _read_owner(file: Path) -> dict[str, list[str]]:
+    try:
+        owner = json.loads(disk.read(file))
+        owner = {"ids": [], **owner}
+        return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"it cannot be read ({error})",
+            where=str(file),
+            todo="Delete it: the next folder that uses this project's id here gets it.",
+        ) from None
+
+
+def _path_id(path: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, Path(path).as_uri()))
+
+
+def _commits(root: str | Path) -> list[str]:
     """The commits that tell this history from others: where it begins, and where it is now."""
     first = _git(root, "rev-list", "--max-parents=0", "HEAD")
     return [*dict.fromkeys([*first.split()[:10], *_git(root, "rev-parse", "HEAD").split()])]
 
 
-def _git(root: AnyPath, *words: str) -> str:
+def _git(root: str | Path, *words: str) -> str:
     """What git says, or nothing: no repository, no git, or it takes too long."""
-    here = Path(root)
-    if not any((folder / ".git").exists() for folder in (here, *here.parents)):
-        return ""
-    code, text = ask_git(here, *words)
+    code, text = ask_git(root, *words) if find_top(os.fspath(root)) else (-1, "")
     return text if code == 0 else ""
-
-
-def ask_git(root: Path, *words: str) -> tuple[int, str]:
-    """Git's exit code and what it says; -1 where it does not answer."""
-    import subprocess  # most projects are known by their path
-
-    program = find_program("git", root=root)
-    if program is None:
-        return -1, "git is not installed"
-    # Nothing that the repository configures may run or be fetched.
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    command = [program, "-C", str(root), "-c", "core.fsmonitor=false", *words]
-    try:
-        done = subprocess.run(
-            command,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return -1, str(error)
-    output = done.stdout if done.returncode == 0 else done.stderr
-    return done.returncode, output.decode(errors="replace").strip()
 
 
 def _encoded(owner: dict[str, list[str]]) -> bytes:

@@ -55,7 +55,8 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""
-        return Conversations(project=self.project.root.name, **self._shared())
+        others = self.project.ids[1:]
+        return Conversations(project=self.project.root.name, other_ids=others, **self._shared())
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
@@ -300,9 +301,9 @@ class Ralph:
             for one in self._streams(kinds_of(()), None)
             if one.name in names
         ]
-        if self.conversations.exist:
-            memory = self.conversations
-            found.append(KeptStream("conversations", memory.store, memory.stream))
+        memory = self.conversations
+        for part in memory.stream.parts if memory.exist else ():
+            found.append(KeptStream("conversations", memory.store, part))
         if self.knowledge.store.names():
             found.append(KeptStream("knowledge", self.knowledge.store, self.knowledge))
         return found
@@ -356,6 +357,7 @@ def open_ralph(
     *,
     home: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    project: Project | None = None,
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
@@ -364,7 +366,7 @@ def open_ralph(
     """
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
-        project = need_project(Path.cwd(), home=home_path)
+        project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
@@ -382,5 +384,5 @@ def open_ralph(
 
 def _claim(project: Project) -> None:
     """Note whose the id is, before and after anything private is kept under it."""
-    if disk.is_folder(project.home) and project.exists:
+    if disk.is_folder(project.home):
         project.claim()

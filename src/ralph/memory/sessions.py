@@ -8,6 +8,7 @@ noted only once its exchanges are in the journal.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 import uuid
@@ -28,13 +29,12 @@ from ralph.memory.conversation_stream import (
     ConversationImport,
     ConversationStream,
 )
-from ralph.memory.conversations import GENERAL
 from ralph.memory.feature import SavedIteration
 from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
 from ralph.memory.pausing import unpaused_talks
-from ralph.memory.project import Focus, Project, find_project
+from ralph.memory.project import GENERAL, Focus, PlainFolder, Project, find_project
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import Store
+from ralph.memory.store import NOTES, PLAN, Store
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.records import Complaint, utc
@@ -55,26 +55,26 @@ _BATCH_BYTES = 16 * 1024 * 1024
 
 
 class SessionHome(NamedTuple):
-    """Where a session belongs: the stream, the project's name and its root."""
+    """Where a session belongs: its project's ids, name and root, and the folder it was held in."""
 
-    stream: str
+    ids: tuple[str, ...]
     project: str = ""
     root: str | None = None
+    folder: str = ""
 
 
 def home_of(cwd: str, home: Path) -> SessionHome:
     """The project around a folder, or the folder itself; it need not be there any more."""
     if not cwd or "\0" in cwd:
-        return SessionHome(GENERAL)
+        return SessionHome((GENERAL,))
     path = Path(cwd)
     if not path.is_absolute():  # another system's
-        return SessionHome(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
-    project = None
+        only = str(uuid.uuid5(uuid.NAMESPACE_URL, cwd))
+        return SessionHome((only,), PureWindowsPath(cwd).name, cwd, cwd)
+    project: Project = PlainFolder(path, home)
     with contextlib.suppress(UnsafeFile):
-        project = find_project(path, home=home)
-    if project is None:
-        return SessionHome(Project(path, home).id, path.name, cwd)
-    return SessionHome(project.id, project.root.name, str(project.root))
+        project = find_project(path, home=home) or project
+    return SessionHome(tuple(project.ids), project.root.name, str(project.root), cwd)
 
 
 def conversations_of(
@@ -168,11 +168,12 @@ class Importer:
         self._clock = clock
         self._marks_file = home / "cache" / "imports" / f"{client}.json"
         self._marks: dict[str, Mark] = {}
-        self._streams: dict[str, ConversationStream] = {}
+        self._home_of = functools.cache(functools.partial(home_of, home=home))
+        self._streams: dict[SessionHome, ConversationStream] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
         # What was read and is not saved yet: conversations by stream, and marks by file.
-        self._talks: dict[str, list[ConversationContent]] = {}
+        self._talks: dict[SessionHome, list[ConversationContent]] = {}
         self._new_marks: dict[str, Mark] = {}
         self._unsaved_bytes = 0
         self._grown: set[str] = set()
@@ -187,7 +188,7 @@ class Importer:
                 where=str(self.folder),
                 todo="Name the folder that holds them.",
             )
-        self._marks_file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
         try:
             with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
@@ -244,8 +245,8 @@ class Importer:
         if head is None:
             self._unread(path, f"holds no session of {self._client.source}")
             return
-        home = None if head.is_subagent else home_of(head.cwd, self._home)
-        if home is None or (self._within is not None and home.stream != self._within.id):
+        home = None if head.is_subagent else self._home_of(head.cwd)
+        if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
             self._passed_over.add(path)
             self._result.elsewhere += home is not None
             return
@@ -316,7 +317,7 @@ class Importer:
             title=reader.title,
             project=source.home.project,
         )
-        self._talks.setdefault(source.home.stream, []).extend(talks)
+        self._talks.setdefault(source.home, []).extend(talks)
         self._new_marks[str(source.path)] = msgspec.structs.replace(
             mark,
             line=mark.line - _newlines(source.file, mark.offset, at),
@@ -329,16 +330,17 @@ class Importer:
         """Into the journals first, then into the notes."""
         talks, marks = self._talks, self._new_marks
         self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
-        for name, some in talks.items():
-            free = unpaused_talks(self._home, name, some)
+        for home, some in talks.items():
+            free = unpaused_talks(self._home, home.ids, some, folder=home.folder)
             if free != some:  # what was held in a pause may have given titles
                 marks = {
                     file: msgspec.structs.replace(mark, title="") for file, mark in marks.items()
                 }
             if free:
-                if name not in self._streams:
-                    self._streams[name] = ConversationStream(name, self._store)
-                saved = self._streams[name].save(free)
+                if home not in self._streams:
+                    own, *also = home.ids
+                    self._streams[home] = ConversationStream(own, self._store, also=also)
+                saved = self._streams[home].save(free)
                 self._grown |= saved.conversations
                 self._result.exchanges += len(saved.exchanges)
                 self._result.known += saved.known
@@ -522,7 +524,8 @@ def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str
         newest = max(begun, key=lambda task: task.updated or task.created or "")
         return newest.feature, "in progress"
     journals = ralph.store.journals
-    last = {name: journals.newest_at(name) for name in journals.names()}
+    names = ralph.store.names() - {NOTES, PLAN}
+    last = {name: journals.newest_at(name) for name in names}
     if last:
         return max(last, key=lambda name: last[name]), "last worked on"
     return None, ""

@@ -76,7 +76,8 @@ def status(ralph: Ralph) -> RagStatus:
     }
     for one in ralph.streams():
         if one.label in _MEMORIES:
-            memories[_MEMORIES[one.label]] = _count(one)
+            before = memories[_MEMORIES[one.label]]
+            before |= {key: before[key] + count for key, count in _count(one).items()}
     memories["knowledge"] |= _knowledge(ralph)
     return RagStatus(
         available=index.ok,

@@ -16,7 +16,7 @@ from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, sync
 from ralph.index.sync import Index, IndexSpec, Progress
 from ralph.journal import Fold, Journal, Journals
-from ralph.journal.file import JournalFolder
+from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
@@ -64,7 +64,7 @@ def when(at: str, *, today: datetime | None = None) -> str:
 
 
 MOST_HITS = 20
-CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
+FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
 # Streams of a project beside those of its features, which cannot be called so.
 NOTES, PLAN = "~notes", "~plan"
 # Where in Ralph's home what must wait for a server is kept.
@@ -238,9 +238,14 @@ class Store:
             if synced.embedder_off:
                 self._tell(f"indexed by words alone: {synced.embedder_off}")
 
-    def erase_soon(self, target: IndexSpec) -> None:
-        """Take what the journal no longer has out of the index's file, its bytes too."""
+    def erase_soon(self, target: IndexSpec, *, afresh: bool = False) -> None:
+        """Take what the journal no longer has out of the index's file, its bytes too.
+
+        `afresh`: build the collection anew, because its journal keeps no tombstones.
+        """
         try:
+            if afresh:
+                self.index.drop(target.name)
             self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
         except MemoryOff as error:
             # The truth is clean already. An index that cannot be cleaned is thrown away.
@@ -395,7 +400,14 @@ class ProjectStore(Store):
     def names(self) -> set[str]:
         """The streams there is anything in: features, notes, and the plan where there is one."""
         plan = {PLAN} if disk.exists(self.project.db / "features.yaml") else set()
-        return super().names() | plan
+        dropped = set(disk.names(self.dropped))
+        found = super().names() | plan
+        return {one for one in found if file_name(one) not in dropped} if dropped else found
+
+    @property
+    def dropped(self) -> Path:
+        """The folder with a file for each feature that was deleted and is not worked on again."""
+        return self.project.cache / "dropped"
 
     def ensure(self) -> None:
         """Make the project's files before the first record is kept."""
@@ -432,7 +444,7 @@ def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | No
             return None
     done = work()
     try:
-        stamp.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(stamp.parent)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
     except OSError as error:
         raise errors.IndexOff(

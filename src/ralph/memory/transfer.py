@@ -6,7 +6,7 @@ A move copies what is missing, then verifies every record by id and hash.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,10 +22,9 @@ from ralph.journal.line import short_hash, write_record
 from ralph.memory import store
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
-from ralph.memory.store import CONVERSATIONS, KNOWLEDGE, SPOOL
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, SPOOL
 from ralph.records import Complaint
 
-FEATURES = "features"
 _FEATURE = "feature"
 _PORTION = 500
 _TRIES = 3
@@ -97,7 +96,7 @@ def move_project(
     An address is a server, None is files. The source is not changed. `everything` takes the
     conversations and the knowledge of all projects along.
     """
-    own = {FEATURES: None, CONVERSATIONS: project.id, KNOWLEDGE: stream_of(project.id)}
+    own = {FEATURES: None, CONVERSATIONS: project.ids, KNOWLEDGE: [stream_of(project.id)]}
     with contextlib.ExitStack() as stack:
 
         def opened(url: str | None) -> list[Journals]:
@@ -158,16 +157,16 @@ def move(
     progress: Progress | None = None,
     *,
     memory: str = "",
-    only: str | None = None,
+    only: Collection[str] | None = None,
     dry_run: bool = False,
 ) -> MovedMemory:
-    """Copy every stream (or one of this name); return only when all of it is there.
+    """Copy every stream (or those of these names); return only when all of it is there.
 
     The source is not changed. After an interruption it can be repeated. Refused before anything
     is written: other content under an id that both have. `dry_run` writes nothing.
     """
     names = source.names()
-    chosen = [name for name in names if only in (None, name)]
+    chosen = [name for name in names if only is None or name in only]
     streams = [_plan(source.journal(name), target, name) for name in chosen]
     if not dry_run:
 

@@ -373,10 +373,9 @@ def _evict(items: list[Any]) -> None:
     while len(items) > Limits.context_files:
         own = [i for i, item in enumerate(items) if _is_auto(item)]
         if not own:
-            raise BadInput(
-                f"`context_files` can have {Limits.context_files} files, and people added them all",
-                todo="Remove one first.",
-            )
+            most = Limits.context_files
+            what = f"`context_files` can have {most} files, and people added them all"
+            raise BadInput(what, todo="Remove one first.")
         counts = ("touch_count", "last_touched")
         del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in counts])]
 
@@ -448,7 +447,9 @@ def check(plan: Plan) -> list[model.Problem]:
         try:
             files[kind] = plan.document(kind)
         except BadPlan as error:
-            problems.append(_unreadable(plan.file_name(kind), error))
+            _, line, column = str(error.where).rsplit(":", 2)
+            place = plan.file_name(kind), int(line), int(column)
+            problems.append(model.Problem(*place, error.what, str(error.todo)))
     view = read_view(files)
     problems += view.problems
     if len(files) == len(model.KINDS):
@@ -456,13 +457,6 @@ def check(plan: Plan) -> list[model.Problem]:
     if "features" in files:
         problems += _learnings_and_files(plan, files["features"], view)
     return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
-
-
-def _unreadable(name: str, error: BadPlan) -> model.Problem:
-    *_, line, column = ("1", "1", *(error.where or "").rsplit(":", 2))
-    if not (line.isdecimal() and column.isdecimal()):
-        line = column = "1"
-    return model.Problem(name, int(line), int(column), error.what, error.todo or "Correct it.")
 
 
 def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:

@@ -14,9 +14,8 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -242,13 +241,10 @@ class _FileStep:
     base: _FileStep | None = None
     quiet: bool = False
 
-    @cached_property
+    @property
     def data(self) -> Data | None:
         """What is in the file; None when it cannot be read, or its bytes are not known."""
-        if self.raw is None and self.key != ABSENT:
-            return None
-        parsed: Data | None = _parsed(self.raw)
-        return parsed
+        return None if self.raw is None and self.key != ABSENT else _parsed(self.raw)
 
 
 class _FileRepair:
@@ -429,8 +425,8 @@ def _is_usable(path: Path) -> bool:
     return plain and os.access(path, os.R_OK)
 
 
-@lru_cache(maxsize=16)
-def _parsed(raw: bytes | None) -> Any:
+@lru_cache(maxsize=128)
+def _parsed(raw: bytes | None) -> Data | None:
     """The data in the bytes; an absent file holds nothing, an unreadable one is None."""
     try:
         return PlanFile.read(raw or b"", name="").data

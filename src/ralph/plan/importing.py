@@ -278,21 +278,20 @@ class _Import:
             patch.pop(name, None)
         fields = {"feature": feature, "title": title}
         fields |= {k: v for k, v in patch.items() if v is not None}
-        entry = add_task(self._plan, self._data["tasks"], self._free_id(wanted), fields)
+        # The id in the document, unless the plan uses it already.
+        new_id: TaskId = next_id(self._data["tasks"])
+        if find_entity(self._data["tasks"], "tasks", wanted) is None:
+            if isinstance(wanted, str) and wanted.strip():
+                new_id = wanted.strip()
+            elif isinstance(wanted, int) and not isinstance(wanted, bool):
+                new_id = wanted
+        entry = add_task(self._plan, self._data["tasks"], new_id, fields)
         task_id: TaskId = entry["id"]
         if wanted is not None:
             self._ids.setdefault(str(wanted), task_id)
         self._added["tasks"].append(task_id)
         self._later.append((entry, first, waits))
         return task_id
-
-    def _free_id(self, wanted: object) -> TaskId:
-        """The id in the document, unless the plan uses it already."""
-        usable = isinstance(wanted, int | str) and not isinstance(wanted, bool)
-        free = find_entity(self._data["tasks"], "tasks", wanted) is None
-        if usable and free and str(wanted).strip():
-            return wanted if isinstance(wanted, int) else str(wanted).strip()
-        return next_id(self._data["tasks"])
 
     def _find_task(self, feature: str, title: object) -> TaskId | None:
         for task in model.by_key(self._data["tasks"], "tasks").values():

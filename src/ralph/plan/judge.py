@@ -213,8 +213,9 @@ class Judge(AllowNoLoss):
             self.notes[key, field] = _emptied(now) or "it was left unusable"
             return kept
         if not self._feature or owner != self._feature:
-            if _reordered(now, kept):
-                return now
+            lists = isinstance(now, list) and isinstance(kept, list)
+            if lists and sorted(map(repr, now)) == sorted(map(repr, kept)):
+                return now  # it has only another order
             which = "it is another feature's, and was" if self._feature and owner else "it was"
             self.notes[key, field] = f"{which} changed without a call through Ralph"
             return kept
@@ -368,8 +369,3 @@ def _cut_short(now: str, kept: str) -> bool:
     """Whether only the beginning is left, as in half a file."""
     short, whole = now.rstrip(), kept.rstrip()
     return len(short) < len(whole) and whole.startswith(short)
-
-
-def _reordered(now: Any, kept: Any) -> bool:
-    lists = isinstance(now, list) and isinstance(kept, list)
-    return lists and sorted(map(repr, now)) == sorted(map(repr, kept))

@@ -101,7 +101,11 @@ def learn(
     added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
-        _drop_old(plan, data, feature, current_iteration)
+        # What the extractor saw once, long ago, goes; seen more than once it stays as stale (F35).
+        entry, items, learnings = _open(plan, data, feature)
+        ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
+        left = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
+        set_field(entry, "learnings", left)
         for draft in drafts:
             try:
                 added.append(append(plan, data, feature, draft))
@@ -263,15 +267,6 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     oldest = min(own, key=lambda i: (learnings[i].iteration or 0, learnings[i].created or "", i))
     del items[oldest]
     return learnings.pop(oldest)
-
-
-def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> None:
-    """Drop what the extractor saw once, long ago; seen more than once it is kept as stale (F35)."""
-    entry, items, learnings = _open(plan, data, feature)
-    ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
-    kept = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
-    if len(kept) < len(items):
-        set_field(entry, "learnings", kept)
 
 
 def _is_weak(learning: Learning) -> bool:

@@ -62,13 +62,9 @@ class PlanFile:
         self._root = self._compose()
         if self._root is not None:
             if not isinstance(self._root, MappingNode):
-                raise _bad(
-                    name,
-                    _position(self._root),
-                    "the file is not a mapping",
-                    "Start it with `version: 1` and a list under its name, such as `features:`.",
-                )
-            self.data = _DataReader(name).mapping(self._root, 0)
+                todo = "Start it with `version: 1` and a list under its name, such as `features:`."
+                raise _bad(name, _position(self._root), "the file is not a mapping", todo)
+            self.data = _read_data(name, self._root)
 
     @classmethod
     def read(cls, raw: bytes, *, name: str) -> PlanFile:
@@ -80,9 +76,8 @@ class PlanFile:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             column = error.start - raw.rfind(b"\n", 0, error.start)
-            raise _bad(
-                name, (line, column), "this byte is not UTF-8", "Save the file as UTF-8."
-            ) from None
+            what, todo = "this byte is not UTF-8", "Save the file as UTF-8."
+            raise _bad(name, (line, column), what, todo) from None
         return cls(text.removeprefix("\ufeff"), name=name)
 
     def position(self, path: DataPath) -> tuple[int, int]:
@@ -90,10 +85,17 @@ class PlanFile:
         node = self._root
         position = _position(node) if node is not None else (1, 1)
         for step in path:
-            child = _child(node, step)
-            if child is None:
+            found: list[tuple[Node, Node]] = []
+            if isinstance(node, MappingNode):
+                found = [(key, value) for key, value in node.value if key.value == str(step)]
+            elif isinstance(node, SequenceNode) and isinstance(step, int):
+                found = [(item, item) for item in node.value[step : step + 1]]
+            if not found:
                 break
-            node, position = child
+            key, node = found[0]
+            # A value that is nothing, or a block below its key, has its place at the key.
+            own = node.flow_style if isinstance(node, CollectionNode) else node.value
+            position = _position(node if own else key)
         return position
 
     def where(self, path: DataPath) -> str:
@@ -144,9 +146,8 @@ class PlanFile:
         except ReaderError as error:
             at = error.position if isinstance(error.position, int) else 0
             position = (self._plain.count("\n", 0, at) + 1, at - self._plain.rfind("\n", 0, at))
-            raise _bad(
-                self.name, position, "not valid YAML: there is a control character", "Delete it."
-            ) from None
+            what = "not valid YAML: there is a control character"
+            raise _bad(self.name, position, what, "Delete it.") from None
         except _RUAMEL_ERRORS as e:
             what = str(e).splitlines()[0] if str(e) else type(e).__name__
             todo = "Rewrite the file, or restore it from git."
@@ -186,49 +187,39 @@ class _BoundedComposer(Composer):
         return node
 
 
-class _DataReader:
-    """Turns nodes into plain data, once through, within bounds."""
+def _read_data(name: str, root: Node) -> Data:
+    """Plain data from nodes. Aliases may repeat or contain themselves: the data has bounds too."""
+    nodes_left, chars_left = _MAX_NODES, _MAX_CHARS
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._nodes_left = _MAX_NODES
-        self._chars_left = _MAX_CHARS
-
-    def value(self, node: Node, depth: int) -> Any:
+    def read(node: Node, depth: int) -> Any:
+        nonlocal nodes_left, chars_left
+        nodes_left -= 1
+        chars_left -= len(node.value) if isinstance(node, ScalarNode) else 0
+        if min(nodes_left, chars_left) < 0 or depth > _MAX_DEPTH:
+            raise _too_much(name, _position(node))
         if isinstance(node, ScalarNode):
-            self._count(node, depth, len(node.value))
             return _scalar(node)
         if isinstance(node, SequenceNode):
-            self._count(node, depth)
-            return [self.value(item, depth + 1) for item in node.value]
-        return self.mapping(node, depth)
-
-    def _count(self, node: Node, depth: int, chars: int = 0) -> None:
-        """Aliases may repeat or contain themselves: the data has its bounds too."""
-        self._nodes_left -= 1
-        self._chars_left -= chars
-        if min(self._nodes_left, self._chars_left) < 0 or depth > _MAX_DEPTH:
-            raise _too_much(self._name, _position(node))
-
-    def mapping(self, node: Node, depth: int) -> Data:
-        self._count(node, depth)
+            return [read(item, depth + 1) for item in node.value]
         own: Data = {}
         merged: Data = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
-                raise _bad(
-                    self._name, _position(key), "a key must be a plain word", "Write `word: value`."
-                )
+                what, todo = "a key must be a plain word", "Write `word: value`."
+                raise _bad(name, _position(key), what, todo)
             if key.tag == _TAG + "merge":
                 for source in value.value if isinstance(value, SequenceNode) else [value]:
                     if isinstance(source, MappingNode):
-                        merged = self.mapping(source, depth + 1) | merged
+                        merged = read(source, depth + 1) | merged
             elif key.value in own:
                 what = f"the key {key.value!r} is here twice"
-                raise _bad(self._name, _position(key), what, "Keep one of the two.")
+                raise _bad(name, _position(key), what, "Keep one of the two.")
             else:
-                own[key.value] = self.value(value, depth + 1)
+                own[key.value] = read(value, depth + 1)
         return {**{k: v for k, v in merged.items() if k not in own}, **own} if merged else own
+
+    data: Data = read(root, 0)
+    return data
 
 
 def _scalar(node: ScalarNode) -> str | int | float | bool | None:
@@ -251,19 +242,6 @@ def _scalar(node: ScalarNode) -> str | int | float | bool | None:
 
 def _position(node: Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
-
-
-def _child(node: Node | None, step: str | int) -> tuple[Node, tuple[int, int]] | None:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if isinstance(key, ScalarNode) and key.value == str(step):
-                # A value that is nothing has no place of its own; its key has.
-                empty = isinstance(value, ScalarNode) and not value.value
-                block = not isinstance(value, ScalarNode) and not value.flow_style
-                return value, _position(key if empty or block else value)
-    elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step], _position(node.value[step])
-    return None
 
 
 def _too_much(name: str, position: tuple[int, int]) -> BadPlan:

@@ -14,6 +14,7 @@ from ralph.prompt.recalled import (
     document_lines,
     error_lines,
     harmless,
+    head_lines,
     hit_lines,
     sureness,
 )
@@ -185,11 +186,9 @@ def record_entry(hit: Hit, *, with_feature: bool = True) -> AnswerEntry:
     """A record of any kind as an entry."""
     if hit.kind == "iteration":
         return iteration_entry(hit, with_feature=with_feature)
-
-    def text(detail: Detail) -> str:
-        return "\n".join(_lines(hit, detail, with_feature=with_feature))
-
-    return AnswerEntry(short_id(hit), text)
+    return AnswerEntry(
+        short_id(hit), lambda detail: "\n".join(_lines(hit, detail, with_feature=with_feature))
+    )
 
 
 def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
@@ -202,16 +201,15 @@ def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
         return document_lines(hit, chars=max(detail.prose, 160))
     row, record = KINDS[hit.kind], hit.record
     feature: str = getattr(record, "feature", "")
-    parts = [f"[{short_id(hit)}] {row.label}", harmless(hit.when)]
-    if with_feature and feature:
-        parts.append(f"feature {harmless(feature)}")
-    if hit.kind == "learning":
-        parts.append(harmless(record.provenance.strip("[]")))
-    if row.by_person(record):
-        parts.append("written by the user")
-    lines = [" | ".join(filter(None, [*parts, sureness(hit)]))]
-    if hit.why:
-        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
+    lines = head_lines(
+        hit,
+        f"[{short_id(hit)}] {row.label}",
+        harmless(hit.when),
+        f"feature {harmless(feature)}" if with_feature and feature else "",
+        harmless(record.provenance.strip("[]")) if hit.kind == "learning" else "",
+        "written by the user" if row.by_person(record) else "",
+        sureness(hit),
+    )
     return [*lines, f"  {harmless(row.text(record), detail.prose)}"]
 
 
@@ -222,9 +220,17 @@ def short_id(hit: Hit) -> str:
 
 def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
     one: Iteration = hit.record
-    lines = [_headline(hit, detail, with_feature=with_feature)]
-    if hit.why:
-        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
+    title = harmless(one.task_title, detail.prose if detail == WHOLE else _TITLE_CHARS)
+    task = "" if one.task_id is None else f"task {harmless(str(one.task_id), 40)}"
+    lines = head_lines(
+        hit,
+        f"[{short_id(hit)}] {harmless(hit.when)}",
+        plain_date(one.timestamp),
+        one.outcome,
+        f"feature {harmless(one.feature)}" if with_feature else "",
+        ": ".join(filter(None, [task, title])),
+        sureness(hit),
+    )
     if one.summary:
         lines.append(f"  {harmless(one.summary, detail.prose)}")
     lines += error_lines(one.errors[: detail.errors], detail.prose)
@@ -237,23 +243,6 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
     if one.files_touched and detail.files:
         lines.append(f"  files: {_files(one.files_touched, detail.files)}")
     return lines
-
-
-def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
-    """Id, when, day, outcome, task and how sure the match is, on one line."""
-    one: Iteration = hit.record
-    parts = [f"[{short_id(hit)}] {harmless(hit.when)}", plain_date(one.timestamp)]
-    parts.append(one.outcome)
-    if with_feature:
-        parts.append(f"feature {harmless(one.feature)}")
-    title = harmless(one.task_title, detail.prose if detail == WHOLE else _TITLE_CHARS)
-    if one.task_id is not None:
-        task = f"task {harmless(str(one.task_id), 40)}"
-        parts.append(f"{task}: {title}" if title else task)
-    elif title:
-        parts.append(title)
-    parts.append(sureness(hit))
-    return " | ".join(part for part in parts if part)
 
 
 def _files(files: Sequence[FileTouched], most: int) -> str:

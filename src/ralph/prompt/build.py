@@ -133,20 +133,15 @@ def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
     """The sections in their order; those that do not fit are left out, the least worth first."""
     filled = [section for section in sections if section.text.strip()]
     tokens = {section.name: estimate_tokens(section.text) for section in filled}
-    spent = sum(tokens[section.name] for section in filled if section.worth == 0)
-    kept = {section.name for section in filled if section.worth == 0}
+    spent, kept = 0, set[str]()
     for section in sorted(filled, key=lambda one: one.worth):
-        if section.worth and spent + tokens[section.name] <= budget_tokens:
+        if not section.worth or spent + tokens[section.name] <= budget_tokens:
             spent += tokens[section.name]
             kept.add(section.name)
     text = "\n".join(section.text.strip() + "\n" for section in filled if section.name in kept)
+    over = f"over the budget of {budget_tokens} tokens"
     placed = tuple(
-        Placed(
-            section.name,
-            tokens[section.name],
-            None if section.name in kept else f"over the budget of {budget_tokens} tokens",
-        )
-        for section in filled
+        Placed(name, count, None if name in kept else over) for name, count in tokens.items()
     )
     return Prompt(text, estimate_tokens(text), budget_tokens, placed)
 
@@ -466,10 +461,8 @@ def braindump_prompt(
     ralph: str = "ralph",
 ) -> Prompt:
     """The prompt that turns requirements into features and tasks, through tools or commands."""
-    if server:
-        how = render("braindump_tools", server=server)
-    else:
-        how = render("braindump_commands", ralph=ralph)
+    tools, commands = "braindump_tools", "braindump_commands"
+    how = render(tools, server=server) if server else render(commands, ralph=ralph)
     text = render(
         "braindump",
         how=how.strip(),
@@ -477,18 +470,14 @@ def braindump_prompt(
         plan=_so_far(view),
         requirements=mark_plan(sanitize(requirements)),
     )
-    return fit(
-        [PromptSection("braindump", text)], budget_tokens=limits.prompt + limits.requirements
-    )
+    budget_tokens = limits.prompt + limits.requirements
+    return fit([PromptSection("braindump", text)], budget_tokens=budget_tokens)
 
 
 def _disciplines(view: PlanView) -> str:
     names = ", ".join(one_line(one.name) for one in view.disciplines)
-    if not names:
-        return "The plan has no disciplines: leave `discipline` out."
-    return (
-        f"A discipline says how work of one kind is done; give a task the one that fits: {names}."
-    )
+    how = "A discipline says how work of one kind is done; give a task the one that fits"
+    return f"{how}: {names}." if names else "The plan has no disciplines: leave `discipline` out."
 
 
 def _so_far(view: PlanView) -> str:

@@ -231,19 +231,20 @@ def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
     return plain if len(plain) <= max_chars else plain[: max_chars - len(_CUT)].rstrip() + _CUT
 
 
+def head_lines(hit: Hit, *parts: str) -> list[str]:
+    """What is known of a hit on one line, and why it matched."""
+    why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
+    return [" | ".join(filter(None, parts)), *why]
+
+
 def hit_lines(
     hit: Hit, *, side_chars: int, errors: int, files: int, about: Sequence[str] = (), summary: str
 ) -> list[str]:
     """An exchange that a search found; `about` tells of its conversation."""
     one: Exchange = hit.record
-    parts = [f"[{plain_id(hit.id)}] {harmless(hit.when)}"]
-    parts += [f"conversation {plain_id(one.conversation)}", sureness(hit)]
-    if one.status != "complete":
-        parts.append(one.status)
-    parts += about
-    lines = [" | ".join(part for part in parts if part)]
-    if hit.why:
-        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
+    when, talk = harmless(hit.when), f"conversation {plain_id(one.conversation)}"
+    status = "" if one.status == "complete" else one.status
+    lines = head_lines(hit, f"[{plain_id(hit.id)}] {when}", talk, sureness(hit), status, *about)
     if summary:
         lines.append(f"  summary: {harmless(summary, side_chars)}")
     lines.append(f"  asked: {harmless(one.user, side_chars)}")
@@ -260,9 +261,8 @@ def document_lines(hit: Hit, *, chars: int) -> list[str]:
     one: Document = hit.record
     place = f"document {harmless(one.path)}:{one.line}"
     heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
-    parts = [f"[{plain_id(hit.id)}] {place}", sureness(hit), heading]
-    why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
-    return [" | ".join(filter(None, parts)), *why, f"  says: {harmless(one.text, chars)}"]
+    lines = head_lines(hit, f"[{plain_id(hit.id)}] {place}", sureness(hit), heading)
+    return [*lines, f"  says: {harmless(one.text, chars)}"]
 
 
 def about(title: str, tags: Sequence[str]) -> list[str]:
@@ -285,11 +285,8 @@ def details_lines(
     what was done in between."""
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
-    lines = [
-        f"conversation {plain_id(conversation.id)} | {title} | "
-        f"{plain_date(conversation.created)} | "
-        f"{harmless(conversation.source)} | {held}"
-    ]
+    created, source = plain_date(conversation.created), harmless(conversation.source)
+    lines = [f"conversation {plain_id(conversation.id)} | {title} | {created} | {source} | {held}"]
     if tags:
         lines.append(f"  tags: {_tags(tags)}")
     if summary := summaries.get(conversation.id):

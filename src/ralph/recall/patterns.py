@@ -12,15 +12,9 @@ import msgspec
 
 from ralph.recall import Relevance
 from ralph.recall.sameness import Case
-from ralph.records.knowledge import (
-    Entry,
-    EntryType,
-    FailureSolution,
-    GateApproval,
-    GateRejection,
-    Quality,
-)
+from ralph.records.knowledge import Entry, EntryType, FailureSolution, GateRejection, Quality
 from ralph.text.sanitize import sanitize
+from ralph.text.tokens import plural
 
 # A human's word counts a little more than what a machine saw succeed.
 _QUALITY: dict[Quality, float] = {"high": 1.0, "highest": 1.05}
@@ -135,9 +129,8 @@ def _best_of_alternatives_first(
     for place, one in enumerate(ranked):
         home = next((group for group in groups if alternative(ranked[group[0]], one)), None)
         if home is None:
-            groups.append([place])
-        else:
-            home.append(place)
+            groups.append(home := [])
+        home.append(place)
     order = list(ranked)
     for group in groups:
         held = sorted(
@@ -157,8 +150,7 @@ def case_of(entry: Entry) -> Case:
             return Case("\n".join(part for part in parts if part), entry.solution_steps)
         case GateRejection():
             return Case(entry.human_feedback, entry.revision_approach)
-        case GateApproval():
-            return Case(entry.subject or entry.gate_type, entry.approved_approach)
+    return Case(entry.subject or entry.gate_type, entry.approved_approach)
 
 
 def when_to_try(entry: Entry) -> str:
@@ -172,21 +164,17 @@ def when_to_try(entry: Entry) -> str:
             return f"When this problem appears{work}"
         case GateRejection():
             return f"Before the {entry.gate_type} gate is asked for{work}"
-        case GateApproval():
-            return f"When the {entry.gate_type} gate is ahead{work}"
+    return f"When the {entry.gate_type} gate is ahead{work}"
 
 
 def described(entry: Entry) -> str:
     """The problem as a reader is told it."""
-    match entry:
-        case FailureSolution():
-            return case_of(entry).problem
-        case GateRejection():
-            about = f" of {entry.subject}" if entry.subject else ""
-            return f"The {entry.gate_type} gate{about} was rejected: {entry.human_feedback}"
-        case GateApproval():
-            about = f" of {entry.subject}" if entry.subject else ""
-            return f"The {entry.gate_type} gate{about} had to be passed"
+    if isinstance(entry, FailureSolution):
+        return case_of(entry).problem
+    gate = f"The {entry.gate_type} gate{f' of {entry.subject}' if entry.subject else ''}"
+    if isinstance(entry, GateRejection):
+        return f"{gate} was rejected: {entry.human_feedback}"
+    return f"{gate} had to be passed"
 
 
 # -- The block an orchestrator puts into an agent's prompt: what helped elsewhere, exactly
@@ -213,7 +201,8 @@ def context_block(patterns: Sequence[Pattern]) -> str:
     parts = [OPENING, _INTRODUCTION]
     for place, one in enumerate(patterns, 1):
         parts.append(
-            f"Pattern {place} ({label(one.success_count)} - {_successes(one.success_count)}):\n"
+            f"Pattern {place} ({label(one.success_count)} - "
+            f"{plural(one.success_count, 'success', 'successes')}):\n"
             f"- Problem: {_line(one.problem, _PROBLEM_CHARS)}\n"
             f"- Solution: {_line(one.solution, _SOLUTION_CHARS)}\n"
             f"- When to try: {_line(one.when_to_try, _WHEN_CHARS)}"
@@ -226,10 +215,6 @@ def label(successes: int) -> str:
     if successes >= _MOST_COMMON:
         return "Most Common"
     return "Moderate" if successes >= _MODERATE else "Less Common"
-
-
-def _successes(count: int) -> str:
-    return "1 success" if count == 1 else f"{count} successes"
 
 
 def _line(text: str, max_chars: int) -> str:

@@ -8,25 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ralph.text.sameness import (
-    THRESHOLD,
-    TWINS,
-    Gist,
-    apart,
-    contradict,
-    couples,
-    differ,
-    exchanged,
-    features,
-    flipped,
-    gist,
-    jaccard,
-    light,
-    no_number_agrees,
-    repeats,
-    score,
-    shared,
-)
+from ralph.text import sameness as texts
 
 # Problems with more words in common than this are one: the solutions alone decide.
 _ONE_PROBLEM = 0.7
@@ -79,7 +61,7 @@ def case_features(one: Case, other: Case, near: Nearness) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for half in ("problem", "solution", "whole"):
-        compared = features(gist(getattr(one, half)), gist(getattr(other, half)))
+        compared = texts.features(texts.gist(getattr(one, half)), texts.gist(getattr(other, half)))
         compared |= getattr(near, half)._asdict()
         if half == "solution" and found["problem.shared"] > _ONE_PROBLEM:
             return {f"again.{name}": value for name, value in compared.items()}
@@ -92,7 +74,7 @@ def same(one: Case, other: Case, near: Nearness) -> bool:
     if one == other:
         return True
     decided = decide_cases(one, other, near)
-    return score(case_features(one, other, near)) >= 0 if decided is None else decided
+    return texts.score(case_features(one, other, near)) >= 0 if decided is None else decided
 
 
 def conflicting(one: Case, other: Case, cosine: float) -> bool:
@@ -100,54 +82,54 @@ def conflicting(one: Case, other: Case, cosine: float) -> bool:
 
     The cosine is that of the problems.
     """
-    a, b = gist(one.solution), gist(other.solution)
+    a, b = texts.gist(one.solution), texts.gist(other.solution)
     if a == b or cosine < _SAME_PROBLEM:
         return False
-    if _problems_differ(gist(one.problem), gist(other.problem)):
+    if _problems_differ(texts.gist(one.problem), texts.gist(other.problem)):
         return False
-    return contradict(a, b) or exchanged(a, b) or bool(flipped(a, b))
+    return texts.contradict(a, b) or texts.exchanged(a, b) or bool(texts.flipped(a, b))
 
 
 def decide_cases(one: Case, other: Case, near: Nearness) -> bool | None:
     """Whether two cases are the same, where that is plain without weighing."""
-    solutions = gist(one.solution), gist(other.solution)
-    problems = gist(one.problem), gist(other.problem)
+    solutions = texts.gist(one.solution), texts.gist(other.solution)
+    problems = texts.gist(one.problem), texts.gist(other.problem)
     if near.problem.cosine < _MEET:
         return False  # one fix for two problems is two lessons
-    if apart(*solutions) or flipped(*solutions) or _problems_differ(*problems):
+    if texts.apart(*solutions) or texts.flipped(*solutions) or _problems_differ(*problems):
         return False
     # The same words in another order: who does what to whom.
     if solutions[0].parts == solutions[1].parts and solutions[0].couples != solutions[1].couples:
         return False
     if _word_exchanged(*problems):
         return False
-    if jaccard(*solutions) > THRESHOLD and solutions[0].denials != solutions[1].denials:
+    if texts.jaccard(*solutions) > texts.THRESHOLD and solutions[0].denials != solutions[1].denials:
         return False
     # What a case is about stands in its problem and in its solution.
     about, other_about = (p.parts & s.parts for p, s in zip(problems, solutions, strict=True))
     every, other_every = (p.parts | s.parts for p, s in zip(problems, solutions, strict=True))
     if about - other_every and other_about - every:
         return False
-    if shared(*problems) <= _ONE_PROBLEM:
+    if texts.shared(*problems) <= _ONE_PROBLEM:
         return None
-    if repeats(*solutions) and couples(*solutions) > THRESHOLD:
+    if texts.repeats(*solutions) and texts.couples(*solutions) > texts.THRESHOLD:
         return True
     # Each word of one solution has one of the other that means much the same.
     near_words = near.solution.weakest >= _NEAR_WORDS and near.solution.cosine >= _NEAR_SOLUTIONS
     return True if near_words else None
 
 
-def _word_exchanged(a: Gist, b: Gist) -> bool:
+def _word_exchanged(a: texts.Gist, b: texts.Gist) -> bool:
     """Whether two texts are one sentence about two things."""
-    only_a, only_b = a.words - b.words - light(), b.words - a.words - light()
+    only_a, only_b = a.words - b.words - texts.light(), b.words - a.words - texts.light()
     exchanged_words = any(map(str.isalpha, only_a)) and any(map(str.isalpha, only_b))
-    return exchanged_words and shared(a, b) > TWINS
+    return exchanged_words and texts.shared(a, b) > texts.TWINS
 
 
-def _problems_differ(a: Gist, b: Gist) -> bool:
-    if exchanged(a, b) or differ(a.codes, b.codes):
+def _problems_differ(a: texts.Gist, b: texts.Gist) -> bool:
+    if texts.exchanged(a, b) or texts.differ(a.codes, b.codes):
         return True
-    return jaccard(a, b) > TWINS and (
+    return texts.jaccard(a, b) > texts.TWINS and (
         # How long or how much differs from day to day.
-        no_number_agrees(a.numbers, b.numbers) or contradict(a, b)
+        texts.no_number_agrees(a.numbers, b.numbers) or texts.contradict(a, b)
     )

@@ -128,19 +128,14 @@ def weigh(
 @functools.lru_cache(maxsize=4096)
 def rarity(token: str, frequency: int, count: int) -> float:
     """What finding the token says: the negative logarithm of its share of the passages."""
-    prior = _prior_share(token)
+    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
+    prior = _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
     # A word that stands nowhere weighs what it would weigh if it stood here.
     seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
     share = seen / (max(count, 1) + _PRIOR_PASSAGES)
     # A word everybody uses says little, even where few have used it yet; and a word of one's own
     # (`login` where everything is about the login) keeps saying something.
     return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
-
-
-def _prior_share(token: str) -> float:
-    if len(token) == 1 or (token.isdigit() and len(token) < 3):
-        return _SHARE_OF_NUMBERS
-    return _common_shares().get(token, _SHARE_UNKNOWN)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,6 +37,9 @@ _LENGTH = 0.85
 _SHARPNESS = 1.6
 
 Fields = tuple[str, str, str]
+Counts = Mapping[str, int]
+# What each passage is worth.
+Scores = Mapping[Any, float]
 
 
 def words_of(fields: Fields) -> int:
@@ -53,11 +56,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 def weigh_words(
-    asked: Sequence[str],
-    passages: Mapping[int, Fields],
-    *,
-    frequencies: Mapping[str, int],
-    count: int,
+    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
@@ -65,7 +64,8 @@ def weigh_words(
     """
     if not passages:
         return Weighed({}, 0.0)
-    rarity = {token: _rarity(frequencies[token], count) for token in asked}
+    shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
+    rarity = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
     whole = sum(rarity.values())
     needles = {f" {token} ": rarity[token] for token in rarity if frequencies[token]}
     lengths = {row: words_of(fields) for row, fields in passages.items()}
@@ -77,22 +77,13 @@ def weigh_words(
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
         total = held = 0.0
         for needle, weight in needles.items():
-            times = (
-                _TITLE * title.count(needle)
-                + _TEXT * text.count(needle)
-                + _PLACES * places.count(needle)
-            )
-            if times:
+            times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
+            if times := times + _PLACES * places.count(needle):
                 held += weight
                 total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
         most = max(most, held)
     return Weighed(weights, most / whole if whole else 0.0)
-
-
-def _rarity(frequency: int, count: int) -> float:
-    share = (count - frequency + 0.5) / (frequency + 0.5)
-    return float(math.log(1.0 + max(share, 0.0)) ** _SHARPNESS)
 
 
 # -- The order of the hits: words and meaning, each normalised within the query, in one sum.
@@ -112,7 +103,7 @@ _OF_WORDS_FOUND = 0.7
 class Fused(msgspec.Struct, frozen=True):
     """One row's place in the order and what each stage gave it (all 0-1)."""
 
-    row: int
+    row: Any
     words: float
     meaning: float
     mixed: float
@@ -127,13 +118,7 @@ def meaning_share(average_words: float, coverage: float, embedder: str) -> float
     return share * (1.0 - _OF_WORDS_FOUND * coverage**4)
 
 
-def fuse(
-    words: Mapping[int, float],
-    meaning: Mapping[int, float] | None = None,
-    *,
-    weight: float = 0.5,
-    limit: int | None = None,
-) -> list[Fused]:
+def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> list[Fused]:
     """Rows in order, best first; equal ones by row.
 
     `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
@@ -152,10 +137,10 @@ def fuse(
         for w, m in [(by_words.get(row, 0.0), by_meaning.get(row, 0.0))]
     ]
     fused.sort(key=lambda hit: (-hit.mixed, hit.row))
-    return fused[:limit]
+    return fused
 
 
-def _shares_of_best(values: Mapping[int, float]) -> dict[int, float]:
+def _shares_of_best(values: Scores) -> dict[Any, float]:
     """Each value as a share of the best one; what is not above zero is zero."""
     best = max(values.values(), default=0.0)
     if best <= 0.0:
@@ -179,7 +164,7 @@ class Question(msgspec.Struct, frozen=True):
     text: str
     limit: int
     min_score: float
-    only: Only | None = None
+    only: Only = None
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -197,10 +182,8 @@ def relevance(value: float) -> Relevance | None:
     return "relevant" if value >= RELEVANT else "possibly"
 
 
-class _Candidate(msgspec.Struct, frozen=True):
-    collection: Collection
-    row: int
-    cosine: float | None
+# The id of a collection and the number of a passage in it.
+_Place = tuple[int, int]
 
 
 def search(
@@ -215,44 +198,25 @@ def search(
 
     A collection built with another embedder than the question's vector is searched by words.
     """
-    asked = query_tokens(question.text)
-    facts = _QuestionWords(view, asked, question.only)
-    candidates: list[_Candidate] = []
-    words: dict[int, float] = {}
-    meaning: dict[int, float] = {}
+    candidates = _Candidates(view, query_tokens(question.text), question.only)
     for collection in collections:
-        by_words = facts.by_words(collection)
-        near: dict[int, float] = {}
-        if vector is not None and collection.manifest.embedder == embedder:
-            also = list(by_words)
-            [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also, only=question.only
-            )
-        for row in by_words.keys() | near.keys():
-            place = len(candidates)
-            candidates.append(_Candidate(collection, row, near.get(row)))
-            if row in by_words:
-                words[place] = by_words[row]
-            if row in near:
-                meaning[place] = near[row]
+        near = vector if collection.manifest.embedder == embedder else None
+        candidates.add(collection, near)
     fused = fuse(
-        words,
-        meaning if vector is not None else None,
-        weight=meaning_share(facts.average_words(), facts.coverage, embedder),
+        candidates.words,
+        candidates.meaning if vector is not None else None,
+        weight=meaning_share(candidates.average_words(), candidates.coverage, embedder),
     )
-    order = _settled(facts, candidates, fused, question.limit * _SPARE)
-    facts.fetch_records(candidates[one.row] for one in order)
-    ranks = _ranks(words), _ranks(meaning)
-    return _weighed(facts, candidates, order, ranks, question, embedder)
+    order = _settled(candidates, fused, question.limit * _SPARE)
+    candidates.fetch_records(one.row for one in order)
+    return _weighed(candidates, order, question, embedder)
 
 
-def _settled(
-    facts: _QuestionWords, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
-) -> list[Fused]:
+def _settled(candidates: _Candidates, fused: Sequence[Fused], wanted: int) -> list[Fused]:
     """The first ones, the newest first among equals: rows are numbered anew by every rebuild."""
 
     def newest_first(one: Fused) -> tuple[int, str, str]:
-        record = facts.record(candidates[one.row])
+        record = candidates.record(one.row)
         return -record.number, record.id, record.digest
 
     order: list[Fused] = []
@@ -261,122 +225,107 @@ def _settled(
             break
         equals = list(group)
         if len(equals) > 1:
-            facts.fetch_records(candidates[one.row] for one in equals)
+            candidates.fetch_records(one.row for one in equals)
             equals.sort(key=newest_first)
         order += equals
     return order[:wanted]
 
 
 def _weighed(
-    facts: _QuestionWords,
-    candidates: Sequence[_Candidate],
-    order: Sequence[Fused],
-    ranks: tuple[dict[int, int], dict[int, int]],
-    question: Question,
-    embedder: str,
+    candidates: _Candidates, order: Sequence[Fused], question: Question, embedder: str
 ) -> list[ScoredRecord]:
-    found: list[ScoredRecord] = []
-    seen: set[tuple[int, str, str]] = set()
+    word_ranks, meaning_ranks = _ranks(candidates.words), _ranks(candidates.meaning)
+    found: dict[tuple[int, str, str], ScoredRecord] = {}
     for fused in order:
         if len(found) == question.limit:
             break
-        candidate = candidates[fused.row]
-        evidence = facts.evidence(candidate)
-        value = round(score(evidence, embedder if candidate.cosine is not None else None), 4)
-        if value < question.min_score:
+        place, cosine = fused.row, candidates.meaning.get(fused.row)
+        evidence, record = candidates.evidence(place), candidates.record(place)
+        value = round(score(evidence, None if cosine is None else embedder), 4)
+        key = (place[0], record.id, record.digest)
+        if value < question.min_score or key in found:
             continue
-        record = facts.record(candidate)
-        key = (candidate.collection.id, record.id, record.digest)
-        if key in seen:
-            continue
-        seen.add(key)
-        found.append(
-            ScoredRecord(
-                record=record,
-                stream=candidate.collection.stream,
-                score=value,
-                relevance=relevance(value),
-                why=why(evidence, question.text),
-                parts=Parts(
-                    words=round(fused.words, 4),
-                    words_rank=ranks[0].get(fused.row),
-                    matched=evidence.matched,
-                    asked=evidence.asked,
-                    coverage=round(evidence.coverage, 4),
-                    meaning=None if candidate.cosine is None else round(candidate.cosine, 4),
-                    meaning_rank=ranks[1].get(fused.row),
-                    mixed=round(fused.mixed, 4),
-                    score=value,
-                ),
-            )
+        parts = Parts(
+            words=round(fused.words, 4),
+            words_rank=word_ranks.get(place),
+            matched=evidence.matched,
+            asked=evidence.asked,
+            coverage=round(evidence.coverage, 4),
+            meaning=None if cosine is None else round(cosine, 4),
+            meaning_rank=meaning_ranks.get(place),
+            mixed=round(fused.mixed, 4),
+            score=value,
         )
-    return found
+        stream, reason = candidates.collections[place[0]].stream, why(evidence, question.text)
+        found[key] = ScoredRecord(record, stream, value, relevance(value), reason, parts)
+    return list(found.values())
 
 
-class _QuestionWords:
-    """What is known of the question's words and of its candidates, asked for once."""
+class _Candidates:
+    """The passages that words or meaning find; what is known of them is asked for once."""
 
-    def __init__(self, view: IndexView, asked: Sequence[str], only: Only | None) -> None:
+    def __init__(self, view: IndexView, asked: Sequence[str], only: Only) -> None:
         self._view = view
         self._asked = asked
         self._only = only
         self._matches: dict[int, WordMatches] = {}
-        self._passages: dict[tuple[int, int], StoredPassage] = {}
+        self._passages: dict[_Place, StoredPassage] = {}
+        self.collections: dict[int, Collection] = {}
+        self.words: dict[_Place, float] = {}
+        self.meaning: dict[_Place, float] = {}
         self.coverage = 0.0
 
-    def by_words(self, collection: Collection) -> dict[int, float]:
-        """The passages of this collection that fit best by their words, and how well."""
-        matches = self._words(collection)
-        ranked = telling(self._asked, matches.frequencies, matches.passages)
+    def add(self, collection: Collection, vector: Vectors | None) -> None:
+        """The passages of this collection that fit best by their words, and the nearest."""
+        n, facts = collection.id, self._view.words(collection, self._asked, 0)
+        self.collections[n], self._matches[n] = collection, facts
+        ranked = telling(self._asked, facts.frequencies, facts.passages)
         rows = self._view.words(collection, ranked, _CANDIDATES, only=self._only).scores
         found = self._view.fetch(collection, rows)
-        self._passages.update(((collection.id, row), passage) for row, passage in found.items())
+        self._passages |= {(n, row): passage for row, passage in found.items()}
         fields = {row: passage.fields for row, passage in found.items()}
         weighed = weigh_words(
-            self._asked, fields, frequencies=matches.frequencies, count=matches.passages
+            self._asked, fields, frequencies=facts.frequencies, count=facts.passages
         )
         self.coverage = max(self.coverage, weighed.coverage)
-        return weighed.weights
+        self.words |= {(n, row): weight for row, weight in weighed.weights.items()}
+        if vector is not None:
+            also = list(weighed.weights)
+            [near] = self._view.nearest(
+                collection, vector[None, :], _CANDIDATES, also=also, only=self._only
+            )
+            self.meaning |= {(n, row): cosine for row, cosine in near.items()}
 
     def average_words(self) -> float:
         """How long the passages are that the words found."""
         lengths = [words_of(passage.fields) for passage in self._passages.values()]
         return sum(lengths) / len(lengths) if lengths else 0.0
 
-    def evidence(self, candidate: _Candidate) -> Evidence:
-        matches = self._words(candidate.collection)
-        passage = self._passages[candidate.collection.id, candidate.row]
+    def evidence(self, place: _Place) -> Evidence:
+        facts, cosine = self._matches[place[0]], self.meaning.get(place)
+        words = frozenset(" ".join(self._passages[place].fields).split())
         return weigh(
-            self._asked,
-            frozenset(" ".join(passage.fields).split()),
-            frequencies=matches.frequencies,
-            count=matches.passages,
-            cosine=candidate.cosine,
+            self._asked, words, frequencies=facts.frequencies, count=facts.passages, cosine=cosine
         )
 
-    def _words(self, collection: Collection) -> WordMatches:
-        if collection.id not in self._matches:
-            self._matches[collection.id] = self._view.words(collection, self._asked, 0)
-        return self._matches[collection.id]
-
-    def fetch_records(self, candidates: Iterable[_Candidate]) -> None:
+    def fetch_records(self, places: Iterable[_Place]) -> None:
         """Fetch what will be looked at one by one: a server is better asked once."""
-        rows: dict[Collection, list[int]] = {}
-        for candidate in candidates:
-            passage = self._passages.get((candidate.collection.id, candidate.row))
+        rows: dict[int, list[int]] = {}
+        for n, row in places:
+            passage = self._passages.get((n, row))
             if passage is None or passage.record is None:
-                rows.setdefault(candidate.collection, []).append(candidate.row)
-        for collection, some in rows.items():
-            found = self._view.fetch(collection, some, records=True)
-            self._passages.update(((collection.id, row), one) for row, one in found.items())
+                rows.setdefault(n, []).append(row)
+        for n, some in rows.items():
+            found = self._view.fetch(self.collections[n], some, records=True)
+            self._passages |= {(n, row): passage for row, passage in found.items()}
 
-    def record(self, candidate: _Candidate) -> Record:
-        record = self._passages[candidate.collection.id, candidate.row].record
+    def record(self, place: _Place) -> Record:
+        record = self._passages[place].record
         assert record is not None
         return record
 
 
-def _ranks(values: dict[int, float]) -> dict[int, int]:
+def _ranks(values: Scores) -> dict[Any, int]:
     """The place of each value among all, the same for equal ones."""
     order = sorted(values.values(), reverse=True)
     first: dict[float, int] = {}

@@ -162,7 +162,12 @@ def exchange_id(conversation: str, key: str) -> str:
 
 def summary_id(target: str, covers: int) -> str:
     """The id that a summary of this, so far, always gets: it is made once."""
-    return short_id(_NAMESPACE, SUMMARY, target, str(covers))
+    return said_id(SUMMARY, target, str(covers))
+
+
+def said_id(kind: str, target: str, *words: str) -> str:
+    """The id that what was said of this in these words always gets."""
+    return short_id(_NAMESPACE, kind, target, *words)
 
 
 def document_id(path: str, heading: str, text: str, place: int) -> str:

@@ -7,7 +7,6 @@ that look random. In a URL only the password goes: scheme, user and host stay re
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import groupby
@@ -223,38 +222,29 @@ def _spans(text: str) -> list[Span]:
     lowered = secrets.lower(text)
     found: list[Span] = []
     # Nearly every shape is one long word, and ordinary text has few of those.
-    words = " ".join(["", *[word for word in text.split() if len(word) >= 20]])
-    doubtful = bool(words) and secrets.is_doubtful(words)
-    known = [*_known(words), *(_encoded(words) if doubtful else ())] if words else []
-    if known:
-        place = _places(text, words)
-        found += [(place(start), place(start) + end - start, kind) for start, end, kind in known]
-    found += [(*span, "private-key") for span in key_blocks(text, words if doubtful else "")]
+    words = [(word.start(), word[0]) for word in re.finditer(r"\S{20,}", text)]
+    doubtful = any(secrets.is_doubtful(word) for _, word in words)
+    for find in (_known, _encoded) if doubtful else (_known,):
+        found += _in_words(words, find)
+    encoded = doubtful and any(hint in word for _, word in words for hint in secrets.KEY_HINTS)
+    found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
     if "://" in text and "@" in text:
         found += _urls(text)
     found += _headers(text, lowered)
     found += commands(text, lowered)
     found += named(text, lowered)
     if doubtful and not found:  # what only looks random waits until the surer ones are gone
-        found += _alone(text, words)
+        random = _in_words(words, secrets.tokens)
+        found += [span for span in random if not _is_public(text, *span[:2])]
     return _merged(found)
 
 
-def _places(text: str, words: str) -> Callable[[int], int]:
-    """Where a place among the long words of a text is in the text."""
-    starts, places = [], []
-    at = start = 0
-    for word in words.split():
-        at = text.index(word, at)
-        starts.append(start + 1)
-        places.append(at)
-        at, start = at + len(word), start + 1 + len(word)
-
-    def place(offset: int) -> int:
-        word = bisect_right(starts, offset) - 1
-        return places[word] + offset - starts[word]
-
-    return place
+def _in_words(
+    words: list[tuple[int, str]], find: Callable[[str], Iterator[Span]]
+) -> Iterator[Span]:
+    """What is found in each of these words, by its place in the text."""
+    for at, word in words:
+        yield from ((at + start, at + end, kind) for start, end, kind in find(word))
 
 
 def _merged(found: list[Span]) -> list[Span]:
@@ -297,22 +287,22 @@ def _tree(literals: list[str]) -> str:
     return f"(?:{tree})?" if branches and "" in literals else tree
 
 
-def _known(words: str) -> Iterator[Span]:
+def _known(word: str) -> Iterator[Span]:
     hints, rows = _table()
     at = 0
-    while hint := hints.search(words, at):
+    while hint := hints.search(word, at):
         start, at = hint.start(), hint.start() + 1
         for length, kind, tail, edged in rows[hint[0]]:
-            if edged and not compiled(secrets.EDGE).match(words, start):
+            if edged and not compiled(secrets.EDGE).match(word, start):
                 continue
-            if whole := compiled(tail).match(words, start + length):
+            if whole := compiled(tail).match(word, start + length):
                 at = whole.end()
                 if len(set(whole[0])) > 3:  # crosses and dots stand for one
                     yield start, at, kind
                 break
     for kind, middle, pattern in secrets.MIDDLE:
-        if middle in words:
-            yield from ((*match.span(), kind) for match in compiled(pattern).finditer(words))
+        if middle in word:
+            yield from ((*match.span(), kind) for match in compiled(pattern).finditer(word))
 
 
 def _urls(text: str) -> Iterator[Span]:
@@ -382,33 +372,24 @@ def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
             yield *pair.span(2), "cookie"
 
 
-def _alone(text: str, words: str) -> Iterator[Span]:
-    """Strings that nothing announces and that look too random to be anything else."""
-    found = list(secrets.tokens(words))
-    place = _places(text, words) if found else int
-    for first, last in found:
-        start, end = place(first), place(first) + last - first
-        data = secrets.wrapped(text, start, end) or secrets.decoded(text[start:end])
-        if not data and not _is_public(text, start):
-            yield start, end, "high-entropy"
-
-
-def _is_public(text: str, start: int) -> bool:
-    """Whether what begins here, or the run of characters it is a part of, is a digest or an id."""
+def _is_public(text: str, start: int, end: int) -> bool:
+    """Whether this, or the run of characters it is a part of, is data, a digest or an id."""
     before = text[max(0, start - 300) : start]
     head = before.rstrip(secrets.RUN)
     whole = start - len(before) + len(head)
     return bool(
-        compiled(secrets.PUBLIC).match(text, start)
+        secrets.wrapped(text, start, end)
+        or secrets.decoded(text[start:end])
+        or compiled(secrets.PUBLIC).match(text, start)
         or compiled(secrets.PUBLIC).match(text, whole)
         or compiled(secrets.PUBLISHED).search(before)
         or compiled(secrets.PUBLISHED).search(head)
     )
 
 
-def _encoded(words: str) -> Iterator[Span]:
+def _encoded(word: str) -> Iterator[Span]:
     """Base64 of a text that has a secret in it."""
-    for run in compiled(r"[A-Za-z0-9+]{16}[A-Za-z0-9+/_-]{8,}={0,2}").finditer(words):
+    for run in compiled(r"[A-Za-z0-9+]{16}[A-Za-z0-9+/_-]{8,}={0,2}").finditer(word):
         for _, _, kind in _spans(secrets.decoded(run[0]) or ""):
             if kind != "high-entropy":  # which base64 in base64 is too
                 yield *run.span(), kind

@@ -212,21 +212,16 @@ def gist(text: str) -> Gist:
     text = _DRIFTING.sub(" ", text)
     for pattern, new in _REWRITES:
         plain = pattern.sub(new, plain)
-    affirmed: set[str] = set()
-    denied: set[str] = set()
-    asked_for: set[str] = set()
-    first: set[str] = set()
+    affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()
     order: list[str] = []
     denials = 0
     cue, reached, asking, joined = "", 0, 0, False
     for word in _WORD.findall(plain.lower()):
         if word in _DIRECTIONS:
             order.append(word)
-        if word in _BREAKS:
-            cue, reached, asking = "", 0, 0
-        elif word in _DENIALS:
-            cue, reached, asking = word, 0, 0
-            denials += 1
+        if word in _BREAKS or word in _DENIALS:
+            cue, reached, asking = "" if word in _BREAKS else word, 0, 0
+            denials += word not in _BREAKS
         elif word in _PREPOSITIONS and reached:
             # Where or why is not denied along with a thing.
             cue, asking = ("", 0) if cue in ("not", "no", "without", "insteadof") else (cue, 0)
@@ -278,16 +273,10 @@ def from_signature(signature: str) -> Gist:
     denied = frozenset(word[4:] for word in words if word.startswith("not:"))
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
     everything = affirmed | denied
-    return gist("")._replace(
-        words=everything,
-        affirmed=affirmed,
-        denied=denied,
-        denied_first=denied,
-        parts=everything,
-        letters=_letters(everything),
-        numbers=(numbers := _figures(" ".join(everything), units=False)),
-        figures=numbers,
-    )
+    numbers = _figures(" ".join(sorted(everything)), units=False)
+    read = gist("")._replace(words=everything, parts=everything, letters=_letters(everything))
+    read = read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
+    return read._replace(numbers=numbers, figures=numbers)
 
 
 def _letters(words: Iterable[str]) -> dict[str, int]:
@@ -366,8 +355,7 @@ def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
 def rivals(a: Gist, b: Gist) -> bool:
     """Whether each speaks of something the other has a rival for."""
     for field in _groups(_RIVALS, "/", None):
-        here = {n for n, names in enumerate(field) if names & a.parts}
-        there = {n for n, names in enumerate(field) if names & b.parts}
+        here, there = ({n for n, names in enumerate(field) if names & g.parts} for g in (a, b))
         if here - there and there - here:
             return True
     return False
@@ -383,10 +371,6 @@ def _offered(text: Gist) -> frozenset[str]:
     return text.asked_for if text.denied_first else frozenset()
 
 
-def _stems(words: str) -> frozenset[str]:
-    return frozenset(stem(word) for word in words.split(","))
-
-
 @cache
 def light() -> frozenset[str]:
     """Stems of verbs that say that something is done, not what."""
@@ -397,16 +381,11 @@ def light() -> frozenset[str]:
 def _groups(table: str, between: str, within: str | None) -> list[list[frozenset[str]]]:
     """The rows of a table of words: each a list of sets of stems."""
     rows = table.strip().replace("\n", between).split(between)
-    return [[_stems(words) for words in row.split(within)] for row in rows]
-
-
-def numbers_differ(a: Gist, b: Gist) -> bool:
-    """Whether both name numbers and agree in none."""
-    return no_number_agrees(a.figures, b.figures)
+    return [[frozenset(map(stem, words.split(","))) for words in row.split(within)] for row in rows]
 
 
 def no_number_agrees(a: frozenset[str], b: frozenset[str]) -> bool:
-    """`1.26` agrees with `1.26.4`."""
+    """Whether both have numbers and agree in none; `1.26` agrees with `1.26.4`."""
     return bool(a and b) and not any(
         f"{x}.".startswith(f"{y}.") or f"{y}.".startswith(f"{x}.") for x in a for y in b
     )
@@ -504,7 +483,7 @@ def weigh() -> dict[str, float]:
 
 def apart(a: Gist, b: Gist) -> bool:
     """Whether two texts differ in what decides, however alike their words are."""
-    if contradict(a, b) or numbers_differ(a, b) or exchanged(a, b):
+    if contradict(a, b) or no_number_agrees(a.figures, b.figures) or exchanged(a, b):
         return True
     # The same sentence about another name or number.
     return shared(a, b) > TWINS and bool(

@@ -58,10 +58,7 @@ class Shadow:
         if any(len(new) != 1 for new in table.values()):
             self._from = [i for i, char in enumerate(text) for _ in table.get(ord(char), char)]
             self._from.append(len(text))
-        lower = self.plain.lower()
-        if len(lower) != len(self.plain):  # a few letters become two
-            lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in self.plain)
-        self.lower = lower
+        self.lower = self.plain.lower()  # as long: the one letter that grows is folded
 
     def piece(self, start: int, end: int) -> str:
         """The text itself where its plain form has this stretch."""
@@ -232,9 +229,8 @@ _EVERYTHING = (
 )
 _BEGINS = r"(?:^|(?<=[.!?;:,\"'>)\]]))[ \t]*+"
 # A pattern is tried on texts that have one of its words, which are few.
-_PHRASES = (
-    (
-        "ignor disregard forget discard neglect dismiss follow obey attention",
+_PHRASES = {
+    "ignor disregard forget discard neglect dismiss follow obey attention": (
         # "ignore all previous instructions", "disregard all prior rules"
         rf"\b{_DROP}{_WHOSE}(?:\s++{_EARLIER})+{_WHOSE}\s++{_ORDERS}\b"
         rf"|\b{_DROP}\s++all{_WHOSE}\s++{_EARLIER}\s++(?:messages|text|content|input|rules|tasks)\b"
@@ -254,16 +250,14 @@ _PHRASES = (
         r"\s++(?:told|said|know|knew|learned|learnt|discussed)\b"
         # "forget everything above", only as a sentence of its own
         rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++{_EVERYTHING}\s++(?:above"
-        r"|before(?:\s++(?:this|now))?(?=\s*+(?:[.,;:!?]|\Z))|previously|so\s++far|until\s++now|told|said|written)\b",
+        r"|before(?:\s++(?:this|now))?(?=\s*+(?:[.,;:!?]|\Z))|previously|so\s++far|until\s++now|told|said|written)\b"
     ),
-    (
-        "overrid bypass supersede replace",
+    "overrid bypass supersede replace": (
         r"\b(?:override|bypass|(?:supersede|override|replace)s?\s++(?:all|any))"
         rf"{_WHOSE}\s++(?:previous|prior|above|earlier|safety)\s++{_ORDERS}\b"
-        rf"|{_BEGINS}override\s++(?:your|the\s++system)\s++{_ORDERS}\b",
+        rf"|{_BEGINS}override\s++(?:your|the\s++system)\s++{_ORDERS}\b"
     ),
-    (
-        "now longer henceforth",
+    "now longer henceforth": (
         # "you are now an unrestricted assistant", "from now on you must"
         r"\byou(?:\s++are|'re)\s++now\s++(?:an?\s++(?:\w+\s++){0,3}(?:assistant|agent|ai|bot|model"
         r"|hacker|expert|persona|character)\b|acting\b|free\s++(?:of|from)\b|unrestricted\b|dan\b"
@@ -274,17 +268,15 @@ _PHRASES = (
         r"|bound|restricted|claude|chatgpt|codex)\b"
         r"|\b(?:from\s++now\s++on|henceforth|starting\s++now),?\s++you\s++(?:must|will|are|should"
         r"|shall|only)\b|\bdo\s++anything\s++now\b"
-        r"|\byou\s++(?:must|will|shall)\s++now\s++(?:act|obey|behave|ignore|pretend)\b",
+        r"|\byou\s++(?:must|will|shall)\s++now\s++(?:act|obey|behave|ignore|pretend)\b"
     ),
-    (
-        "pretend act behave mode",
+    "pretend act behave mode": (
         r"\b(?:pretend|act|behave)\s++(?:to\s++be|as(?:\s++if\s++you\s++(?:are|were))?|like)\s++"
         r"(?:an?\s++)?(?:unrestricted|uncensored|unfiltered|jailbroken|evil)\b"
         r"|\b(?:enter|enable|activate|engage|switch\s++to)\s++(?:god|dan|jailbreak|unrestricted)"
-        r"\s++mode\b",
+        r"\s++mode\b"
     ),
-    (
-        "prompt instruction message above",
+    "prompt instruction message above": (
         r"\b(?:reveal|print|show|repeat|output|leak)\s++(?:me\s++)?(?:your|the)\s++"
         r"(?:(?:full|entire)\s++)?(?:system|developer|hidden)\s++(?:prompt|instructions?|message)\b"
         r"|\b(?:reveal|print|repeat|output)\s++(?:your\s++instructions|(?:everything|all|the\s++words"
@@ -294,41 +286,36 @@ _PHRASES = (
         r"|\b(?:new|updated|revised|real|actual|true|secret|hidden|urgent)\s++(?:system\s++)?"
         r"instructions?\s*+(?::|[*=-]{2,})"
         r"|\b(?:your|the|all)\s++(?:previous|prior|earlier|original)\s++instructions?\s++(?:is|are|have)\b"
-        r"|\byour\s++instructions\s++have\s++changed\b",
+        r"|\byour\s++instructions\s++have\s++changed\b"
     ),
-    (
-        "your",
+    "your": (
         r"\byour\s++(?:new|real|true|actual|only)\s++(?:task|goal|job|role|objective|purpose"
-        r"|mission|instructions?)\s++(?:is|are)\b",
+        r"|mission|instructions?)\s++(?:is|are)\b"
     ),
-    (
-        "user human operator",
+    "user human operator": (
         r"\b(?:do\s++not|don't|never|without)\s++(?:tell|inform|alert|warn|telling|informing"
         r"|alerting|warning|(?:mention|reveal|show|disclose)(?:ing)?\s++(?:this|it|that)\s++to)"
         r"\s++(?:the|your)\s++(?:user|human|operator)\b"
         r"|\b(?:do\s++not|don't|never)\s++let\s++the\s++(?:user|human|operator)\s++know\b"
         r"|\bwithout\s++the\s++(?:user|human|operator)'s\s++knowledge\b"
         r"|\b(?:hide|conceal|keep)\s++(?:this|it)\s++(?:\w+\s++)?from\s++(?:the|your)\s++"
-        r"(?:user|human|operator)\b",
+        r"(?:user|human|operator)\b"
     ),
     # The same in other languages, accents folded.
-    (
-        "anweisung befehle vorgaben",
+    "anweisung befehle vorgaben": (
         r"\b(?:ignorier|vergiss|vergesse|missachte)\w*\s++(?:sie\s++)?(?:bitte\s++)?(?:alle\s++)?"
         r"(?:(?:die|deine|ihre|der)\s++)?(?:vorherig|bisherig|vorig|obig|fruher|vorangegangen)\w*"
-        r"\s++(?:anweisungen|befehle|vorgaben)\b",
+        r"\s++(?:anweisungen|befehle|vorgaben)\b"
     ),
-    (
-        "instruc istruzion consigne ordenes ordens ordini indicac directive todo tudo tutto tout",
+    "instruc istruzion consigne ordenes ordens ordini indicac directive todo tudo tutto tout": (
         r"\b(?:ignor|oubli|olvid|esque|dimentic|descart|desconsider)\w*\s++(?:(?:toutes|tous|todas"
         r"|todos|tutte|tutti)\s++)?(?:(?:les|tes|vos|ces|las|los|tus|sus|as|os|suas|le|gli|de)"
         r"\s++)?(?:instruc\w+|istruzioni|consignes|directives|ordenes|ordens|ordini|indicaciones)"
         r"\s++(?:anterior|previ|precedent|anterieur|ci-dessus|acima|inicial)\w*"
         r"|\b(?:ignor|oubli|olvid|esque|dimentic)\w*\s++(?:todo|tudo|tutto|tout)\s++"
-        r"(?:(?:lo|o|ce|cio|quello|qui|que|che)\s++){0,3}(?:anterior|acima|precede|ci-dessus|sopra)\w*",
+        r"(?:(?:lo|o|ce|cio|quello|qui|que|che)\s++){0,3}(?:anterior|acima|precede|ci-dessus|sopra)\w*"
     ),
-    (
-        "instructies instrukcje polecenia talimat instruksi huong",
+    "instructies instrukcje polecenia talimat instruksi huong": (
         r"\bnegeer\s++(?:alle\s++)?(?:de\s++)?(?:vorige|eerdere|bovenstaande|voorgaande)\s++"
         r"instructies\b"
         r"|\bzignoruj\s++(?:wszystkie\s++)?(?:poprzednie|wczesniejsze|powyzsze)\s++"
@@ -336,9 +323,9 @@ _PHRASES = (
         r"|\b(?:onceki\s++tum|tum\s++onceki|onceki)\s++talimat\w*\s++"
         r"(?:yok\s++say|gormezden\s++gel|unut)\w*"
         r"|\babaikan\s++(?:semua\s++)?instruksi\s++sebelumnya\b"
-        r"|\bbo\s++qua\s++(?:tat\s++ca\s++)?(?:cac\s++)?huong\s++dan\s++truoc\b",
+        r"|\bbo\s++qua\s++(?:tat\s++ca\s++)?(?:cac\s++)?huong\s++dan\s++truoc\b"
     ),
-)
+}
 # Scripts that folding would change.
 _OTHER_SCRIPTS = (
     r"\b(?:про)?(?:[иі]гнор|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл|попередн)\w+\s++"
@@ -369,13 +356,12 @@ def sanitize(text: str) -> str:
         shadow = _replaced(shadow, _TOOL_JSON, _told_json)
     if ":" in shadow.lower or "#" in shadow.lower:
         shadow = _roles(shadow)
-    for words, pattern in _PHRASES:
+    for words, pattern in _PHRASES.items():
         if _any(words.split(), shadow.lower):
             shadow = _replaced(shadow, pattern, _marked)
-    if shadow.text.isascii():
-        return shadow.text
     other = compiled(_OTHER_SCRIPTS, re.IGNORECASE)
-    return other.sub(lambda found: _marked(found[0], found), shadow.text)
+    text = shadow.text
+    return text if text.isascii() else other.sub(lambda found: _marked(found[0], found), text)
 
 
 def break_marks(text: str) -> str:
@@ -562,15 +548,11 @@ def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[in
         line = text.rfind("\n", 0, found.start()) + 1
         on_line = compiled(_LINE_START).match(text, line, found.start()) is not None
         start = line if on_line else found.start()
-        if not is_close:
-            if begun is None:
-                begun, begun_on_line = start, on_line
-            continue
-        if begun is not None:
-            cuts.append((begun, found.end()))
+        if not is_close and begun is None:
+            begun, begun_on_line = start, on_line
+        elif is_close and (begun is not None or (on_line and not cuts)):
+            cuts.append((begun or 0, found.end()))
             begun = None
-        elif on_line and not cuts:
-            cuts.append((0, found.end()))
     if begun is not None and begun_on_line:
         cuts.append((begun, len(text)))
     return cuts

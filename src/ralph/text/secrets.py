@@ -140,14 +140,12 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ("password-hash", "$argon2", r"[\w./=$,+]{30,}"),
 )
 
+_CLAIMS: Final = r"e[yw][Jo][\w-]{6,}={0,2}(?:\.[\w-]*)?"
+_SIGNED: Final = r"[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2}"
 # The same for beginnings that ordinary words and data contain: these need a left edge.
 EDGED: Final[tuple[Shape, ...]] = (
     ("aws-key", "ASIA ABIA ACCA A3T AGPA AIDA AROA AIPA ANPA ANVA", r"[A-Z0-9]{16,}"),
-    (
-        "jwt",
-        "eyJ ewogI ewoi",
-        r"[\w-]{8,}={0,2}\.(?:e[yw][Jo][\w-]{6,}={0,2}(?:\.[\w-]*)?|[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2})",
-    ),
+    ("jwt", "eyJ ewogI ewoi", rf"[\w-]{{8,}}={{0,2}}\.(?:{_CLAIMS}|{_SIGNED})"),
     ("jwt", "ey", r"[\w-]{17,}\.ey[\w./-]{17,}={0,2}"),
     ("openai-key", "sk-", r"[A-Za-z0-9]{20,}"),
     ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
@@ -214,6 +212,7 @@ EDGED: Final[tuple[Shape, ...]] = (
 # The same edge, seen from behind the first character: a pattern that begins with a character, not
 # with a condition, is found faster.
 _EDGE = r"(?:(?<![\w.-].)|(?<=\\[nrt].)|(?<=\x1b\[\dm.)|(?<=\x1b\[\d\dm.))"
+_AZURE: Final = "CR|St|MC|DB|SbE|EhB|Io|Ra|Se|pC"
 # Shapes whose telling part stands in the middle: kind, what must be there, the whole.
 MIDDLE: Final[tuple[Shape, ...]] = (
     ("telegram-token", ":AA", r"\d(?<!\d\d)\d{7,9}:AA[\w-]{32,}"),
@@ -224,11 +223,7 @@ MIDDLE: Final[tuple[Shape, ...]] = (
     ("atlassian-token", "ATBB", rf"A{_EDGE}TBB[A-Za-z0-9]{{24,}}"),
     ("square-token", "EAAA", rf"E{_EDGE}AAA[\w+=-]{{56,}}"),
     ("azure-token", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
-    (
-        "azure-key",
-        "+A",
-        r"[A-Za-z0-9+/]{42}\+A(?:CR|St|MC|DB|SbE|EhB|Io|Ra|Se|pC)[A-Za-z0-9+/]{4,8}={0,2}",
-    ),
+    ("azure-key", "+A", rf"[A-Za-z0-9+/]{{42}}\+A(?:{_AZURE})[A-Za-z0-9+/]{{4,8}}={{0,2}}"),
     ("dropbox-token", "AAAAAAAAAA", rf"[a-z0-9]{_EDGE}[a-z0-9]{{10}}A{{10}}[\w=-]{{43}}"),
     ("maxmind-key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     ("newrelic-key", "NRAL", r"[0-9a-z]{32,36}(?:FFFF)?NRAL"),
@@ -282,7 +277,7 @@ _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
 _HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
 _UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
-_DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
+_DOUBTFUL: Final = r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
 # What runs into the string after it: escaped newlines, colours, percent escapes.
 _ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -334,25 +329,20 @@ def random_looking(value: str, least: int) -> bool:
     return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
 
 
-def is_doubtful(words: str) -> bool:
-    """Whether anything among these words could be random at all."""
-    return bool(compiled(_DOUBTFUL).search(words))
+def is_doubtful(word: str) -> bool:
+    """Whether anything in this word could be random at all."""
+    return bool(compiled(_DOUBTFUL).search(word))
 
 
-def tokens(words: str) -> Iterator[tuple[int, int]]:
-    """Where strings are too random and too long for an id, among words with a blank before each."""
-    if "\\" in words or "\x1b" in words or "%" in words:
-        words = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), words)
-    done = 0
-    for doubt in compiled(_DOUBTFUL).finditer(words):
-        if doubt.end() < done:
-            continue
-        start = max(done, words.rfind(" ", 0, doubt.end()) + 1)
-        done = words.find(" ", doubt.end())
-        done = done if done >= 0 else len(words)
-        for run in compiled(_RUN).finditer(words, start, done):
-            for first, last in _stretches(run[0]):
-                yield run.start() + first, run.start() + last
+def tokens(word: str) -> Iterator[tuple[int, int, str]]:
+    """Where strings in a word are too random and too long for an id."""
+    plain = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), word)
+    for part in compiled("[^ ]+").finditer(plain):
+        for run in compiled(_RUN).finditer(part[0]) if is_doubtful(part[0]) else ():
+            at = part.start() + run.start()
+            yield from (
+                (at + first, at + last, "high-entropy") for first, last in _stretches(run[0])
+            )
 
 
 def _restless(body: str) -> bool:
@@ -405,16 +395,14 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     """Where the token begins, if these parts are one and no id, hash or address."""
     long = [part for part in parts if len(part[0]) >= 8]
     hashes = all(compiled(_HEX).match(part[0]) for part in long)
-    start, end = (
-        (long[0].start(), long[-1].end()) if hashes else (parts[0].start(), parts[-1].end())
-    )
+    ends = long if hashes else parts
+    start, end = ends[0].start(), ends[-1].end()
     edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
     if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
         start = max(start, prefix.end())
     before, body = run[edge:start], run[start:end]
-    words = (
-        set(compiled(r"[_.-]").split(before.lower())) if any(map(str.isalpha, before)) else set()
-    )
+    lettered = any(map(str.isalpha, before))
+    words = set(compiled(r"[_.-]").split(before.lower())) if lettered else set[str]()
     opens = words & _OPENS or any(word.endswith(("key", "token", "secret")) for word in words)
     names = words & _NAMES
     if compiled(_UUID).search(run, edge, end):
@@ -469,7 +457,7 @@ _HEADS: Final = (
     r"|MII[A-Za-z0-9+/]{3}(?:IBADANBgkqhkiG9w0B|IBAAK[BC]|IBAzCC)|MH[A-Za-z0-9]CAQEEI"
     r"|MI[GH][A-Za-z0-9]AgE(?:BB[DE]|AMB[AM]GByqGSM49))"
 )
-_HINTS: Final = (
+KEY_HINTS: Final = (
     "LS0tLS1CRUdJTiB b3BlbnNzaC1rZXktdjE CAQAwBQYDK2V IBADANBgkqhkiG9w0B IBAAK IBAzCC CAQEEI AgEBB"
     " AgEAMB"
 ).split()
@@ -486,8 +474,8 @@ _RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
 _FIELDS, _ADDED = 8, 2
 
 
-def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
-    """Where private keys are; `words` are its long words, none where none is doubtful."""
+def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
+    """Where private keys are; `encoded`: there may be some without a frame."""
     if "PRIVATE KEY" in text or "Private-Lines" in text:
         closed = 0
         for begin in compiled(_BEGIN).finditer(text):
@@ -500,11 +488,10 @@ def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
             closed = final.end()
             if start is not None:
                 yield start, closed
-    if words and any(hint in words for hint in _HINTS):
-        for head in compiled(_HEADS).finditer(text):
-            frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else None
-            if head[0][0] != "L" or "PRIVATE" in (frame or ""):
-                yield head.start(), _end(text, head.start(), 0) or head.end()
+    for head in compiled(_HEADS).finditer(text) if encoded else ():
+        frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else "PRIVATE"
+        if "PRIVATE" in (frame or ""):
+            yield head.start(), _end(text, head.start(), 0) or head.end()
 
 
 def _end(text: str, at: int, most: int) -> int | None:
@@ -521,9 +508,7 @@ def _end(text: str, at: int, most: int) -> int | None:
             size, end, others, most = size + part[1] - part[0], part[1], 0, _ADDED
         if final:
             return final.end() if size >= 20 else None
-        if part:
-            continue
-        if compiled(r"[A-Za-z0-9]").search(text, start, stop):
+        if not part and compiled(r"[A-Za-z0-9]").search(text, start, stop):
             others += 1
             if others > most:
                 break

@@ -25,6 +25,7 @@ _FENCE = r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?=[^`]*\Z)|~{3,})"
 _NO_PARAGRAPH = r" {0,3}(?:[-*+]\s|\d{1,9}[.)]\s|>|\||#{1,6}\s|={3,}|-{3,})|\s{4}|\t"
 _CONTINUES = r"\s*(?:[-*+\u2022]|\d{1,9}[.)])\s|\s{2,}\S|\t|\s*\|"
 _TITLE = r"(?i)\s*title\s*[:=]\s*(.*?)\s*\Z"
+_MARKS = r"\s*\{#[^}]*\}\s*\Z|\*\*|`|(?<!\w)[*_]+(?=\w)|(?<=\w)[*_]+(?!\w)"
 _ENDS = (".", "!", "?", ":", "\u3002", '."', ".)")
 
 
@@ -112,19 +113,17 @@ def _plain(heading: str) -> str:
     """The words of a heading: no links, marks or anchors."""
     heading = heading[: 4 * _LONGEST_HEADING]
     heading = compiled(r"!?\[([^\]]*)\]\([^)]*\)").sub(r"\1", heading)
-    heading = compiled(r"\s*\{#[^}]*\}\s*\Z|\*\*|`|(?<!\w)[*_]+(?=\w)|(?<=\w)[*_]+(?!\w)").sub(
-        "", heading
-    )
-    return " ".join(heading.split())[:_LONGEST_HEADING]
+    return " ".join(compiled(_MARKS).sub("", heading).split())[:_LONGEST_HEADING]
 
 
 def _parts(lines: Sequence[str], begin: int, title: str) -> list[_HeadingPart]:
     """The document from heading to heading; what comes before the first belongs to the title."""
     headings = list(_headings(lines, begin))
     # A first-level heading is the document's title already.
-    root = (title,) if title and all(level > 1 for _, level, _ in headings) else ()
+    titles = (title,) if title else ()
+    root = titles if all(level > 1 for _, level, _ in headings) else ()
     bounds = [at for at, _, _ in headings] + [len(lines)]
-    found = [_part(root or ((title,) if title else ()), lines, begin, bounds[0], head=0)]
+    found = [_part(titles, lines, begin, bounds[0], head=0)]
     above = list[tuple[int, str]]()
     for (at, level, words), end in zip(headings, bounds[1:], strict=True):
         above = [one for one in above if one[0] < level]
@@ -197,10 +196,9 @@ def _tail(text: str, max_chars: int) -> str:
     if max_chars < 1 or len(text) <= max_chars:
         return ""
     tail = text[-max_chars:]
-    starts = [*sentence_ends(tail), *(at + 1 for at, char in enumerate(tail) if char == "\n")]
-    if not starts:
-        starts = [at + 1 for at, char in enumerate(tail) if char == " "]
-    return tail[min(starts) :].strip() if starts else ""
+    lines, words = (tail.find(blank) + 1 or max_chars for blank in ("\n", " "))
+    start = min([*sentence_ends(tail), lines])
+    return tail[start if start < max_chars else words :].strip()
 
 
 def _blocks(lines: Sequence[str], room: int, max_chars: int) -> Iterator[tuple[int, str]]:
@@ -255,11 +253,9 @@ def _cut(line: str, room: int) -> Iterator[str]:
     ends = sentence_ends(line)
     at = 0
     while len(line) - at > room:
-        stop = ends[after - 1] if (after := bisect_right(ends, at + room)) else 0
-        if stop <= at:
-            stop = line.rfind(" ", at, at + room) + 1
-        if stop <= at:
-            stop = at + room
+        sentence = ends[after - 1] if (after := bisect_right(ends, at + room)) else 0
+        word = line.rfind(" ", at, at + room) + 1
+        stop = next(end for end in (sentence, word, at + room) if end > at)
         yield line[at:stop].rstrip() or line[at:stop]
         at = stop
     if line[at:].strip():

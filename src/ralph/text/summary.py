@@ -44,14 +44,12 @@ _INJECTED = (
     r">.*?(?:</\1>|\Z)"
 )
 _LINK = r"!?\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()]*\))*\)"
-# Traces, logs, prompts, diffs, tags, tables, rules, code: what begins with a letter, and the rest.
-_NOISE_LETTERS = (
+# Traces, logs, prompts, diffs, tags, tables, rules, code.
+_NOISE = (
     r"Traceback \(most recent|File \"|at [\w.$<>]+\s?\(|Caused by:|diff --git"
     r"|(?:import|from) [\w.]+(?: import .*)?\Z|[\w.]+(?:Error|Exception): "
-)
-_NOISE_SIGNS = (
-    r"\||[-=_*#~]{3,}\s*\Z|\.\.\. \d+ more|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d[ .,]|\$ |>>> "
-    r"|@@ |\+\+\+ |--- \S|</?[a-zA-Z!][^>]*>\s*\Z|!\[|[{}\[\]();,]+\s*\Z"
+    r"|\||[-=_*#~]{3,}\s*\Z|\.\.\. \d+ more|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d[ .,]|\$ "
+    r"|>>> |@@ |\+\+\+ |--- \S|</?[a-zA-Z!][^>]*>\s*\Z|!\[|[{}\[\]();,]+\s*\Z"
 )
 _ITEM = r"(?:[-*+\u2022]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?"
 _HEADING = r"#{1,6}\s+(.*?)\s*#*\s*\Z|(?:\*\*|__)([^*_]{1,100}?):?(?:\*\*|__):?\s*\Z"
@@ -60,25 +58,15 @@ _EMPHASIS = r"\*\*|__(?=\w)|(?<=\w)__|(?<!\w)\*(?=\w)|(?<=[\w.,!?)])\*(?!\w)|`|\
 
 def pieces(text: str) -> list[Piece]:
     """What a Markdown text says in words: no code, tables, traces or tags."""
-    if "```" in text or "~~~" in text:
-        text = compiled(_FENCED).sub("\n", text)
-    if "<" in text:
-        text = compiled(_INJECTED).sub("\n", text)
-    if "](" in text:
-        text = compiled(_LINK).sub(r"\1", text)
+    for pattern, new in ((_FENCED, "\n"), (_INJECTED, "\n"), (_LINK, r"\1")):
+        text = compiled(pattern).sub(new, text)
     found = list[Piece]()
     kind: Kind = "prose"
     gathered = list[str]()
     for raw in [*text.splitlines(), ""]:
         line = raw.strip().lstrip("> ")
-        heading = item = None
-        noise = not line
-        if line and line[0].isalpha():
-            noise = compiled(_NOISE_LETTERS).match(line) is not None
-        elif line:
-            noise = compiled(_NOISE_SIGNS).match(line) is not None
-            heading = compiled(_HEADING).match(line)
-            item = compiled(_ITEM).match(line)
+        noise = not line or compiled(_NOISE).match(line) is not None
+        heading, item = compiled(_HEADING).match(line), compiled(_ITEM).match(line)
         if gathered and (noise or heading or item):
             if words := _plain(" ".join(gathered)):
                 found.append(Piece(kind, words))
@@ -97,9 +85,7 @@ def pieces(text: str) -> list[Piece]:
 
 def _plain(words: str) -> str:
     """Without emphasis, and with single spaces."""
-    if "*" in words or "_" in words or "`" in words:
-        words = compiled(_EMPHASIS).sub("", words)
-    return " ".join(words.split())
+    return " ".join(compiled(_EMPHASIS).sub("", words).split())
 
 
 def sentences(paragraph: str) -> list[str]:
@@ -122,11 +108,8 @@ def sentence_ends(paragraph: str) -> list[int]:
 def _is_short(before: str) -> bool:
     """Whether the dot after this belongs to an abbreviation, an initial or a list's number."""
     word = before.rpartition(" ")[2].lstrip("(\"'").lower()
-    return (
-        word in _SHORT
-        or (len(word) == 1 and word.isalpha())
-        or (before.isdigit() and len(before) < 4)
-    )
+    initial = len(word) == 1 and word.isalpha()
+    return word in _SHORT or initial or (before.isdigit() and len(before) < 4)
 
 
 TITLE_CHARS = 60
@@ -193,14 +176,6 @@ _HEAD_ENDS = r": | [-\u2013\u2014] |\. |; "
 _AGREES = r"(?i)(?:yes|sure|certainly|absolutely|of course)[,!]\s+(?=\w)"
 
 
-class _WeighedSentence(NamedTuple):
-    """A sentence, what it is worth, and where it stands."""
-
-    score: float
-    place: int
-    text: str
-
-
 def exchange_gist(user: str, assistant: str) -> str:
     """What was asked and what came out, in a sentence each."""
     return " ".join(filter(None, (_asked(user, _ASKED_CHARS), _outcome(user, assistant))))
@@ -256,15 +231,15 @@ def _sentences_of(read: list[Piece]) -> list[str]:
     return prose or [piece.text for piece in read]
 
 
-def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
-    """Every sentence with its worth; the items and headings where there is no prose."""
+def _weighed(read: list[Piece], about: str) -> list[tuple[float, int, str]]:
+    """What each sentence is worth, its place and its text; of items where there is no prose."""
     found = _sentences_of(read)
     if len(found) > _MOST_SENTENCES:
         found = found[: _MOST_SENTENCES - 6] + found[-6:]
     content = [_content(sentence) for sentence in found]
     often = Counter(word for its in content for word in its)
     wanted = _content(about) if about else frozenset[str]()
-    said = list[_WeighedSentence]()
+    weighed = list[tuple[float, int, str]]()
     for place, (sentence, its) in enumerate(zip(found, content, strict=True)):
         # Said again it is the subject; long, or with a digit or a dot in it, it is rare.
         worth = float(sum(min(often[w], 3) + (len(w) > 7 or not w.isalpha()) for w in its))
@@ -277,14 +252,13 @@ def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
             worth -= 1.2
         if compiled(_EMPTY).match(sentence):
             worth -= 2.0
-        said.append(_WeighedSentence(worth, place, sentence))
-    return said
+        weighed.append((worth, place, sentence))
+    return weighed
 
 
 def _asked(user: str, max_chars: int) -> str:
     """The sentence of a prompt that says what is wanted."""
-    read = pieces(user[:_READ_FIRST])
-    found = _sentences_of(read)
+    found = _sentences_of(pieces(user[:_READ_FIRST]))
     best, most = "", float("-inf")
     for place, sentence in enumerate(found[:12]):
         worth = min(len(_content(sentence)), 8) / 6 - 0.15 * place
@@ -294,8 +268,7 @@ def _asked(user: str, max_chars: int) -> str:
             worth -= 1.0
         elif sentence.startswith("You are "):
             worth -= 0.7
-        if sentence[-1] == "?":
-            worth += 0.5
+        worth += 0.5 * (sentence[-1] == "?")
         if worth > most:
             best, most = sentence, worth
     return _stopped(shorten(best[:1].upper() + best[1:], max_chars))
@@ -308,16 +281,12 @@ def _outcome(user: str, assistant: str) -> str:
         # From the next line on: what stands before it may be half a sentence.
         text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
-    said = _prose(read, user[:_READ_LAST])
     best, most = "", float("-inf")
-    for one in sorted(said, reverse=True)[:4]:
-        worth = one.score
-        if _tells_a_result(one.text):
-            worth += 0.4
-        if compiled(_EMPTY_WITHIN).search(one.text):
-            worth -= 1.0
+    for worth, _, sentence in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]:
+        worth += 0.4 * _tells_a_result(sentence)
+        worth -= bool(compiled(_EMPTY_WITHIN).search(sentence))
         if worth > most:
-            best, most = one.text, worth
+            best, most = sentence, worth
     lead, heads = _listed(read)
     # "Here's why:" leads to a list and says nothing itself; a result is not what is listed.
     prose = any(piece.kind == "prose" for piece in read)

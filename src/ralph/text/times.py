@@ -38,13 +38,13 @@ _NOT_PAST = (
 _HABIT = r"\b(?:every|each|always|usually|annually|yearly)\b"
 _WONDERING = r"\b(?:i|we)(?: was| were| am|'m|'re|'ve been)(?: just| also)? (?:wondering|hoping)\b"
 _ASKS = (
-    r"\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:what|which|who|whom"
+    r"\A\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:what|which|who|whom"
     r"|whose|when|where|why|how|did|do|does|was|were|is|are|have|has|had|can|could|would|show|find"
     r"|list|search|tell|give|remind|recall|remember|summari[sz]e|look|get|fetch|open|continue|compare"
     r"|i want to know|i'd like to know|i wonder|i was wondering|i'm wondering|i don't remember"
     r"|i forgot)\b"
 )
-_TELLS = r"\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
+_TELLS = r"\A\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
 _ADVICE = (
     r"\b(?:do you have|do you think|any (?:good )?(?:tips|suggestions|recommendations|advice|ideas)"
     r"|(?:can|could|would|will) you (?:please )?(?:suggest|recommend|help))\b"
@@ -83,14 +83,9 @@ def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
 
 def _asks(sentence: str, text: str) -> bool:
     """Whether a sentence of the text wants to know what was, rather than tell it or get advice."""
-    if _has(_TALK, sentence):
-        return True
-    if _has(_ADVICE, sentence):
-        return False
-    if compiled(_ASKS, re.I).match(sentence):
-        return True
-    if compiled(_TELLS, re.I).match(sentence):
-        return False
+    for cue, asks in ((_TALK, True), (_ADVICE, False), (_ASKS, True), (_TELLS, False)):
+        if _has(cue, sentence):
+            return asks
     return sentence.rstrip().endswith("?") or len(text.split()) <= _FRAGMENT_WORDS
 
 
@@ -205,13 +200,9 @@ def _names_a_year(words: str) -> bool:
 
 def _days(kind: str, parts: dict[str, str], today: date, latest: date) -> Days:
     match kind:
-        case "iso":
-            day = date(int(parts["year"]), int(parts["number"]), int(parts["day"]))
-            return day, day
-        case "iso month":
-            return _period(date(int(parts["year"]), int(parts["number"]), 1), "month")
-        case "year":
-            return _period(date(int(parts["year"]), 1, 1), "year")
+        case "iso" | "iso month" | "year":
+            day = date(*(int(parts.get(part, 1)) for part in ("year", "number", "day")))
+            return (day, day) if kind == "iso" else _period(day, kind.removeprefix("iso "))
         case "part" | "month" | "month day" | "day month":
             return _named_days(parts, latest)
         case "ago":
@@ -268,10 +259,8 @@ def _named_days(parts: dict[str, str], latest: date) -> Days:
     if "day" in parts:
         return date(year, month, day), date(year, month, day)
     first, last = _period(date(year, month, 1), "month")
-    if third:
-        begin_day, end_day = _THIRD_DAYS[third]
-        return first.replace(day=begin_day), first.replace(day=min(end_day, last.day))
-    return first, last
+    begin_day, end_day = _THIRD_DAYS[third] if third else (1, 31)
+    return first.replace(day=begin_day), first.replace(day=min(end_day, last.day))
 
 
 def _counts(words: str) -> tuple[int, int]:
@@ -306,10 +295,8 @@ def _ago(parts: dict[str, str], today: date) -> Days:
         return _back(today, many, unit), today
     # The further back, the less exactly anybody counts days.
     slack = timedelta(_SLACK_DAYS.get(unit, 0 if many < 3 else 1 if many < 7 else 2))
-    if vague:
-        slack = 0 * _ONE_DAY
-    elif "bound" in parts and unit == "day":
-        slack += _ONE_DAY
+    slack += ("bound" in parts and unit == "day") * _ONE_DAY
+    slack *= not vague
     return _back(today, many, unit) - slack, min(today, _back(today, few, unit) + slack)
 
 
@@ -432,8 +419,7 @@ def time_range(question: str, today: date) -> Bounds | None:
             found.append(days)
         # Understood or not: half of a range is none.
         seen = seen[: pair.start()] + "\x00" * len(pair[0]) + seen[pair.end() :]
-    singles = (_single(single, seen, today) for single in _single_pattern().finditer(seen))
-    found += [bounds for bounds in singles if bounds]
+    found += filter(None, (_single(one, seen, today) for one in _single_pattern().finditer(seen)))
     return _joined([bounds for bounds in found if bounds[0] is None or bounds[0] <= today])
 
 
@@ -494,15 +480,13 @@ def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
     kind, parts = known
     allowed = kind in _ALLOWED[said] or (
         (kind == "month" and (parts["last"] or (parts["year"] and said in {"", "for"})))
-        or (kind in {"rolling", "past"} and found.start() == 0)
-        or (kind == "past" and not said)
+        or (kind in {"rolling", "past"} and (found.start() == 0 or (kind == "past" and not said)))
     )
     if not allowed or not _meant(kind, parts, said, found, text):
         return None
     first, last = days
-    if said == "since" or (
-        said == "from" and (found["onward"] or kind not in _RELATIVE | {"weekday"})
-    ):
+    onward = found["onward"] or kind not in _RELATIVE | {"weekday"}
+    if said == "since" or (said == "from" and onward):
         return first, None
     if said == "after":
         return last + _ONE_DAY, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Iterable
 
 
 @functools.cache
@@ -36,14 +37,24 @@ def _endings(table: str) -> dict[str, str]:
     return dict(row.split(":") for row in table.split())
 
 
-_STEP_2 = _endings("""
-    ational:ate tional:tion enci:ence anci:ance izer:ize abli:able alli:al entli:ent eli:e ousli:ous
-    ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive
-    biliti:ble
-""")
-_STEP_3 = _endings("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:")
-_STEP_4 = dict.fromkeys(
-    "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split(), ""
+# Endings, and how long what stays before them must be.
+_STEPS = (
+    (
+        _endings("""
+            ational:ate tional:tion enci:ence anci:ance izer:ize abli:able alli:al entli:ent eli:e
+            ousli:ous ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous
+            aliti:al iviti:ive biliti:ble
+        """),
+        1,
+    ),
+    (_endings("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:"), 1),
+    (
+        _endings("""
+            al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ion: ou: ism: ate: iti: ous:
+            ive: ize:
+        """),
+        2,
+    ),
 )
 
 
@@ -51,14 +62,16 @@ def stem(word: str) -> str:
     """The stem of one lower-case ASCII word; anything else comes back as it is."""
     if len(word) < 3 or not (word.isascii() and word.isalpha() and word.islower()):
         return word
-    word = _plurals(word)
+    if word[-1] == "s" and not word.endswith("ss"):
+        word = word[:-2] if word.endswith(("sses", "ies")) else word[:-1]
     word = _past_and_progressive(word)
     if word[-1] == "y" and "v" in _shape(word[:-1]):
         word = word[:-1] + "i"
-    word = _replaced(word, _STEP_2, 1)
-    word = _replaced(word, _STEP_3, 1)
-    word = _replaced(word, _STEP_4, 2)
-    return _tidied(word)
+    for endings, least in _STEPS:
+        word = _replaced(word, endings, least)
+    if word[-1] == "e" and _measure(word[:-1]) > _ends_short(word[:-1]):
+        word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
 
 
 def _shape(word: str) -> str:
@@ -75,24 +88,11 @@ def _ends_short(word: str) -> bool:
     return word[-1] not in "wxy" and _shape(word)[-3:] == "cvc"
 
 
-def _plurals(word: str) -> str:
-    if word[-1] != "s":
-        return word
-    if word.endswith(("sses", "ies")):
-        return word[:-2]
-    return word if word.endswith("ss") else word[:-1]
-
-
 def _past_and_progressive(word: str) -> str:
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
-    if word.endswith("ed"):
-        rest = word[:-2]
-    elif word.endswith("ing"):
-        rest = word[:-3]
-    else:
-        return word
-    if "v" not in _shape(rest):
+    rest = word.removesuffix("ed" if word.endswith("ed") else "ing")
+    if rest == word or "v" not in _shape(rest):
         return word
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
@@ -110,17 +110,6 @@ def _replaced(word: str, endings: dict[str, str], least: int) -> str:
             rest = word[:-size]
             fits = _measure(rest) >= least and (ending != "ion" or rest[-1] in "st")
             return rest + endings[ending] if fits else word
-    return word
-
-
-def _tidied(word: str) -> str:
-    if word[-1] == "e":
-        rest = word[:-1]
-        measure = _measure(rest)
-        if measure > 1 or (measure == 1 and not _ends_short(rest)):
-            word = rest
-    if word.endswith("ll") and _measure(word) > 1:
-        word = word[:-1]
     return word
 
 
@@ -174,8 +163,6 @@ _LATIN = str.maketrans(
     | {"\u0131": "i", "\u2019": "'", "\u2010": "-", "\u2011": "-"}
 )
 
-_cache: dict[str, tuple[str, ...]] = {}
-
 
 def tokens(text: str) -> list[str]:
     """The tokens of a passage, in order, stop words dropped."""
@@ -219,15 +206,13 @@ def _chunks(text: str) -> list[str]:
 
 
 def _known(chunk: str) -> tuple[str, ...]:
-    """The chunk's tokens, remembered: the same words come again and again."""
-    known = _cache.get(chunk)
-    if known is None:
-        known = tuple(_tokens_of(chunk))
-        if len(chunk) <= _LONGEST_TOKEN:
-            if len(_cache) >= _CACHE_LIMIT:
-                _cache.clear()
-            _cache[chunk] = known
-    return known
+    """The chunk's tokens; those of a short one are kept, since the same words come again."""
+    return _cached(chunk) if len(chunk) <= _LONGEST_TOKEN else tuple(_tokens_of(chunk))
+
+
+@functools.lru_cache(maxsize=_CACHE_LIMIT)
+def _cached(chunk: str) -> tuple[str, ...]:
+    return tuple(_tokens_of(chunk))
 
 
 def _tokens_of(chunk: str) -> list[str]:
@@ -268,13 +253,7 @@ def _contraction(chunk: str) -> list[str]:
 
 def _compound(chunk: str) -> list[str]:
     """A path, dotted name or identifier: the whole once, then its parts."""
-    names: list[str] = []
-    found: list[str] = []
-    for segment in compiled(_SEGMENTS).split(chunk):
-        name, parts = _dotted(segment)
-        if name:
-            names.append(name)
-            found += parts
+    names, found = _named_parts(map(_dotted, compiled(_SEGMENTS).split(chunk)))
     while names and names[-1].isdigit():  # the line and column of file:line:column
         names.pop()
     if len(names) > 1:
@@ -282,18 +261,18 @@ def _compound(chunk: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _named_parts(pieces: Iterable[tuple[str, list[str]]]) -> tuple[list[str], list[str]]:
+    """The names of the pieces that have one, and all their tokens."""
+    named = [(name, parts) for name, parts in pieces if name]
+    return [name for name, _ in named], [part for _, parts in named for part in parts]
+
+
 def _dotted(segment: str) -> tuple[str, list[str]]:
     version = compiled(_VERSION).fullmatch(segment)
     if version:
         whole, minor = version[1], ".".join(version[1].split(".", 2)[:2])
         return whole, [whole[:_LONGEST_TOKEN], minor[:_LONGEST_TOKEN]]
-    names: list[str] = []
-    found: list[str] = []
-    for piece in segment.split("."):
-        name, parts = _identifier(piece)
-        if name:
-            names.append(name)
-            found += parts
+    names, found = _named_parts(map(_identifier, segment.split(".")))
     whole = ".".join(names)
     if len(names) > 1:
         found.insert(0, whole[:_LONGEST_TOKEN])
@@ -325,20 +304,20 @@ _PIECES = r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+"
 _LETTERS_A_TOKEN = 6
 
 
+def _tokens_in(piece: str) -> int:
+    return 1 + (len(piece) - 1) // _LETTERS_A_TOKEN if piece[0].isalpha() else 1
+
+
 def estimate_tokens(text: str) -> int:
     """The number of tokens, estimated a little high rather than low."""
-    total = 0
-    for piece in compiled(_PIECES).findall(text):
-        total += 1 + (len(piece) - 1) // _LETTERS_A_TOKEN if piece[0].isalpha() else 1
-    return total
+    return sum(map(_tokens_in, compiled(_PIECES).findall(text)))
 
 
 def first_tokens(text: str, count: int) -> str:
     """The beginning of a text, about `count` tokens of it, ending at a word."""
     total = 0
     for found in compiled(_PIECES).finditer(text):
-        piece = found[0]
-        total += 1 + (len(piece) - 1) // _LETTERS_A_TOKEN if piece[0].isalpha() else 1
+        total += _tokens_in(found[0])
         if total > count:
             return text[: found.start()].rstrip()
     return text

@@ -171,7 +171,7 @@ def test_waiting_rejections_are_listed_shown_and_forgotten(ralph: Line) -> None:
     shown = ralph.well("show", waiting["id"][:8], "--json").json
     assert (shown["kind"], shown["human_feedback"]) == ("gate", WHY)
     gone = ralph.well("forget", waiting["id"][:8])
-    assert "rejected at the design gate" in gone.out
+    assert f"{waiting['id'][:8]}  gate  {waiting['subject']}" in gone.out
     assert gone.err == ""
     assert ralph.well("gate", "list", "--json").json == []
 

@@ -63,7 +63,7 @@ def test_ids_are_forgotten_without_asking(ralph: Line, project: Path) -> None:
 
     assert ran.out.splitlines() == [
         "To be forgotten: 1 record of auth",
-        f"  {ids[0][:8]}  iteration 1 of auth  Add the login form",
+        f"  {ids[0][:8]}  iteration of auth  Add the login form",
         f"Forgot 1 record, in journal and index. {GIT}",
     ]
     assert recent(ralph) == ids[1:]

@@ -307,6 +307,33 @@ def test_f14_a_deleted_feature_leaves_the_index_and_keeps_its_journal(
     assert (project / ".ralph/db/memory/auth.jsonl").exists()
 
 
+def test_the_index_of_a_deleted_feature_does_not_come_back_by_itself(ralph: Line) -> None:
+    """F14"""
+    ralph.well("feature", "add", "auth")
+    ralph.record("auth", {"summary": "Built the sign-in form with a cookie."})
+    ralph.record("web", {"summary": "Built the start page with a cookie."})
+    ralph.well("feature", "delete", "auth")
+
+    def found(*words: str) -> list[str]:
+        hits = ralph.well("search", "built with a cookie", "--json", *words).json
+        return [hit["record"]["feature"] for hit in hits]
+
+    def indexed() -> dict[str, int]:
+        listed = ralph.well("status", "--json").json["features"]
+        return {one["feature"]: one["indexed"] for one in listed}
+
+    assert found() == ["web"]
+    assert found("--feature", "auth") == []
+    ralph.well("index", "rebuild")
+    assert found() == ["web"]
+    assert indexed() == {"auth": 0, "web": 1}
+    assert ralph.well("index", "verify", "--json").json["ok"]
+
+    ralph.record("auth", {"summary": "Built it once more with another cookie."})
+
+    assert sorted(found()) == ["auth", "auth", "web"]
+
+
 def test_a_feature_is_deleted_also_while_memory_is_off(
     ralph: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def test_a_file_goes_out_and_comes_in_elsewhere(
     came = ralph.well("conversations", "import", file, "--json").json
     assert (came["conversations"], came["exchanges"], came["known"]) == (1, 2, 0)
     ran = ralph.well("conversations", "import", lines)
-    assert ran.out == "Imported 1 conversation, 1 exchange (2 known).\n"
+    assert ran.out == "Imported 1 conversation, 1 exchange (2 known, for 1 other project).\n"
     again = tmp_path / "again.json"
     [one] = json.loads(file.read_bytes())["conversations"]
     ralph.well("conversations", "export", again, "--conversation", one["id"])

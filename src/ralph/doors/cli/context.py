@@ -333,13 +333,14 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
     at, line, counted = 0, 1, 0
     while begun := _VALUE.search(text, at):
         value, end = value_at(begun.start())
-        at = begun.start() + isinstance(value, list)
-        for item in value if isinstance(value, list) else [value]:
+        is_list = isinstance(value, list)
+        at = begun.start() + is_list
+        for item in value if is_list else [value]:
             at = next(_ITEM.finditer(text, at)).start()
             line += text.count("\n", counted, at)
             counted = at
             yield line, item
-            at = value_at(at)[1]
+            at = value_at(at)[1] if is_list else end
         at = end
 
 

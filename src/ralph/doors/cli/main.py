@@ -71,9 +71,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Care": {
         "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
         "resume": ("project:resume", "Start recording again after `ralph pause`."),
-        "forget": ("transfer:forget", "Delete records from journal and index for good."),
+        "forget": ("transfer:forget", "Delete records for good, with what was learned from them."),
         "export": ("transfer:export", "Write all records to a file."),
         "import": ("transfer:import_", "Import the records of an export."),
+        "backup": ("transfer:backup", "Write everything you have in memory to a file."),
+        "restore": ("transfer:restore", "Bring back what a backup has and this machine lacks."),
         "journal": ("storage:journal", "Check the journal, or move it to a server and back."),
         "index": ("storage:index", "Check, rebuild or clean up the index."),
     },

@@ -15,6 +15,7 @@ from ralph.current_run import current_run
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
+    from ralph.memory.project import Project
 
 EVENTS = {
     "session-start": "SessionStart",
@@ -256,12 +257,12 @@ def _is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 
-    def project() -> str:
+    def project() -> Project:
         from pathlib import Path
 
         from ralph.memory.project import Project
 
-        return Project(Path(call.root), Path(call.home)).id
+        return Project(Path(call.root), Path(call.home))
 
     def conversation() -> str:
         from ralph.memory.conversation_search import CLAUDE_CODE
@@ -269,7 +270,8 @@ def _is_paused(call: HookCall) -> bool:
 
         return conversation_id(CLAUDE_CODE, call.session)
 
-    return in_force(call.home, project, conversation) is not None
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or call.text("cwd")
+    return in_force(call.home, project, conversation, folder) is not None
 
 
 def _say(call: HookCall, text: str) -> None:
@@ -344,19 +346,27 @@ def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
 def find_root(starts: list[Any], home: str) -> str:
     """The nearest folder upwards of the first of these that is in a project, or "".
 
-    The same answer as `find_project` gives, without what that has to load.
+    The same answer as `find_project` gives, without what that has to load. Where none is in a
+    project, it is the repository or the folder itself, if the person wants hooks in every folder.
     """
     own = os.path.realpath(home)
-    for start in starts:
-        if not isinstance(start, str) or not start or "\0" in start:
-            continue
-        folder, below = os.path.realpath(os.path.expanduser(start)), ""
+    given = [one for one in starts if isinstance(one, str) and one and "\0" not in one]
+    folders = [os.path.realpath(os.path.expanduser(one)) for one in given]
+    for start in folders:
+        folder, below = start, ""
         while folder != below:
             inside = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(inside, "db")) and os.path.realpath(inside) != own:
                 return folder if _is_safe(inside) else ""
             folder, below = os.path.dirname(folder), folder
-    return ""
+    from ralph.memory.pausing import paused_folders
+
+    plain = next((one for one in folders if os.path.isdir(one)), "")
+    if not plain or paused_folders(home) is None:
+        return ""
+    from ralph.memory.repository import find_top
+
+    return find_top(plain) or plain
 
 
 def _is_safe(inside: str) -> bool:
@@ -416,7 +426,7 @@ def _log(folders: list[str], text: str) -> None:
     for folder in folders:
         file = os.path.join(folder, LOG_NAME)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            disk.make_folder(folder)
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 size = os.fstat(fd).st_size

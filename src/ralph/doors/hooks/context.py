@@ -18,7 +18,7 @@ from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
-from ralph.memory.project import Focus, read_focus
+from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import Hit
@@ -58,7 +58,8 @@ def open_memory(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
-    with _log_warnings(call), open_ralph(call.root, home=call.home, **waits) as ralph:
+    project = project_or_folder(Path(call.root), home=Path(call.home))
+    with _log_warnings(call), open_ralph(project=project, home=call.home, **waits) as ralph:
         yield ralph
 
 

@@ -239,7 +239,7 @@ def _save(
     title = title if len(new) == len(unknown) and not session.offset else None
     view, focus = plan_view(call), focus_of(call, ralph)
     for one in new:
-        work = work_of(one, view, focus)
+        work = work_of(one, view, focus) if ralph.project.exists else None
         if work is None:
             continue
         try:

@@ -166,17 +166,16 @@ class ServerContext:
 
     @property
     def conversations(self) -> Conversations:
-        """Past conversations of this project, or of none where there is none."""
-        found = self.find_project()
-        return self._own_conversations if found is None else self.ralph.conversations
+        """Past conversations of this project, or of this folder where there is none."""
+        found = self._folder if self.find_project() is None else self.ralph
+        return found.conversations
 
     @cached_property
-    def _own_conversations(self) -> Conversations:
-        from ralph.index.sync import choose_embedder
-        from ralph.memory.conversations import Conversations
+    def _folder(self) -> Ralph:
+        from ralph.memory.project import PlainFolder
+        from ralph.memory.ralph import open_ralph
 
-        embedder = choose_embedder(self.settings, self.home / "cache")
-        return Conversations(home=self.home, settings=self.settings, embedder=embedder)
+        return open_ralph(project=PlainFolder(self.start, self.home, general=True))
 
     @cached_property
     def settings(self) -> Settings:
@@ -208,9 +207,8 @@ class ServerContext:
         """The one feature this call is about."""
         feature = self.scope().feature
         if feature is None:
-            raise BadInput(
-                "no feature is in focus", todo="Ask the user to run: ralph focus FEATURE [TASK]"
-            )
+            todo = "Ask the user to run: ralph focus FEATURE [TASK]"
+            raise BadInput("no feature is in focus", todo=todo)
         return feature
 
     def last_iteration(self, feature: str) -> int:
@@ -226,7 +224,7 @@ class ServerContext:
 
     def close(self) -> None:
         """Let go of files."""
-        for name in ("ralph", "_own_conversations"):
+        for name in ("ralph", "_folder"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
         self.closed = True

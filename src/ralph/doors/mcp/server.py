@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import mimetypes
 import os
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,11 +39,6 @@ _MOST_BYTES = 100_000
 #
 # Half a surrogate pair (half an emoji that somebody cut) and deep nesting are JSON to some and not
 # to others. Such a request gets an error under its own id.
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
-_ID_TEXT = re.compile(r'"([\x20-\x7e]{0,200})"')
-_ID_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class AnsweredRequests(ObjectReceiveStream[Any]):
@@ -87,26 +82,11 @@ def _request_id(error: Exception) -> int | str | None:
     for one in tell() if callable(tell) else ():
         given = one.get("input")
         if isinstance(given, str) and one.get("type") == "json_invalid":
-            return _id_in(given)
+            with contextlib.suppress(ValueError, RecursionError):
+                given = json.loads(given)  # reads more than the SDK does
         name = given.get("id") if isinstance(given, dict) else None
-        if isinstance(name, int | str) and not isinstance(name, bool):
+        if isinstance(name, int | str) and not isinstance(name, bool) and str(name).isprintable():
             return name
-    return None
-
-
-def _id_in(text: str) -> int | str | None:
-    """The `id` on the outside of a JSON object, read without reading the rest."""
-    depth = 0
-    before = ["", ""]
-    for found in _TOKEN.finditer(text):
-        token = found.group()
-        if depth == 1 and before == ['"id"', ":"]:
-            if number := _ID_NUMBER.fullmatch(token):
-                return int(number.group())
-            named = _ID_TEXT.fullmatch(token)
-            return named.group(1) if named and "\\" not in token else None
-        depth += (token in "[{") - (token in "]}")
-        before = [before[1], token]
     return None
 
 
@@ -132,13 +112,10 @@ def serve(context: ServerContext) -> None:
             requests = AnsweredRequests(reads, writes)
             await server.run(requests, writes, server.create_initialization_options())
 
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        try:
-            anyio.run(speak)
-        except BaseExceptionGroup as group:
-            others = group.split(BrokenPipeError)[1]
-            if others is not None:
-                raise others from None
+    try:
+        anyio.run(speak)
+    except* BrokenPipeError:
+        pass  # nobody reads any more
 
 
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
@@ -320,12 +297,10 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     for feature in context.plan.read("features").features:
         for path in feature.knowledge_paths if wanted in (None, feature.name) else ():
             with contextlib.suppress(OSError):  # it went away in between
-                file = project_file(root, path)  # None where a link leads out of the project
-                if file is not None:
-                    size = file.stat().st_size
-                    found.setdefault(
-                        (feature.name, path), ResourceFile(feature.name, path, file, size)
-                    )
+                # None where a link leads out of the project
+                if (file := project_file(root, path)) is not None:
+                    one = ResourceFile(feature.name, path, file, file.stat().st_size)
+                    found.setdefault((feature.name, path), one)
     return list(found.values())
 
 
@@ -335,17 +310,16 @@ def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
     wanted = unquote(feature), unquote(path)
     for file in resource_files(context):
         if uri.startswith(_SCHEME) and (file.feature, file.path) == wanted:
-            text = _text(file, _MOST_BYTES)
-            return file, f"{_FRAME}\n{mark(sanitize(text))}\n"
+            return file, f"{_FRAME}\n{mark(sanitize(_text(file)))}\n"
     todo = "resources/list names those there are: the knowledge files of the feature."
     raise NotFound(f"there is no resource {uri!r} here", todo=todo)
 
 
-def _text(file: ResourceFile, max_bytes: int) -> str:
+def _text(file: ResourceFile) -> str:
     from ralph.text.redact import redact
 
     with file.file.open("rb") as opened:
-        raw = opened.read(max_bytes)
+        raw = opened.read(_MOST_BYTES)
     if b"\0" in raw[:_SNIFFED_BYTES]:
         todo = "Open it with a tool that knows its kind."
         raise BadInput(f"{file.path} is not a text", todo=todo)

@@ -101,11 +101,8 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
         for row, some in enumerate(ids):
             tokens[row, : len(some)] = some
             mask[row, : len(some)] = 1
-        inputs = {
-            "input_ids": tokens,
-            "attention_mask": mask,
-            "token_type_ids": np.zeros_like(tokens),
-        }
+        inputs = {"input_ids": tokens, "attention_mask": mask}
+        inputs["token_type_ids"] = np.zeros_like(tokens)
         (hidden,) = self._opened_session().run(["last_hidden_state"], inputs)
         # Summed, not averaged: brought to length one they are the same.
         return unit_rows(np.einsum("rtd,rt->rd", hidden, mask.astype(np.float32)))

@@ -42,14 +42,10 @@ class OpenAI(Dialect):
         self._key = key
         self._dimensions = dimensions
         self._is_openai = with_version(url) == _DEFAULT_URL
+        name = "OpenAI" if self._is_openai else "the embedding server"
+        todo = "Check openai_base_url and the network."
         wire = Wire(
-            with_version(url),
-            name="OpenAI" if self._is_openai else "the embedding server",
-            todo="Check openai_base_url and the network.",
-            error=EmbedderOff,
-            slow=SLOW,
-            key=key,
-            sleep=sleep,
+            with_version(url), name=name, todo=todo, error=EmbedderOff, slow=SLOW, key=key, sleep=sleep
         )
         # The same name may be another model on another server.
         server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]
@@ -89,10 +85,7 @@ class OpenAI(Dialect):
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
-    url, model, dimensions = (
-        settings.openai_base_url,
-        settings.openai_model,
-        settings.openai_dimensions,
-    )
+    url, model = settings.openai_base_url, settings.openai_model
+    dimensions = settings.openai_dimensions
     dialect = OpenAI(url, model, key=settings.openai_api_key or None, dimensions=dimensions)
     return served_embedder(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 import time
 from abc import ABC, abstractmethod
@@ -107,18 +108,14 @@ def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int
 
     Inside the overlap a piece begins at a word, where there is one.
     """
-    if len(tokens) <= size:
-        return [text]
     found: list[str] = []
-    first = 0
-    while True:
-        end = first + size
-        if end >= len(tokens):
-            found.append(text[tokens[first][0] :])
-            return found
-        found.append(text[tokens[first][0] if found else 0 : tokens[end - 1][1]])
+    first = begin = 0
+    while (end := first + size) < len(tokens):
+        found.append(text[begin : tokens[end - 1][1]])
         starts = (n for n in range(end - overlap, end) if text[tokens[n][0] - 1].isspace())
         first = next(starts, end - overlap)
+        begin = tokens[first][0]
+    return [*found, text[begin:]]
 
 
 def ends(pieces: Sequence[str]) -> Sequence[str]:
@@ -210,38 +207,31 @@ class Dialect(ABC):
             raise self.off(f"gave an answer that cannot be read ({error})") from None
 
 
-class ServedEmbedder:
+class ServedEmbedder(msgspec.Struct, eq=False):
     """Texts to vectors through a server's dialect."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        memo: Path | None = None,
-        batch: int = 64,
-        query_timeout_s: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._dialect = dialect
-        self._memo = memo
-        self.title = dialect.title
-        self.batch = batch
-        self._query_timeout_s = query_timeout_s
-        self._clock = clock
-        # Everything beside the model that shapes the numbers.
-        manner = msgspec.json.encode([dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
-        self._manner = hashlib.sha256(manner).hexdigest()[:6]
-        self._known: ServedModel | None = None
-        self._looked_at: float | None = None
-        self._worked_at: float | None = None
-        self._rest: tuple[float, EmbedderOff] | None = None
+    dialect: Dialect
+    memo: Path | None = None
+    batch: int = 64
+    query_timeout_s: float = 2.0
+    clock: Callable[[], float] = time.monotonic
+    title: str = ""
+    model: ServedModel | None = None
+    looked_at: float = -math.inf
+    worked_at: float = -math.inf
+    rest: tuple[float, EmbedderOff] | None = None
+
+    def __post_init__(self) -> None:
+        self.title = self.dialect.title
 
     @property
     def identity(self) -> str:
-        known = self._remembered()
-        if known is None:
-            return f"{self._dialect.name}:unknown"
-        return f"{self._dialect.name}:{known.version or 'any'}:{known.dims}:{self._manner}"
+        if (known := self._remembered()) is None:
+            return f"{self.dialect.name}:unknown"
+        # Everything beside the model that shapes the numbers.
+        manner = msgspec.json.encode([self.dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
+        short = hashlib.sha256(manner).hexdigest()[:6]
+        return f"{self.dialect.name}:{known.version or 'any'}:{known.dims}:{short}"
 
     @property
     def dims(self) -> int:
@@ -250,7 +240,7 @@ class ServedEmbedder:
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text in parts that surely fit into the model's window."""
-        size = int(self._dialect.recipe.window_tokens * _SAFE_SHARE)
+        size = int(self.dialect.recipe.window_tokens * _SAFE_SHARE)
         if len(text) <= size:
             return (text,)
         return cut(text, about_tokens(text), size=size, overlap=int(size * _OVERLAP_SHARE))
@@ -264,7 +254,7 @@ class ServedEmbedder:
         whole = None if budget_s is None else Deadline(max(budget_s, _SHORTEST_S))
         with self._resting():
             known = self._greeted(whole)
-            prefix = self._dialect.recipe.passage
+            prefix = self.dialect.recipe.passage
             rows = [
                 self._rows(known, some, prefix, self._deadline(whole, some))
                 for some in batches(texts, len, most=self.batch, largest=_REQUEST_CHARS)
@@ -273,18 +263,18 @@ class ServedEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """One vector, or EmbedderOff, within the short time-out."""
-        deadline = Deadline(self._query_timeout_s)
+        deadline = Deadline(self.query_timeout_s)
         with self._resting():
             known = self._looked(deadline)
             parts = ends(self.pieces(text))
-            prefix = self._dialect.recipe.query
+            prefix = self.dialect.recipe.query
             return mean_direction(self._rows(known, parts, prefix, deadline))
 
     def check(self) -> None:
         """Reachable, its model there, a vector made; what it says of itself counts from now on."""
-        self._rest = None
+        self.rest = None
         with self._resting():
-            version = self._dialect.version(Deadline(self._query_timeout_s))
+            version = self.dialect.version(Deadline(self.query_timeout_s))
             self._learnt(version, Deadline(_CHECK_TIMEOUT_S))
 
     # -- asking
@@ -305,7 +295,7 @@ class ServedEmbedder:
     def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
         """What the server gives; one text it does not want shall not cost the others theirs."""
         try:
-            return self._dialect.vectors(texts, deadline)
+            return self.dialect.vectors(texts, deadline)
         except TextsRefused as refused:
             half = len(texts) // 2
             if half:
@@ -321,24 +311,22 @@ class ServedEmbedder:
         import numpy as np
 
         if len(rows) != count:
-            raise self._dialect.off(f"gave {len(rows)} vectors for {count} texts")
+            raise self.dialect.off(f"gave {len(rows)} vectors for {count} texts")
         lengths = {len(row) for row in rows}
         wanted = max(lengths) if dims is None else dims
         if lengths != {wanted} or not wanted:
-            told = " and ".join(map(str, sorted(lengths)))
-            raise self._dialect.off(
-                f"gave vectors of {told} numbers instead of {wanted}",
-                "If its model was changed on purpose, run: ralph status",
-            )
+            what = f"gave vectors of {' and '.join(map(str, sorted(lengths)))} numbers instead of"
+            todo = "If its model was changed on purpose, run: ralph status"
+            raise self.dialect.off(f"{what} {wanted}", todo)
         with np.errstate(over="ignore"):
             vectors = np.array(rows, dtype=np.float32)
         if not np.isfinite(vectors).all():
-            raise self._dialect.off("gave vectors that hold what is no number")
+            raise self.dialect.off("gave vectors that hold what is no number")
         return unit_rows(vectors)
 
     def _deadline(self, whole: Deadline | None, texts: Sequence[str] = ()) -> Deadline:
         work_s = sum(map(len, texts)) / _SLOWEST_CHARS_A_S
-        allowed_s = min(self._query_timeout_s + work_s, _TIMEOUT_S)
+        allowed_s = min(self.query_timeout_s + work_s, _TIMEOUT_S)
         return Deadline(allowed_s) if whole is None else whole.within(allowed_s)
 
     # -- knowing the server
@@ -348,78 +336,70 @@ class ServedEmbedder:
         if (known := self._fresh()) is not None:
             return known
         short = self._deadline(whole)
-        if whole is None and self._dialect.idle(short):
+        if whole is None and self.dialect.idle(short):
             short = Deadline(_TIMEOUT_S)
         before = self._remembered()
         known = self._looked(short)
-        tried_at = self._worked_at
-        if known is before and (tried_at is None or self._clock() - tried_at >= _REST_S):
-            self._rows(known, [_TRIAL], self._dialect.recipe.query, short)
+        if known is before and self.clock() - self.worked_at >= _REST_S:
+            self._rows(known, [_TRIAL], self.dialect.recipe.query, short)
         return known
 
     def _looked(self, deadline: Deadline) -> ServedModel:
         """Which model is there now; a new one is tried."""
         if (known := self._fresh()) is not None:
             return known
-        version, known = self._dialect.version(deadline), self._remembered()
+        version, known = self.dialect.version(deadline), self._remembered()
         if known is None or known.version != version:
             return self._learnt(version, deadline)
-        self._looked_at = self._clock()
+        self.looked_at = self.clock()
         return known
 
     def _fresh(self) -> ServedModel | None:
         """The model, where it was looked up not long ago."""
-        looked_at = self._looked_at
-        due = looked_at is None or self._clock() - looked_at >= _LOOK_AGAIN_S
-        return None if due else self._remembered()
+        return None if self.clock() - self.looked_at >= _LOOK_AGAIN_S else self._remembered()
 
     def _learnt(self, version: str, deadline: Deadline) -> ServedModel:
-        trial = self._dialect.recipe.query + _TRIAL
+        trial = self.dialect.recipe.query + _TRIAL
         vectors = self._checked(self._given([trial], deadline), 1, None)
-        self._known = known = ServedModel(vectors.shape[1], version)
-        self._looked_at = self._clock()
-        if self._memo is not None:
+        self.model = known = ServedModel(vectors.shape[1], version)
+        self.looked_at = self.clock()
+        if self.memo is not None:
             with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
-                self._memo.parent.mkdir(parents=True, exist_ok=True)
-                disk.replace(self._memo, msgspec.json.encode(known))
+                disk.make_folder(self.memo.parent)
+                disk.replace(self.memo, msgspec.json.encode(known))
         return known
 
     def _remembered(self) -> ServedModel | None:
-        if self._known is None and self._memo is not None:
+        if self.model is None and self.memo is not None:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                self._known = msgspec.json.decode(self._memo.read_bytes(), type=ServedModel)
-        return self._known
+                self.model = msgspec.json.decode(self.memo.read_bytes(), type=ServedModel)
+        return self.model
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
         """A server that failed is left alone for a while: one wait is enough."""
-        if self._rest is not None and self._clock() < self._rest[0]:
-            error = self._rest[1]
+        if self.rest is not None and self.clock() < self.rest[0]:
+            error = self.rest[1]
             raise EmbedderOff(error.what, where=error.where, todo=error.todo)
         try:
             yield
         except EmbedderOff as error:
-            self._rest = self._clock() + _REST_S, error
-            self._looked_at = self._worked_at = None
+            self.rest = self.clock() + _REST_S, error
+            self.looked_at = self.worked_at = -math.inf
             raise
-        self._rest = None
-        self._worked_at = self._clock()
+        self.rest = None
+        self.worked_at = self.clock()
 
 
 def served_embedder(
     dialect: Dialect, settings: Any, cache: Path | None, *facts: str
 ) -> ServedEmbedder:
     """An embedder as the settings want it; the facts tell servers and models apart."""
-    return ServedEmbedder(
-        dialect,
-        memo=memo_file(cache, *facts),
-        query_timeout_s=settings.wait_s,
-    )
+    memo = memo_file(cache, *facts)
+    return ServedEmbedder(dialect, memo=memo, query_timeout_s=settings.wait_s)
 
 
 def memo_file(folder: Path | None, *facts: str) -> Path | None:
     """Where it is kept what a server said, one file for each server and model."""
-    if folder is None:
-        return None
     digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
-    return folder / f"embedder-{digest[:16]}.json"
+    return folder / f"embedder-{digest[:16]}.json" if folder else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import EmbedderOff
 
 if TYPE_CHECKING:
@@ -97,19 +98,15 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
                 model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
                 for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
             )
-            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
+            from tokenizers import Tokenizer
+
+            self.loaded = Tokenizer.from_file(str(tokeniser)), _open_table(table)
         return self.loaded
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     """The embedder; it has no settings."""
     return StaticEmbedder(stamp_folder=cache)
-
-
-def _open_tokeniser(file: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(file))
 
 
 def _open_table(file: Path) -> NDArray[np.float16]:
@@ -120,14 +117,9 @@ def _open_table(file: Path) -> NDArray[np.float16]:
         header_bytes = int.from_bytes(opened.read(8), "little")
         header = json.loads(opened.read(header_bytes))
     tensor = header["embedding.weight"]
-    start, _ = tensor["data_offsets"]
-    mapped = np.memmap(
-        file,
-        dtype=np.float16,
-        mode="r",
-        offset=8 + header_bytes + start,
-        shape=tuple(tensor["shape"]),
-    )
+
+    start, shape = 8 + header_bytes + tensor["data_offsets"][0], tuple(tensor["shape"])
+    mapped = np.memmap(file, dtype=np.float16, mode="r", offset=start, shape=shape)
     return np.asarray(mapped)  # the plain array is indexed faster than the mapped one
 
 
@@ -170,8 +162,9 @@ def model_file(
         stat = file.stat()
         seen = os.fsencode(f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{hashes[0]}\n")
         stamp = stamps / f"{file.name}.checked" if stamps else None
-        if stamp and _content(stamp) == seen:
-            return file
+        with contextlib.suppress(OSError):
+            if stamp and stamp.read_bytes() == seen:
+                return file
         is_right = hashlib.sha256(file.read_bytes()).hexdigest() in hashes
     except OSError as error:
         reason = f"{what} cannot be read ({error.strerror or error})"
@@ -181,13 +174,6 @@ def model_file(
         raise EmbedderOff(reason, where=str(file), todo=todo)
     if stamp:
         with contextlib.suppress(OSError):  # nowhere to write: it is checked again next time
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.write_bytes(seen)
+            disk.make_folder(stamp.parent)
+            disk.write(stamp, seen)
     return file
-
-
-def _content(stamp: Path) -> bytes | None:
-    try:
-        return stamp.read_bytes()
-    except OSError:
-        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
-from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
+from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ToolCall
 from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
 from ralph.doors.cli import render
@@ -63,85 +63,77 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
         click.echo(models.how_to_configure(), err=True)
         return 1
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    read = _typed_lines() if by_hand else _piped_lines()
-    kind = JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen
-    screen: ChatScreen = kind(read)
+    screen = (JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen)()
     with warnings_noted():
         memory = partial(open_memory, start, **given)
         talk = Chat(memory, chosen, screen, rag=not no_rag, **session)
         try:
-            with _workers(talk, start, given) as begin:
-                return _run(talk, read, begin, by_hand=by_hand)
+            return _run(talk, screen, _workers(talk, start, given))
         finally:
             talk.memory.close()
 
 
-@contextlib.contextmanager
-def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
-    """The workers behind the chat, and how to start them; without them the chat still works."""
-
+def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Workers | None:
+    """The workers behind the chat; without them the chat still works."""
     open_waiting = partial(open_memory, start, waits=True, **given)
-    waiting: list[Workers] = []
     try:
         with open_waiting() as ralph:
             prune_if_due(ralph.conversations)
         summarizer = models.choose_model(talk.settings, "summary")
         workers = Workers(open_waiting, current=lambda: talk.session.id, summarizer=summarizer)
-        talk.workers = WorkerCommands(workers, open_waiting)
-        waiting.append(workers)
     except (RalphError, OSError) as error:
         talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
+        return None
+    talk.workers = WorkerCommands(workers, open_waiting)
+    return workers
+
+
+def _run(talk: Chat, screen: PlainScreen, workers: Workers | None) -> int:
+    """Run the conversation until its end; returns the exit code.
+
+    The workers start at once for a person, and for a program after the first answer, which would
+    otherwise compete with them for the index.
+    """
+    by_hand = isinstance(screen, TerminalScreen)
+    waiting = [workers] if workers else []
+    failed = False
     with contextlib.ExitStack() as stack:
 
         def begin() -> None:
             if waiting:
                 stack.enter_context(waiting.pop())
 
-        yield begin
-
-
-def _run(
-    talk: Chat, read: Callable[[str], str | None], begin: Callable[[], None], *, by_hand: bool
-) -> int:
-    """Run the conversation until its end; returns the exit code.
-
-    `begin` starts the workers: for a person at once, for a program after the first answer, which
-    would otherwise compete with them for the index.
-    """
-    if by_hand:
-        begin()
-        _greet(talk)
-    if talk.paused:
-        talk.screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
-    failed = False
-    while not talk.over:
-        status = ""
-        line = None
-        with contextlib.suppress(KeyboardInterrupt):
-            line = read("> ")
-        if line is None:
-            break
-        try:
-            if line.startswith("/"):
-                begin()
-                run_command(talk, line)
-            elif line.strip():
-                status = talk.ask(line.strip()).status
-                begin()
-        except RalphError as error:
-            talk.screen.note(str(error))
-            status = "failed"
-        except KeyboardInterrupt:  # an answer handles its own
-            status = "interrupted"
-            if by_hand:
-                talk.screen.note("interrupted")
-        failed = failed or status == "failed"
-        if status == "interrupted" and not by_hand:
-            return INTERRUPTED
-    if by_hand:
-        _say_goodbye(talk)
-        return 0
-    return 1 if failed else 0
+        if by_hand:
+            begin()
+            _greet(talk)
+        if talk.paused:
+            screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
+        while not talk.over:
+            status, line = "", None
+            with contextlib.suppress(KeyboardInterrupt):
+                line = screen.read("> ")
+            if line is None:
+                break
+            try:
+                if line.startswith("/"):
+                    begin()
+                    run_command(talk, line)
+                elif line.strip():
+                    status = talk.ask(line.strip()).status
+                    begin()
+            except RalphError as error:
+                screen.note(str(error))
+                status = "failed"
+            except KeyboardInterrupt:  # an answer handles its own
+                status = "interrupted"
+                if by_hand:
+                    screen.note("interrupted")
+            failed = failed or status == "failed"
+            if status == "interrupted" and not by_hand:
+                return INTERRUPTED
+        if by_hand:
+            _say_goodbye(talk)
+    return 1 if failed and not by_hand else 0
 
 
 def _greet(talk: Chat) -> None:
@@ -163,59 +155,22 @@ def _say_goodbye(talk: Chat) -> None:
         page.line((f"To continue: ralph chat --conversation {talk.session.id[:SHORT_ID]}", "dim"))
 
 
-# -- what is typed
-
-
-def _typed_lines() -> Callable[[str], str | None]:
-    """Lines from a person, with an editor where there is one. No line is written to a file."""
-    marks = ("", "")
-    if sys.platform != "win32":
-        with contextlib.suppress(ImportError):
-            import readline
-
-            words = [f"/{name}" for name in COMMANDS]
-
-            def complete(text: str, state: int) -> str | None:
-                matches = [word for word in words if word.startswith(text)] if text else []
-                return matches[state] if state < len(matches) else None
-
-            readline.set_completer_delims(" ")
-            readline.set_completer(complete)
-            readline.parse_and_bind("tab: complete")
-            if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-                marks = ("\001\033[1;36m\002", "\001\033[0m\002")
-
-    def read(prompt: str) -> str | None:
-        try:
-            return input(f"{marks[0]}{prompt}{marks[1]}")
-        except EOFError:
-            return None
-
-    return read
-
-
-def _piped_lines() -> Callable[[str], str | None]:
-    """Lines from a file, a pipe or a program."""
-    if (reconfigure := getattr(sys.stdin, "reconfigure", None)) is not None:
-        reconfigure(errors="replace")
-
-    def read(prompt: str) -> str | None:
-        line = sys.stdin.readline()
-        return line.rstrip("\r\n") if line else None
-
-    return read
-
-
 # -- what is shown
 
 
 class PlainScreen:
-    """Answers on stdout, everything else on stderr."""
+    """Prompts from a file, a pipe or a program; answers on stdout, everything else on stderr."""
 
-    def __init__(self, read: Callable[[str], str | None]) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._page = Page()
         self._at_start = True
+        if (reconfigure := getattr(sys.stdin, "reconfigure", None)) is not None:
+            reconfigure(errors="replace")
+
+    def read(self, prompt: str) -> str | None:
+        """The next line; None at the end."""
+        line = sys.stdin.readline()
+        return line.rstrip("\r\n") if line else None
 
     def piece(self, text: str) -> None:
         """Write a piece of the answer, without control characters."""
@@ -253,7 +208,7 @@ class PlainScreen:
         """Ask a question and read the next line."""
         sys.stdout.write(question if question.endswith(" ") else f"{question} ")
         sys.stdout.flush()
-        return self._read("") or ""
+        return self.read("") or ""
 
     def _fresh_line(self) -> None:
         if not self._at_start:
@@ -263,7 +218,35 @@ class PlainScreen:
 
 
 class TerminalScreen(PlainScreen):
-    """The same with what memory found and what the answer cost, dimmed."""
+    """For a person, with what memory found and what the answer cost, dimmed.
+
+    Lines are typed in an editor where there is one. None is written to a file.
+    """
+
+    _marks = ("", "")
+
+    def __init__(self) -> None:
+        super().__init__()
+        if sys.platform == "win32":
+            return
+        with contextlib.suppress(ImportError):
+            import readline
+
+            def complete(text: str, state: int) -> str | None:
+                words = [f"/{name}" for name in COMMANDS if text and f"/{name}".startswith(text)]
+                return words[state] if state < len(words) else None
+
+            readline.set_completer_delims(" ")
+            readline.set_completer(complete)
+            readline.parse_and_bind("tab: complete")
+            if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+                self._marks = ("\001\033[1;36m\002", "\001\033[0m\002")
+
+    def read(self, prompt: str) -> str | None:
+        """The line that a person types; None at the end."""
+        with contextlib.suppress(EOFError):
+            return input(prompt.join(self._marks))
+        return None
 
     def recalled(self, found: Related) -> None:
         """Show the titles that the model gets."""
@@ -298,7 +281,7 @@ class TerminalScreen(PlainScreen):
         """Ask; the line editor can only show one line as its prompt."""
         *before, last = question.split("\n")
         self.lines(before)
-        return self._read(last if last.endswith(" ") else f"{last} ") or ""
+        return self.read(last if last.endswith(" ") else f"{last} ") or ""
 
 
 class JsonScreen(PlainScreen):
@@ -321,7 +304,7 @@ class JsonScreen(PlainScreen):
     def confirm(self, question: str) -> str:
         """Ask on stderr and read the next line."""
         note(question)
-        return self._read("") or ""
+        return self.read("") or ""
 
 
 # -- workers

@@ -27,8 +27,9 @@ from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
 from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.pausing import in_force
-from ralph.memory.project import Project, ask_git, untrusted, wishes_of
+from ralph.memory.project import Project, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.repository import ask_git
 from ralph.memory.status import verify_index
 from ralph.memory.store import CONVERSATIONS, home_journals, on_server
 from ralph.memory.transfer import waiting_records
@@ -165,7 +166,7 @@ def _settings(scope: DoctorScope) -> Finding:
 
 
 def _pause(scope: DoctorScope) -> Finding:
-    paused = in_force(scope.home, scope.project.id if scope.project else "")
+    paused = in_force(scope.home, scope.project or "", folder=str(start_folder()))
     if paused is None:
         return _ok("none")
     return _warning(str(paused), "Run: ralph resume" + ("" if paused.project else " --everywhere"))

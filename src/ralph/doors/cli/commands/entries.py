@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import click
 
@@ -101,15 +101,13 @@ class PlanCommands(NamedTuple):
             self.clean(patch)
             more = self.update(plan, key, patch) if self.update else {}
             if not patch and not more:
-                raise BadInput(
-                    "there is nothing to change", todo=f"See: ralph {word} update --help"
-                )
+                todo = f"See: ralph {word} update --help"
+                raise BadInput("there is nothing to change", todo=todo)
             changed = called("update", plan, key, patch, **more)
             self.after(changed, patch)
             names = ", ".join([*patch, *(name for name in more if name == "comment")])
-            return Result(
-                self.value(plan, changed), f"Changed {word} {self.label(changed)}: {names}."
-            )
+            text = f"Changed {word} {self.label(changed)}: {names}."
+            return Result(self.value(plan, changed), text)
 
         @group.command("delete", help=f"Delete a {word} from the plan.{self.delete_help}")
         @key
@@ -119,9 +117,8 @@ class PlanCommands(NamedTuple):
             identity = task.id if task else key
             called("delete", plan, identity)
             title = f": {task.title}" if task else "."
-            return Result(
-                {"deleted": identity}, f"Deleted {word} {identity}{title}{self.delete(key)}"
-            )
+            text = f"Deleted {word} {identity}{title}{self.delete(key)}"
+            return Result({"deleted": identity}, text)
 
         return group
 
@@ -441,18 +438,11 @@ def add(
     plan = context.the_plan()
     concerned = None if task is None else plan.task(task)
     if concerned is not None and concerned.feature != feature:
-        raise BadInput(
-            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
-    added = learnings.add(
-        plan,
-        feature,
-        text,
-        source="agent" if in_run or source == "agent" else "human",
-        reason=reason,
-        task_id=concerned.id if concerned else None,
-    )
+        what = f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}"
+        raise BadInput(what, todo="Name the feature of the task, or leave --task out.")
+    who: Literal["agent", "human"] = "agent" if in_run or source == "agent" else "human"
+    task_id = concerned.id if concerned else None
+    added = learnings.add(plan, feature, text, source=who, reason=reason, task_id=task_id)
 
     lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]

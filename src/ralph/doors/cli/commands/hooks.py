@@ -9,9 +9,11 @@ import click
 from ralph.clients import BY_AGENT
 from ralph.clients.claude_code_settings import PLUGIN_FOLDER
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
+from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group, keep_project
 from ralph.doors.cli.render import Page, Result, Span, note
+from ralph.memory import pausing
 
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
@@ -23,7 +25,7 @@ def _keep_scope(ctx: click.Context, _: click.Parameter, value: str | None) -> bo
 
 
 _scope = context.options(
-    context.flag("--user", "Your own settings, for every project."),
+    context.flag("--user", "Your own settings, for every folder."),
     click.option(
         "--project",
         is_flag=False,
@@ -72,6 +74,14 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     if todo is not None:
         note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
     page.line(f"The client calls: {call.shown}")
+    if user and setup.has_hooks:
+        home = home_folder()
+        if pausing.paused_folders(home) is None:
+            store(home / USER_FILE, pausing.SETTING, "[]")
+        page.line(
+            f"From now on sessions in every folder are saved in {home}. To leave folders out: "
+            f"`ralph pause --here`, or `ralph config --user {pausing.SETTING} '[\"~/clients/*\"]'`."
+        )
     if root is not None and call.words:
         note(
             "these files name a program of this machine, because `ralph` on the PATH (outside the "
@@ -109,8 +119,13 @@ def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
     project = context.found_project()
     found = look(project.root if project else None)
-    line = f"{context.start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init"
-    if found.project:
+    folder = context.start_folder()
+    line = f"{folder} is in no Ralph project: hooks stay silent. Run: ralph init"
+    if pausing.paused_folders(home_folder()) is not None:
+        line = f"{folder} is in no Ralph project: hooks save its sessions in {home_folder()}"
+    if paused := pausing.in_force(home_folder(), project or "", folder=str(folder)):
+        line = str(paused)
+    elif found.project:
         line = f"project {found.project}"
 
     def show(page: Page) -> None:

@@ -79,9 +79,8 @@ def init(folder: str | None, embedder: str | None) -> Result:
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    changed = (
-        [] if embedder is None else [f"embedder is now {embedder}, in {project.settings_file}"]
-    )
+    file = project.settings_file
+    changed = [] if embedder is None else [f"embedder is now {embedder}, in {file}"]
     nothing = "nothing else" if changed else "nothing"
     lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
@@ -179,9 +178,8 @@ def _settings_file(*, user: bool) -> Path:
     try:
         return context.the_project().settings_file
     except NotAProject as error:
-        raise NotAProject(
-            error.what, where=error.where, todo="Run: ralph init, or add --user for all projects."
-        ) from None
+        todo = "Run: ralph init, or add --user for all projects."
+        raise NotAProject(error.what, where=error.where, todo=todo) from None
 
 
 # -- trust
@@ -297,27 +295,29 @@ _scope_options = context.options(
     context.option(
         "--conversation", "Only this conversation: its id, or the client's session id.", "ID"
     ),
+    context.flag("--here", "This directory and all below it, with or without `ralph init`."),
     context.flag("--everywhere", "All projects, and sessions outside projects."),
 )
 
 
 @click.command(cls=Command)
 @_scope_options
-def pause(conversation: str | None, everywhere: bool) -> Result:
+def pause(conversation: str | None, here: bool, everywhere: bool) -> Result:
     """Stop recording, and stop adding memory to prompts, until `ralph resume`.
 
     This affects hooks and chat in this project. What is said meanwhile is not imported later
-    either. What is in memory stays searchable, and `ralph run` goes on.
+    either. What is in memory stays searchable, and `ralph run` goes on. The setting `pause_folders`
+    pauses directories for good, by patterns.
 
     \b
     Examples:
       ralph pause
-      ralph pause --everywhere
+      ralph pause --here
     """
-    home, project, identity = _scope(conversation, everywhere)
-    paused = pausing.pause(home, project=project, conversation=identity)
-    text = str(paused)
-    words = " --everywhere" if everywhere else ""
+    home, scope = _scope(conversation, here, everywhere)
+    paused = pausing.pause(home, **scope)
+    text, identity = str(paused), paused.conversation
+    words = " --everywhere" if everywhere else " --here" if here else ""
     words += f" --conversation {identity[:SHORT_ID]}" if identity else ""
     todo = f"To resume: ralph resume{words}"
     return Result(_pause_json(paused), f"{text[0].upper()}{text[1:]}. {todo}")
@@ -325,30 +325,37 @@ def pause(conversation: str | None, everywhere: bool) -> Result:
 
 @click.command(cls=Command)
 @_scope_options
-def resume(conversation: str | None, everywhere: bool) -> Result:
+def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     """Start recording again after `ralph pause`.
 
     \b
     Examples:
       ralph resume
     """
-    home, project, identity = _scope(conversation, everywhere)
-    ended = pausing.resume(home, project=project, conversation=identity)
-    still = pausing.in_force(home, project.id if project else "", identity)
+    home, scope = _scope(conversation, here, everywhere)
+    ended = pausing.resume(home, **scope)
+    project = None if everywhere or conversation else context.found_project()
+    identity, folder = scope.get("conversation", ""), scope.get("folder", "")
+    still = pausing.in_force(home, project or "", identity, folder)
     text = "Recording again." if ended else "There was no such pause."
     if still is not None:
-        text += f" But {still}; `ralph resume --everywhere` ends that."
+        words = " --here" if still.folder else "" if still.project else " --everywhere"
+        text += f" But {still}" + (f"; `ralph resume{words}` ends that." if still.since else ".")
     return Result({"resumed": ended is not None, "paused": still and _pause_json(still)}, text)
 
 
-def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, projects.Project | None, str]:
-    """Ralph's home, and the project or conversation to pause; neither means everything."""
+def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path, dict[str, Any]]:
+    """Ralph's home, and the project, conversation or directory to pause; none means everything."""
     home = home_folder()
-    if conversation is not None and everywhere:
-        raise click.UsageError("--conversation cannot be used with --everywhere.")
+    if (conversation is not None) + here + everywhere > 1:
+        raise click.UsageError("Choose one: --conversation, --here or --everywhere.")
+    if everywhere:
+        return home, {}
+    if here:
+        return home, {"folder": os.path.realpath(context.start_folder())}
     if conversation is not None:
-        return home, None, _conversation_id(home, conversation.strip())
-    return home, None if everywhere else context.the_project(), ""
+        return home, {"conversation": _conversation_id(home, conversation.strip())}
+    return home, {"project": context.the_project()}
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

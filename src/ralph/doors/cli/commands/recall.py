@@ -460,7 +460,7 @@ def status() -> Result:
     with context.opened() as ralph:
         found = look(ralph)
         root = ralph.project.root
-        paused = in_force(ralph.store.home, ralph.project.id)
+        paused = in_force(ralph.store.home, ralph.project)
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))

@@ -148,9 +148,8 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         lines.append(line)
         if len(lines) == 1 and line.startswith(context.UTF16):
             text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
-            if any(
-                map(_dialect, clients.events_on(text))
-            ):  # it may be too long to convert in memory
+            # It may be too long to convert in memory.
+            if any(map(_dialect, clients.events_on(text))):
                 what = "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8"
                 todo = "Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
                 raise BadRecord(what, where=name, todo=todo)

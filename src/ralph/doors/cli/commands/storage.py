@@ -220,7 +220,7 @@ def deliver() -> Result:
     notes = [f"still waiting: {names}"] if left else []
     view = text if delivered else "Nothing is waiting here."
     return Result(
-        {"delivered": delivered, "waiting": left}, view, code=1 if left else 0, notes=notes
+        {"delivered": delivered, "waiting": left}, view, code=int(bool(left)), notes=notes
     )
 
 

@@ -1,4 +1,4 @@
-"""`ralph export`, `import` and `forget`: take records out, bring them in, delete them for good."""
+"""Take records out, bring them in, delete them for good: export, import, backup, forget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import io
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,34 +16,26 @@ import msgspec
 from ralph import disk
 from ralph.clients import BY_SOURCE
 from ralph.doors.cli import context, render
-from ralph.doors.cli.cards import entry_text, short_id, staged_table
+from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
-from ralph.doors.cli.render import Page, Result, excerpt, note, picked
-from ralph.errors import BadRecord
+from ralph.doors.cli.render import Page, Result, note, picked
+from ralph.errors import RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
+from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
-from ralph.records import Record
-from ralph.records.knowledge import ENTRIES, knowledge_from
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.recall.kinds import KINDS
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
+_FILE = click.Path(path_type=Path)
 _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
-_TITLE_CHARS = 60
-# What a record is, and what it is about, from its fields.
-_TEXTS = {
-    "iteration": ("iteration {number} of {feature}", "{task_title}"),
-    "exchange": ("exchange", "{user}"),
-    "conversation": ("conversation", "{title}"),
-    "document": ("document", "{path}:{line} {heading}"),
-    "gate": ("rejected at the {gate_type} gate", "{human_feedback}"),
-    "outcome": ("outcome of a pattern", ""),
-}
 _GIT = "Git history keeps what was committed before."
 _OTHERS = "what is published of it is deleted for all other projects, too"
 
@@ -133,6 +124,54 @@ def _listed(complaints: Sequence[Any], word: str) -> list[str]:
     return lines
 
 
+# -- everything
+
+
+@click.command(cls=Command)
+@click.argument("file", type=_FILE)
+def backup(file: Path) -> Result:
+    """Write everything that you have in memory to a file.
+
+    This is for all projects on this machine: conversations with summaries, tags and ratings,
+    documents, knowledge, iterations, notes and plans. Settings, keys and the index are not in it.
+    The file is checked after writing, and only you can read it.
+
+    \b
+    Examples:
+      ralph backup ~/ralph-backup.zip
+    """
+    from ralph.memory.backup import back_up  # only here: it loads what reads ZIP files
+
+    with context.opened(anywhere=True) as ralph:
+        done = back_up(ralph, file.expanduser().absolute())
+    projects = plural(len(done.projects), "project")
+    text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
+    return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
+
+
+@click.command(cls=Command)
+@click.argument("file", type=_FILE)
+@context.option("--into", "Create projects that are not on this machine here.", "DIR", type=_FILE)
+def restore(file: Path, into: Path | None) -> Result:
+    """Bring back what a backup has and this machine lacks.
+
+    The whole file is checked first. Records that are here stay as they are, and forgotten ones stay
+    forgotten. Each project's records go to that project: it must have been used on this machine, or
+    is created with --into. Restore only files that you made: their records count as your own.
+
+    \b
+    Examples:
+      ralph restore ~/ralph-backup.zip --into ~/src
+    """
+    from ralph.memory.backup import restore as bring_back
+
+    with context.opened(anywhere=True) as ralph:
+        done = bring_back(ralph, file.expanduser(), into=into and into.expanduser().absolute())
+    counts = f"{done.known} already known, {done.forgotten} stay forgotten"
+    text = f"Restored {plural(done.added, 'record')} ({counts})."
+    return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
+
+
 # -- conversations
 
 
@@ -147,7 +186,8 @@ def export_conversations(
     """Write conversations to a file, as JSON.
 
     A FILE that ends in .jsonl gets one conversation per line; - is stdout. `import` reads both,
-    here or elsewhere, and keeps all ids.
+    here or elsewhere, and keeps all ids. With --everywhere each conversation names its project, and
+    an import on another machine keeps them apart.
 
     \b
     Examples:
@@ -155,9 +195,11 @@ def export_conversations(
     """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
-        streams = memory.store.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
-            memory.store, streams, conversations=ids, since=since
+            memory.within(everywhere),
+            project_ids=portable_ids(memory.home) if everywhere else None,
+            conversations=ids,
+            since=since,
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
@@ -195,7 +237,7 @@ def import_conversations(
         memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
             memory.store,
-            memory.stream.name,
+            memory.stream,
             data,
             name=context.shown_name(source),
             project=project.root.name if project else "",
@@ -267,6 +309,7 @@ def _imported(found: ConversationImport) -> Result:
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
         f"{found.waiting} still in progress": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
+        f"for {plural(found.projects, 'other project')}": found.projects,
         f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
         f"{plural(len(found.unread), 'file')} could not be read": found.unread,
     }
@@ -311,15 +354,17 @@ def forget(
     yes: bool,
     **chosen: Any,
 ) -> Result:
-    """Delete records from journal and index for good.
+    """Delete records for good, with what was learned from them.
 
-    These are iterations, exchanges of this project's conversations, and knowledge that it captured.
-    An ID may also be another project's entry, or a pattern, which means all its entries. Records
-    must match all options that are given. Without an ID it asks before it deletes.
+    These are iterations, notes, learnings, this project's conversations and documents, and
+    knowledge that it captured. An ID may also be another project's entry, or a pattern, which means
+    all its entries. Records must match all options that are given. Everything is listed first.
+    Without an ID, or if learnings or published knowledge are deleted too, it asks.
 
     An exchange is deleted together with its iteration, the title made from it, its summaries,
-    lessons that are not published yet, and copies in notes and logs. What remains is listed. A
-    forgotten record does not come back by a rebuild, an import or a merge.
+    lessons, learnings, and copies in notes and logs. With --match the text is also removed from the
+    plan. What remains is listed. A forgotten record does not come back by a rebuild, an import or a
+    merge.
 
     \b
     Examples:
@@ -336,14 +381,15 @@ def forget(
     check_sources(chosen)
     with context.opened(anywhere=chosen["conversations"]) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
-        if choice.count:
+        if choice.count or choice.places:
             if not wants_json():
                 _show_choice(Page(), ralph, choice)
-            published = ralph.knowledge.living().slots if choice.knowledge else {}
-            if not published.keys().isdisjoint(choice.knowledge):
+            if choice.published:
                 note(_OTHERS)
-            if not ids and not yes:
+            if not yes and (not ids or choice.derived):
                 records = plural(choice.count, "record")
+                if choice.places:
+                    records += f" and the words on {plural(len(choice.places), 'line')} of the plan"
                 if everything:
                     records += f" (everything of {ralph.project.root} that matches)"
                 render.confirm(
@@ -356,39 +402,49 @@ def forget(
 
     def show(page: Page) -> None:
         if done.count:
-            beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
+            beside = f" {_GIT}" if choice.committed else ""  # the rest is never committed
             page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
-        else:
+        elif not done.copies:
             page.line("No record matches; nothing was forgotten.")
         if done.copies:
             page.line(f"Also removed: {', '.join(done.copies)}.")
         for remaining in done.remains:
             page.line(f"Still there: {remaining}")
 
-    homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
-    records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
+    records_json: list[dict[str, Any]] = [
+        {"id": each, "feature": None if key.memory != FEATURES or key.name == NOTES else key.name}
+        for key, some in choice.ids.items()
+        for each in some
+    ]
+    records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
-    notes = [_GIT] if wants_json() and done.count and choice.ids else []
+    notes = [_GIT] if wants_json() and done.count and choice.committed else []
     return Result(value, show, notes=notes)
 
 
 def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
-    homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
-    homes += ["knowledge"] if choice.knowledge else []
+    names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge", NOTES: "the notes"}
+    homes = [names.get(key.memory) or names.get(key.name, key.name) for key in choice.ids]
+    homes += ["the plan"] if choice.learnings or choice.places else []
+    homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
-    records = {record.id: record for record in keeping.chosen_records(ralph, choice)}
-    for record in list(records.values())[:_SHOWN]:
-        page.line(short_id(record.id), "  ", _record_text(record), indent=2)
-    page.more(choice.count - _SHOWN)
+    kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
+    kinds |= {one.id: "learning" for one in choice.learnings}
+    first = [each for each in kinds if each not in choice.derived]
+    for some in (first, choice.derived):
+        for each in some[:_SHOWN]:
+            page.line(short_id(each), "  ", _record_text(ralph, each, kinds[each]), indent=2)
+        page.more(len(some) - _SHOWN)
+    if choice.places:
+        more = ", ..." if len(choice.places) > _SHOWN else ""
+        page.line(f"The words also go from {', '.join(choice.places[:_SHOWN])}{more}")
 
 
-def _record_text(record: Record) -> str:
-    """What a record is about; of one that cannot be read, and of small ones, its kind."""
-    with contextlib.suppress(BadRecord, msgspec.DecodeError):
-        if record.kind in ENTRIES:
-            return entry_text(knowledge_from(record))
-        fields = defaultdict(str, msgspec.json.decode(record.body), number=record.number)
-        head, text = _TEXTS.get(record.kind, (record.kind, ""))
-        title = excerpt(text.format_map(fields), _TITLE_CHARS)
-        return f"{head.format_map(fields)}  {title or excerpt(fields['summary'], _TITLE_CHARS)}"
-    return record.kind
+def _record_text(ralph: Ralph, identity: str, kind: str) -> str:
+    """What a record is about; of one that cannot be shown, and of small ones, its kind."""
+    try:
+        hit = ralph.get(identity, everywhere=False)
+    except RalphError:
+        return kind
+    feature = getattr(hit.record, "feature", "")
+    return f"{KINDS[hit.kind].label}{f' of {feature}' if feature else ''}  {one_line_of(hit)}"
