@@ -435,7 +435,7 @@ def test_a_run_under_way_stays_and_is_told(ralph: Line, project: Path) -> None:
     run.mkdir(parents=True)
     (run / "prompt.md").write_text(f"Rename {WORD}", encoding="utf-8")
 
-    with disk.locked(run / "lock", timeout_s=1.0):
+    with disk.lock(run / "lock", timeout_s=1.0):
         left = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
 
     assert ["a run under way" in one for one in left] == [True]

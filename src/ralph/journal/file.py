@@ -21,7 +21,7 @@ from ralph.errors import BadInput, JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.line import AppenderState, Step, Unreadable, read_line, read_lines, short_hash
-from ralph.records import Complaint, Located, Record, Tombstone, now
+from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
 FREE_SPACE = "Free space or permit writing there, then try again."
@@ -248,7 +248,7 @@ class JsonlJournal:
         resumed = self._resume(file, position, stat)
         start = resumed or _NO_FILE
         offset, line, crc = start.offset, start.line, start.crc
-        records: list[Located] = []
+        records: list[JournalRecord] = []
         stones: list[Tombstone] = []
         file.seek(offset)
         # Many lines at once, as long as nothing looks wrong; the rest line by line.

@@ -99,14 +99,16 @@ def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
     return _entry(line), line.digest
 
 
-def read_lines(data: bytes, name: str, line: int) -> tuple[list[Located], list[Tombstone]] | None:
+def read_lines(
+    data: bytes, name: str, line: int
+) -> tuple[list[JournalRecord], list[Tombstone]] | None:
     """The entries of whole lines; None if one of them needs a closer look.
 
     `line` is the number of the line before them.
     """
     if not data.endswith(b"\n") or data.startswith(BOM) or b"\0" in data or b"\r" in data:
         return None
-    records: list[Located] = []
+    records: list[JournalRecord] = []
     stones: list[Tombstone] = []
     try:
         data.decode()  # the bodies are not looked into below
@@ -116,7 +118,7 @@ def read_lines(data: bytes, name: str, line: int) -> tuple[list[Located], list[T
         for number, one in enumerate(lines, line + 1):
             entry = _entry(one)
             if isinstance(entry, Record):
-                records.append(Located(entry, name, number))
+                records.append(JournalRecord(entry, name, number))
             else:
                 stones.append(entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Unreadable):

@@ -24,13 +24,13 @@ from ralph.records.conversation import (
     LABEL,
     RATING,
     SUMMARY,
+    Annotation,
     Conversation,
     Document,
     Exchange,
     Label,
     Message,
     Rating,
-    Said,
     Summary,
     content_of,
     record_of,
@@ -392,7 +392,7 @@ class ConversationStream:
         self.append(records)
         return msgspec.structs.replace(saved, known=known)
 
-    def _about(self, talk: ConversationContent) -> Iterator[tuple[Said, str]]:
+    def _about(self, talk: ConversationContent) -> Iterator[tuple[Annotation, str]]:
         """What was said of a conversation elsewhere and not here, each with its id."""
         history, name = self.history, talk.conversation.id
         here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()

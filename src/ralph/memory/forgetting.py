@@ -282,7 +282,7 @@ def _runs(ralph: Ralph, words: Words) -> list[Path]:
 def _drop_run(folder: Path) -> bool:
     """Delete what a killed run left; one that is under way stays."""
     try:
-        with disk.locked(folder / "lock", timeout_s=0.0):
+        with disk.lock(folder / "lock", timeout_s=0.0):
             shutil.rmtree(folder)
     except (OSError, disk.Busy):
         return False

@@ -45,7 +45,13 @@ class OpenAI(Dialect):
         name = "OpenAI" if self._is_openai else "the embedding server"
         todo = "Check openai_base_url and the network."
         wire = Wire(
-            with_version(url), name=name, todo=todo, error=EmbedderOff, slow=SLOW, key=key, sleep=sleep
+            with_version(url),
+            name=name,
+            todo=todo,
+            error=EmbedderOff,
+            slow=SLOW,
+            key=key,
+            sleep=sleep,
         )
         # The same name may be another model on another server.
         server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]
