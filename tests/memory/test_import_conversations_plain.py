@@ -378,10 +378,10 @@ def discussed(kept: Kept) -> tuple[ConversationStream, str, str]:
 
 def test_tags_summaries_and_ratings_travel_with_their_conversation(here: Kept, there: Kept) -> None:
     stream, talk, exchange = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
 
-    import_conversations(there.store, HERE, data, name="talk")
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     other = ConversationStream(HERE, there.store)
     assert other.history.conversations[talk].tags == ("auth",)
@@ -389,14 +389,14 @@ def test_tags_summaries_and_ratings_travel_with_their_conversation(here: Kept, t
     assert other.history.ratings == {exchange: 1}
     assert len(other.records()) == len(stream.records())
     # Where it comes from it changes nothing.
-    import_conversations(here.store, HERE, data, name="talk")
+    import_conversations(here.store, ConversationStream(HERE, here.store), data, name="talk")
     assert len(stream.records()) == len(other.records())
 
 
 def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
     _, talk, exchange = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
     other = ConversationStream(HERE, there.store)
     newer = Summary(of="conversation", target=talk, text="Newer.", covers=5)
     said: list[Any] = [
@@ -406,7 +406,7 @@ def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
     ]
     other.append([record_of(one, id=f"f{n:015x}") for n, one in enumerate(said)])
 
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     assert other.history.conversations[talk].tags == ()
     assert other.history.ratings[exchange] == -1
@@ -415,12 +415,12 @@ def test_what_was_said_here_later_stays(here: Kept, there: Kept) -> None:
 
 def test_nothing_is_said_of_what_was_forgotten(here: Kept, there: Kept) -> None:
     _, talk, _ = discussed(here)
-    data = written(export_conversations(here.store, [HERE]))
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([ConversationStream(HERE, here.store)]))
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
     other = ConversationStream(HERE, there.store)
     other.forget([talk])
 
-    import_conversations(there.store, HERE, data, name="talk")
+    import_conversations(there.store, ConversationStream(HERE, there.store), data, name="talk")
 
     assert other.records() == []
 

@@ -16,8 +16,9 @@ import pytest
 from commanding import Line
 from remembering import open_toy
 
-from ralph.memory.project import Project
-from ralph.memory.ralph import open_folder, open_ralph
+from ralph.config import home_folder
+from ralph.memory.project import Project, project_or_folder
+from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
 from ralph.plan.edit import create_feature, create_task
 from ralph.plan.store import Plan
@@ -226,7 +227,7 @@ def test_what_was_said_before_init_is_found_in_its_project_elsewhere(
 ) -> None:
     old = machine("old")
     (old / "shop").mkdir()
-    with open_folder(old / "shop") as opened:
+    with open_ralph(project=project_or_folder(old / "shop", home=home_folder())) as opened:
         memory = opened.conversations
         memory.exchange(memory.start("Early"), user="What is a shop?", assistant="A place.")
     fill(old / "shop")

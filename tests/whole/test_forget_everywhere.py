@@ -12,9 +12,10 @@ from commanding import Line
 from hooking import Session, exchanges, hook, iterations
 from remembering import files_holding, open_toy
 
+from ralph.config import home_folder
 from ralph.loop.run import Orchestrator
-from ralph.memory.project import Focus, Project, set_focus
-from ralph.memory.ralph import open_folder, open_ralph
+from ralph.memory.project import Focus, Project, project_or_folder, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature
 from ralph.plan.store import Plan
 from ralph.records.conversation import Summary, summary_id
@@ -372,7 +373,7 @@ def test_what_was_said_before_init_is_forgotten_in_its_project(
 ) -> None:
     folder = tmp_path / "early"
     folder.mkdir()
-    with open_folder(folder) as opened:
+    with open_ralph(project=project_or_folder(folder, home=home_folder())) as opened:
         memory = opened.conversations
         said = memory.exchange(memory.start(), user=f"What is {WORD}?", assistant="A word.")
     Project(folder).init()
