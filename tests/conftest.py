@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tokenizers
 from commanding import Line
 from examples import FULL, QUICK
 from hypothesis import settings as hypothesis_settings
 from postgres import GIVEN_URL, Server, own_server, with_database
 from remembering import ToyEmbedder, made, open_toy
 
-from ralph.index.embedders import static
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import Iteration
@@ -62,11 +62,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_CLIENT_TIMEOUT_S))
 
 
+class _Tokenizers:
+    """Tokenizers, each file of which is loaded once and not for every memory that a test opens."""
+
+    from_file = staticmethod(functools.cache(tokenizers.Tokenizer.from_file))
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _one_tokeniser() -> Iterator[None]:
-    """The static embedder's tokeniser is loaded once, not for every memory that a test opens."""
+def _tokenizers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(static, "_open_tokeniser", functools.cache(static._open_tokeniser))
+        patch.setattr(tokenizers, "Tokenizer", _Tokenizers)
         yield
 
 

@@ -92,10 +92,10 @@ class HookCall:
     """What a hook was called with, where its project is, and the clock it works against."""
 
     def __init__(
-        self, event: str, given: dict[str, Any], root: str, home: str, watch: HookTimer
+        self, event: str, event_input: dict[str, Any], root: str, home: str, watch: HookTimer
     ) -> None:
         self.event = event
-        self.event_input = given
+        self.event_input = event_input
         self.root = root
         self.home = home
         self.watch = watch
@@ -119,8 +119,8 @@ class HookCall:
     @property
     def transcript(self) -> str:
         """The file the client writes the session to."""
-        given = self.text("transcript_path")
-        return "" if "\0" in given else os.path.expanduser(given)
+        path = self.text("transcript_path")
+        return "" if "\0" in path else os.path.expanduser(path)
 
     @property
     def sessions(self) -> Sessions:
@@ -161,11 +161,11 @@ def serve(argv: list[str]) -> int:
 
     watch = HookTimer(_USUAL_S, late)
     try:
-        given, trouble = _read(_stdin())
-        root = find_root(_starts(project, given), home)
+        event_input, trouble = _read(_stdin())
+        root = find_root(_starts(project, event_input), home)
         if root:
             disk.protect(home)
-            call = HookCall(_event(event, given) or event, given, root, home, watch)
+            call = HookCall(_event(event, event_input) or event, event_input, root, home, watch)
             event = call.event
             watch.limit_s = _first_limit_s(event)
             if trouble:
@@ -198,10 +198,10 @@ def _first_limit_s(event: str) -> float:
     return max(usual_s, min(given_s, _LONGEST_FIRST_S))
 
 
-def _event(word: str, given: dict[str, Any]) -> str:
+def _event(word: str, event_input: dict[str, Any]) -> str:
     """The event by our name or the client's, or where no word was given by the input's."""
     if word == "hook":
-        word = str(given.get("hook_event_name"))
+        word = str(event_input.get("hook_event_name"))
     return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
 
 
@@ -322,15 +322,15 @@ def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     if not data.strip():
         return {}, "there is no input"
     try:
-        given = json.loads(data)
+        event_input = json.loads(data)
     except (ValueError, RecursionError) as error:
         return {}, f"the input is not JSON ({error})"
-    if not isinstance(given, dict):
-        return {}, f"the input is not a JSON object but {type(given).__name__}"
-    return given, ""
+    if not isinstance(event_input, dict):
+        return {}, f"the input is not a JSON object but {type(event_input).__name__}"
+    return event_input, ""
 
 
-def _starts(project: str, given: dict[str, Any]) -> list[Any]:
+def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
     """Where to look for the project: what was named, else the folder of the session.
 
     That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
@@ -340,7 +340,7 @@ def _starts(project: str, given: dict[str, Any]) -> list[Any]:
         return [run.project]
     if project:
         return [project]
-    return [os.environ.get("CLAUDE_PROJECT_DIR", ""), given.get("cwd") or "."]
+    return [os.environ.get("CLAUDE_PROJECT_DIR", ""), event_input.get("cwd") or "."]
 
 
 def find_root(starts: list[Any], home: str) -> str:
@@ -355,9 +355,9 @@ def find_root(starts: list[Any], home: str) -> str:
     for start in folders:
         folder, below = start, ""
         while folder != below:
-            kept = os.path.join(folder, disk.FOLDER)
-            if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
-                return folder if _is_safe(kept) else ""
+            inside = os.path.join(folder, disk.FOLDER)
+            if os.path.isdir(os.path.join(inside, "db")) and os.path.realpath(inside) != own:
+                return folder if _is_safe(inside) else ""
             folder, below = os.path.dirname(folder), folder
     from ralph.memory.pausing import paused_folders
 
@@ -369,12 +369,12 @@ def find_root(starts: list[Any], home: str) -> str:
     return find_top(plain) or plain
 
 
-def _is_safe(kept: str) -> bool:
+def _is_safe(inside: str) -> bool:
     """Whether a project's folder is neither a link nor another user's; commands say what it is."""
     try:
-        if not disk.is_folder(os.path.join(kept, "db")):
+        if not disk.is_folder(os.path.join(inside, "db")):
             return False
-        if disk.is_own(kept):
+        if disk.is_own(inside):
             return True
     except OSError:
         return False
@@ -382,7 +382,7 @@ def _is_safe(kept: str) -> bool:
 
     from ralph.memory.project import Project
 
-    return Project(Path(kept).parent, Path(disk.home())).is_usable
+    return Project(Path(inside).parent, Path(disk.home())).is_usable
 
 
 def hooks_folder(root: str, home: str) -> str:

@@ -73,8 +73,8 @@ class TranscriptReader:
     @property
     def begins_at(self) -> int:
         """Where the exchange under way begins, or what was not kept yet."""
-        rest = self.open_exchange()
-        return rest.begins_at if rest is not None else self._last_end
+        exchange = self.open_exchange()
+        return exchange.begins_at if exchange is not None else self._last_end
 
     def open_exchange(self) -> SessionExchange | None:
         """The exchange under way."""
@@ -82,23 +82,23 @@ class TranscriptReader:
 
     def close_exchange(self, call: HookCall) -> SessionExchange:
         """The exchange under way as over, with the last message though it may not be written."""
-        rest = self.exchanges.rest()[0]
+        exchange = self.exchanges.rest()[0]
         text = call.text("last_assistant_message")
         failed = call.event == "stop-failure"
-        lacks_end = rest.captured.terminal_reason == "unknown"
+        lacks_end = exchange.captured.terminal_reason == "unknown"
         if failed:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
-            lacks_end = rest.status != "failed"
+            lacks_end = exchange.status != "failed"
         if lacks_end and text:
             self.exchanges.feed(_line(call, text, failed=failed))
-            rest = self.exchanges.rest()[0]
-        return rest if failed else self.as_complete(rest)
+            exchange = self.exchanges.rest()[0]
+        return exchange if failed else self.as_complete(exchange)
 
-    def as_complete(self, rest: SessionExchange) -> SessionExchange:
+    def as_complete(self, exchange: SessionExchange) -> SessionExchange:
         """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
-        if rest.captured.terminal_reason != "unknown":
-            return rest
-        return msgspec.structs.replace(rest, status="complete")
+        if exchange.captured.terminal_reason != "unknown":
+            return exchange
+        return msgspec.structs.replace(exchange, status="complete")
 
 
 def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
@@ -189,45 +189,49 @@ def _capture(
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
-        reading = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
+        reader = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
         left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
-        seen = reading.read_finished(lambda: call.watch.left_s() > left_s)
-        rest = reading.open_exchange() if reading.complete else None
-        if rest is not None and (last := _last_exchange(call, session, reading, rest)) is not None:
-            seen.append(last)
-        fresh = _save(call, ralph, session, seen, reading.exchanges.title)
-        if not reading.complete:
+        exchanges = reader.read_finished(lambda: call.watch.left_s() > left_s)
+        exchange = reader.open_exchange() if reader.complete else None
+        if exchange and (last := _last_exchange(call, session, reader, exchange)) is not None:
+            exchanges.append(last)
+        fresh = _save(call, ralph, session, exchanges, reader.exchanges.title)
+        if not reader.complete:
             call.note("a long transcript is read on by a later hook", transcript)
-        last_seen = rest is None or (bool(seen) and seen[-1].key == rest.key)
-        under_way = not (reading.complete and last_seen)
-        offset = reading.begins_at if under_way else reading.exchanges.ends_at
+        last_seen = exchange is None or (bool(exchanges) and exchanges[-1].key == exchange.key)
+        under_way = not (reader.complete and last_seen)
+        offset = reader.begins_at if under_way else reader.exchanges.ends_at
         # At Stop there was a prompt, though it may not be written yet.
-        under_way |= session.under_way and not seen and own and call.event in _OVER
-        if seen or reading.complete:
-            call.sessions.keep(session, offset, under_way=under_way, complete=reading.complete)
+        under_way |= session.under_way and not exchanges and own and call.event in _OVER
+        if exchanges or reader.complete:
+            call.sessions.keep(session, offset, under_way=under_way, complete=reader.complete)
     return fresh, under_way
 
 
 def _last_exchange(
-    call: HookCall, session: Session, reading: TranscriptReader, rest: SessionExchange
+    call: HookCall, session: Session, reader: TranscriptReader, exchange: SessionExchange
 ) -> SessionExchange | None:
     """The last exchange of a transcript, if it is over."""
     own = session.name == call.session
     if not own and session.is_abandoned():
-        return _with_errors(rest, session)
+        return _with_errors(exchange, session)
     over_at = call.over_at if own and session.over_at is None else session.over_at
-    if over_at is None or rest.begins_at >= over_at:
-        ended = rest.captured.terminal_reason != "unknown"
-        return rest if not own and ended and session.is_quiet() else None
+    if over_at is None or exchange.begins_at >= over_at:
+        ended = exchange.captured.terminal_reason != "unknown"
+        return exchange if not own and ended and session.is_quiet() else None
     if own and call.event in _OVER:
-        return reading.close_exchange(call)
-    return reading.as_complete(rest) if session.over_by == "stop" else rest
+        return reader.close_exchange(call)
+    return reader.as_complete(exchange) if session.over_by == "stop" else exchange
 
 
 def _save(
-    call: HookCall, ralph: Ralph, session: Session, seen: list[SessionExchange], title: str | None
+    call: HookCall,
+    ralph: Ralph,
+    session: Session,
+    exchanges: list[SessionExchange],
+    title: str | None,
 ) -> bool:
-    unknown = unkept(ralph, seen, session=session.name) if seen else []
+    unknown = unkept(ralph, exchanges, session=session.name) if exchanges else []
     new = unpaused(ralph, unknown, session=session.name)
     if not new:
         return False
@@ -259,9 +263,9 @@ def _index(call: HookCall, ralph: Ralph) -> None:
         refresh(call, ralph)
 
 
-def _with_errors(seen: SessionExchange, session: Session) -> SessionExchange:
+def _with_errors(exchange: SessionExchange, session: Session) -> SessionExchange:
     """The exchange with the errors that were noted when they came up; the client died on them."""
-    captured = seen.captured
+    captured = exchange.captured
     errors = list(captured.errors)
     known = {signature(error.message) for error in errors}
     for plain in session.errors:
@@ -270,4 +274,4 @@ def _with_errors(seen: SessionExchange, session: Session) -> SessionExchange:
             known.add(signature(message))
             errors.append(ErrorSeen(message))
     captured = msgspec.structs.replace(captured, errors=tuple(errors))
-    return msgspec.structs.replace(seen, captured=captured)
+    return msgspec.structs.replace(exchange, captured=captured)

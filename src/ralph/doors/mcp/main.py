@@ -92,11 +92,11 @@ def forget_environment(environ: MutableMapping[str, str]) -> None:
             del environ[name]
 
 
-def start_folder(given: str | None) -> Path:
+def start_folder(project: str | None) -> Path:
     """Where to look for the project: what was given, what the client says, else here."""
     environ = os.environ
-    said = given or environ.get("RALPH_PROJECT") or environ.get("CLAUDE_PROJECT_DIR")
-    return Path(said).expanduser() if said else Path.cwd()
+    folder = project or environ.get("RALPH_PROJECT") or environ.get("CLAUDE_PROJECT_DIR")
+    return Path(folder).expanduser() if folder else Path.cwd()
 
 
 def _fail(message: str, code: int) -> int:

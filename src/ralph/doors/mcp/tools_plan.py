@@ -172,23 +172,23 @@ def _patch_feature(context: ServerContext, feature: str, patch: dict[str, Any]) 
     return f"Changed the feature {name!r}: {', '.join(patch)}.{cut}"
 
 
-def _cut_notes(changed: Feature | Task, patch: dict[str, Any]) -> str:
+def _cut_notes(entity: Feature | Task, patch: dict[str, Any]) -> str:
     """Which texts were longer than their limit and so were cut."""
-    return "".join(_cut_note(name, value, getattr(changed, name)) for name, value in patch.items())
+    return "".join(_cut_note(name, value, getattr(entity, name)) for name, value in patch.items())
 
 
-def _cut_note(name: str, given: object, saved: object) -> str:
+def _cut_note(name: str, before: object, after: object) -> str:
     from ralph.records.iteration import TRUNCATED
 
-    if not isinstance(given, str) or not isinstance(saved, str) or not saved.endswith(TRUNCATED):
+    if not isinstance(before, str) or not isinstance(after, str) or not after.endswith(TRUNCATED):
         return ""
-    return "" if given.rstrip().endswith(TRUNCATED) else f" `{name}` was too long and was cut."
+    return "" if before.rstrip().endswith(TRUNCATED) else f" `{name}` was too long and was cut."
 
 
-def _own_task(context: ServerContext, given: Key | None) -> Task:
+def _own_task(context: ServerContext, task_id: Key | None) -> Task:
     """The task that is meant; one of another feature is refused."""
     scope = context.scope()
-    wanted = scope.task_id if given is None else given
+    wanted = scope.task_id if task_id is None else task_id
     if wanted is None or not str(wanted).strip():
         raise BadInput("it is not said which task", todo=f"Give its task_id. {_ids(context)}")
     for task in context.plan.read("tasks").tasks:
