@@ -325,6 +325,22 @@ def test_what_was_learned_from_an_iteration_is_shown_and_goes_with_it(
     assert traces(project, home) == []
 
 
+@pytest.mark.parametrize("words", [("--before", "2100-01-01"), ("--feature", "login")])
+def test_what_was_learned_stays_where_old_records_are_cleared_away(
+    ralph: Line, project: Path, home: Path, words: tuple[str, str]
+) -> None:
+    failed, _ = attempts(project, publish=True)
+    learned_from(project, failed)
+
+    left = ralph.well("forget", *words, "--yes", "--json").json["remains"]
+
+    [learning] = Plan(project).feature("login").learnings
+    [command] = [one for one in left if one.startswith("learned from it: ")]
+    assert learning.id in command
+    ralph.well(*command.partition(": ralph ")[2].split())
+    assert traces(project, home) == []
+
+
 def learned_from(project: Path, record: str) -> None:
     """A learning that the loop took from this iteration, and one of a person."""
     from ralph.plan.learnings import learn
@@ -392,6 +408,21 @@ def test_the_text_may_have_quotes_and_line_breaks(ralph: Line, project: Path, ho
     ralph.well("forget", "--match", f'"{WORD.upper()}, if you please"', "--yes")
 
     assert traces(project, home) == []
+
+
+def test_blanks_around_the_text_keep_longer_words_out(ralph: Line, project: Path) -> None:
+    ralph.well("learning", "add", "Item 70 is blue.", "--feature", "login")
+    [_, other] = ralph.record("login", {"summary": "Item 7 is red."}, {"summary": "Item 70 too."})
+
+    ralph.well("forget", "--match", "item 7 ", "--yes")
+
+    assert [one.record.id for one, _ in iterations_of(project)] == [other]
+    assert len(Plan(project).feature("login").learnings) == 1
+
+
+def iterations_of(project: Path) -> list[Any]:
+    with open_ralph(project) as opened:
+        return list(opened.feature("login").iterations())
 
 
 def test_a_learning_is_forgotten_by_its_id(ralph: Line, project: Path, home: Path) -> None:

@@ -133,9 +133,10 @@ class Words:
     """The words of what is forgotten, to be looked for elsewhere."""
 
     def __init__(self, texts: Iterable[str], match: str = "") -> None:
-        self.match = _folded(match)
+        # Blanks around it count: they keep longer words out.
+        self.match = _spaced(match)
         # As it is written: any case, line breaks anywhere.
-        self.written = re.compile(r"\s+".join(map(re.escape, match.split())), re.IGNORECASE)
+        self.written = re.compile(r"\s+".join(map(re.escape, re.split(r"\s+", match))), re.I)
         folded = set(map(_folded, texts))
         self._texts = {text for text in folded if len(text) >= _TELLING_CHARS}
 
@@ -154,7 +155,7 @@ class Words:
     def match_in(self, body: bytes) -> bool:
         """Whether a record's body holds the match, in one of its texts or as it is written."""
         texts = (body.decode("utf-8", "replace"), *texts_of(body))
-        return any(self.match in _folded(text) for text in texts)
+        return any(self.match in _spaced(text) for text in texts)
 
     def in_file(self, data: bytes) -> bool:
         """Whether a file's bytes hold the match or one of the longer texts; line breaks count as
@@ -384,4 +385,8 @@ def _read(file: Path) -> bytes:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
+    return _spaced(text).strip()
+
+
+def _spaced(text: str) -> str:
+    return re.sub(r"\s+", " ", text).casefold()

@@ -42,6 +42,7 @@ from ralph.records.knowledge import (
 )
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.journal import Batch, Journal
@@ -319,7 +320,13 @@ def choose(
     places = plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
-    return _with_derived(ralph, choice, everywhere=bool(wanted) and len(memories) > 1)
+    # Who clears away what is old wants to keep what was learned from it.
+    return _with_derived(
+        ralph,
+        choice,
+        everywhere=bool(wanted) and len(memories) > 1,
+        learned=bool(wanted or match or everything),
+    )
 
 
 def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
@@ -332,18 +339,17 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
     return bound
 
 
-def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
-    """The choice with what was learned from it, and what tells of the same event: that is forgotten
-    too, or named with the command."""
+def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bool) -> Choice:
+    """The choice with what tells of the same event (`everywhere`) and what was learned from it
+    (`learned`): both are forgotten too, or named with the command."""
     ids, remains = dict(choice.ids), list[str]()
     same = _told_elsewhere(ralph, ids)
     if everywhere:
         ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
     elif same and not choice.match:
-        others = [one for some in same.values() for one in some]
-        more = f" (and {len(others) - _TOLD_IDS} more)" if len(others) > _TOLD_IDS else ""
-        others = others[:_TOLD_IDS]
-        remains.append(f"the same told elsewhere: ralph forget {' '.join(others)}{more}")
+        remains.append(
+            _command("the same told elsewhere", [i for some in same.values() for i in some])
+        )
     named = set(_ids_in(FEATURES, ids))
     iterations = [
         iteration
@@ -352,10 +358,6 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
         for located, iteration in ralph.feature(key.name).iterations()
         if located.record.id in named
     ]
-    key = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
-    lessons = [one for one in _lessons_from(ralph, iterations) if one not in ids.get(key, ())]
-    if lessons:
-        ids[key] = [*ids.get(key, ()), *lessons]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     learnings = [
         one
@@ -363,18 +365,33 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
         if one.source != "human" and (one.feature, one.iteration) in numbers
         if one not in choice.learnings
     ]
-    known = set(_ids_in(KNOWLEDGE, ids))
+    own = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
+    lessons = [one for one in _lessons_from(ralph, iterations) if one not in ids.get(own, ())]
+    known = {*_ids_in(KNOWLEDGE, ids), *lessons}
     published = known & _patterns(ralph).keys() if known else known
+    derived = [*(one.id for one in learnings), *(one for one in lessons if one in published)]
+    if derived and not learned:
+        remains.append(_command("learned from it", derived))
+        lessons, learnings, derived = [i for i in lessons if i not in published], [], []
+        published &= set(_ids_in(KNOWLEDGE, ids))
+    if lessons:
+        ids[own] = [*ids.get(own, ()), *lessons]
     clients = _clients_of(ralph, _ids_in(CONVERSATIONS, ids))
     remains += [f"the session's own file, as {name} keeps it" for name in clients]
     return msgspec.structs.replace(
         choice,
         ids=ids,
         learnings=[*choice.learnings, *learnings],
-        derived=[*(one.id for one in learnings), *(one for one in lessons if one in published)],
+        derived=derived,
         remains=remains,
         published=bool(published),
     )
+
+
+def _command(what: str, ids: list[str]) -> str:
+    """How to forget these too, as many as fit a line."""
+    more = f" (and {len(ids) - _TOLD_IDS} more)" if len(ids) > _TOLD_IDS else ""
+    return f"{what}: ralph forget {' '.join(ids[:_TOLD_IDS])}{more}"
 
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
@@ -402,8 +419,8 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
         gone += ralph.knowledge.forget(known, reason=reason)
     changed = forget_in_plan(ralph, choice.learnings, words if choice.places else Words(()))
     copies = []
-    if changed > len(choice.learnings):
-        copies.append(f"the words from {changed - len(choice.learnings)} texts of the plan")
+    if texts := changed - len(choice.learnings):
+        copies.append(f"the words from {plural(texts, 'text')} of the plan")
     if gone or changed or choice.match:
         copies += remove_copies(ralph, words, versions=bool(changed))
     old = old_journals(ralph, {record.id for record in records})
