@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from postgres import GIVEN_URL, Server, own_server, with_database
 from remembering import ToyEmbedder, made, open_toy
 
+from ralph.index.embedders import static
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import Iteration
@@ -58,6 +60,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if names & _CLIENTS:
             item.add_marker(pytest.mark.timeout(_CLIENT_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_tokeniser() -> Iterator[None]:
+    """The static embedder's tokeniser is loaded once, not for every memory that a test opens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(static, "_open_tokeniser", functools.cache(static._open_tokeniser))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -243,7 +243,6 @@ OTHER_FILES = {
     "memory.documents": "the files that a person names",
     "memory.forgetting": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
-    "memory.pausing": "Ralph's home",
     "memory.project": "looks for `.ralph` and `.git` on the way up",
     "memory.sessions": "the clients' transcripts",
     "memory.store": "Ralph's home",

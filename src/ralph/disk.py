@@ -50,10 +50,8 @@ else:
     def _try_lock(fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                return False
-            raise
+        except (BlockingIOError, PermissionError):
+            return False
         return True
 
     def _unlock(fd: int) -> None:
@@ -306,14 +304,10 @@ def _open_folder(base: str, below: list[str], *, make: bool) -> int:
     for name in below:
         path = os.path.join(path, name)
         try:
-            try:
-                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):  # somebody else was faster
+            if make:
+                with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
-                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
+            inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise _refusal(path, _kind(name, fd)) from None

@@ -147,6 +147,7 @@ def test_yes_accepts_at_once_and_the_plan_is_sound(ralph: Line, root: Path, tmp_
     assert [problem for problem in check(Plan(root)) if problem.severity == "error"] == []
 
 
+@pytest.mark.slow
 def test_requirements_come_from_standard_input_too(ralph: Line, root: Path, tmp_path: Path) -> None:
     words = ("plan", "braindump", "-", "--yes", "--agent", scripted(tmp_path, PLANNING))
     ralph.well(*words, stdin="Send invoices.\n")
@@ -388,6 +389,7 @@ def test_two_at_once_are_one_too_many(ralph: Line, root: Path, tmp_path: Path) -
         process.wait(timeout=60)
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_goes_with_the_next(ralph: Line, root: Path, tmp_path: Path) -> None:
     waiting = agent(tmp_path, {"bash": "touch ../begun"}, {"sleep": 600})
     words = ["plan", "braindump", "../wish.md", "--agent", waiting]

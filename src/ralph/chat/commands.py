@@ -249,10 +249,8 @@ class WorkerCommands:
         self, workers: Workers, open_memory: OpenMemory, *, prefix: str = "/", in_chat: bool = True
     ) -> None:
         """`prefix` goes before a command's name; `in_chat`: the workers run in this process."""
-        self._workers = workers
-        self._open = open_memory
-        self._prefix = prefix
-        self._in_chat = in_chat
+        self._workers, self._open = workers, open_memory
+        self._prefix, self._in_chat = prefix, in_chat
 
     def signal(self) -> None:
         """There is something new for the workers."""

@@ -221,9 +221,7 @@ def conversation_details(
 class ChatSession:
     """One conversation. It starts in the journal with its first exchange."""
 
-    def __init__(
-        self, memory: Conversations, *, wanted: str | None = None, title: str = ""
-    ) -> None:
+    def __init__(self, memory: Conversations, wanted: str | None, title: str) -> None:
         """`wanted` is a conversation to continue, by its id or a prefix of it."""
         # What the model sees with the next question, and whether it is saved.
         self.rounds: list[tuple[Exchange, bool]] = []
@@ -238,9 +236,8 @@ class ChatSession:
         self.title = title or self._conversation.title
         if self.title != self._conversation.title:
             memory.rename(self.id, title)
-        for exchange in memory.exchanges(self.id):
-            self.rounds.append((exchange, True))
-            self.last_exchange = exchange.id
+        self.rounds = [(exchange, True) for exchange in memory.exchanges(self.id)]
+        self.last_exchange = self.rounds[-1][0].id if self.rounds else None
 
     @property
     def begun(self) -> bool:
@@ -366,18 +363,15 @@ class Chat:
         rag: bool = True,
         history_tokens: int = _HISTORY_TOKENS,
     ) -> None:
-        self._open_memory = open_memory
-        self.memory = open_memory()
-        self.model = model
-        self.screen = screen
-        self.everywhere = everywhere
-        self.rag = rag
+        self._open_memory, self.memory = open_memory, open_memory()
+        self.model, self.screen = model, screen
+        self.everywhere, self.rag = everywhere, rag
         self.last_retrieval: LastRetrieval | None = None
         self.over = False
         self.workers: WorkerCommands | None = None
         self._history_tokens = history_tokens
         self._notes: set[str] = set()
-        self.session = ChatSession(self.memory.conversations, wanted=conversation, title=title)
+        self.session = ChatSession(self.memory.conversations, conversation, title)
 
     @property
     def settings(self) -> Settings:

@@ -86,7 +86,6 @@ class _StreamedCall(msgspec.Struct):
 class AnswerStream:
     """An answer as far as it has arrived. `stop` is empty until it has ended."""
 
-    text = ""
     tokens_in: int | None = None
     tokens_out: int | None = None
     model = ""
@@ -96,6 +95,11 @@ class AnswerStream:
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
         self._calls: list[_StreamedCall] = []
+        self._texts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     @property
     def calls(self) -> tuple[models.ToolCall, ...]:
@@ -104,7 +108,7 @@ class AnswerStream:
     def add_text(self, piece: str) -> None:
         """A piece of text."""
         if piece:
-            self.text += piece
+            self._texts.append(piece)
             self._on_text(piece)
 
     def add_call(self, place: int | None, id: str, name: str, arguments: str) -> None:

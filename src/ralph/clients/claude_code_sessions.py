@@ -301,7 +301,7 @@ _MOST_SUMMARIES = 20
 _MOST_QUEUED = 50
 
 
-class _OpenExchange(Transcript, lines.OpenExchange):
+class ClaudeTurn(Transcript, lines.OpenExchange):
     """An exchange being read."""
 
     def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
@@ -342,7 +342,7 @@ class Exchanges(lines.SessionReader):
     """A session transcript being read."""
 
     _parts = staticmethod(lines_of)
-    _open: _OpenExchange | None = None
+    _open: ClaudeTurn | None = None
 
     def __init__(self, start: lines.SessionStart | None = None) -> None:
         super().__init__(start)
@@ -350,7 +350,7 @@ class Exchanges(lines.SessionReader):
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         # What a person had run, or the client put in: an exchange only once the assistant answers.
-        self._maybe: _OpenExchange | None = None
+        self._maybe: ClaudeTurn | None = None
 
     @property
     def ends_at(self) -> int:
@@ -425,10 +425,10 @@ class Exchanges(lines.SessionReader):
         elif (exchange := self._maybe or self._open) is not None:
             exchange.take(line)
 
-    def _begin(self, line: Any, user: str) -> _OpenExchange:
-        return _OpenExchange(line, user, self._start, at=self._at)
+    def _begin(self, line: Any, user: str) -> ClaudeTurn:
+        return ClaudeTurn(line, user, self._start, at=self._at)
 
-    def _turn(self, begun: _OpenExchange) -> None:
+    def _turn(self, begun: ClaudeTurn) -> None:
         """Another exchange begins, so the one before is over."""
         self._close(begun.begins_at)
         self._open, self._maybe = begun, None

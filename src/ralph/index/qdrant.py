@@ -51,11 +51,6 @@ class NameTaken(Exception):
     """A collection of this name is there already."""
 
 
-class _Greeting(msgspec.Struct):
-    title: str
-    version: str
-
-
 class QdrantConnection:
     """One server by its URL, shared by all indexes of a process.
 
@@ -100,8 +95,7 @@ class QdrantConnection:
     ) -> _T:
         """What the server answers. A failure is told again for a while without asking."""
         if self._rest is not None and self.clock() < self._rest[0]:
-            error = self._rest[1]
-            raise IndexOff(error.what, where=error.where, todo=error.todo)
+            raise self._rest[1].with_traceback(None)
         timeout_s = self._timeout_s * (1.0 if slow else _QUERY_SHARE)
 
         def work() -> _T:
@@ -133,14 +127,15 @@ class QdrantConnection:
             raise self.off("has no usable URL", "Set one like http://127.0.0.1:6333")
         if self._parts.username or self._parts.password:
             raise self.off("has credentials in its URL", "Set RALPH_QDRANT_API_KEY instead.")
-        greeting = self._send(timeout_s, "GET", "/", returns=_Greeting)
-        version = re.match(r"(\d+)\.(\d+)", greeting.version)
-        if "qdrant" not in greeting.title.lower() or version is None:
+        greeting = self._send(timeout_s, "GET", "/", returns=dict[str, Any])
+        title, name = (str(greeting.get(key)) for key in ("title", "version"))
+        version = re.match(r"(\d+)\.(\d+)", name)
+        if "qdrant" not in title.lower() or version is None:
             raise self.off("is not what answers there", "Set the URL of a Qdrant server.")
         if (int(version[1]), int(version[2])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
-            raise self.off(f"is too old ({greeting.version})", f"Update it to {oldest} or newer.")
-        return greeting.version
+            raise self.off(f"is too old ({name})", f"Update it to {oldest} or newer.")
+        return name
 
     def _send(
         self, timeout_s: float, method: str, path: str, body: object = None, *, returns: type[_T]
@@ -343,8 +338,8 @@ class QdrantStore:
     def repair(self, damage: Corrupt) -> None:
         """Drop a collection that cannot be read, by its own name or by its alias."""
         if isinstance(damage, layout.CollectionDamaged):
-            told = "the index was damaged (%s); %s is dropped and rebuilt from the journal"
-            _log.warning(told, damage, damage.name)
+            warning = "the index was damaged (%s); %s is dropped and rebuilt from the journal"
+            _log.warning(warning, damage, damage.name)
             self._delete_collection(self._view().aliases().get(damage.name, damage.name))
 
     def check(self, *, deep: bool = False) -> list[str]:

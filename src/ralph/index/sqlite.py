@@ -326,8 +326,8 @@ class SqliteStore:
             # SQLite itself takes the log away with the last connection.
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self.path}{side}").replace(f"{aside}{side}")
-        told = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
-        _log.warning(told, damage, aside.name)
+        warning = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
+        _log.warning(warning, damage, aside.name)
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Look into the file; `deep` tells what SQLite itself finds wrong with it."""

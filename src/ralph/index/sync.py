@@ -324,8 +324,8 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
                     for _ in range(_TRIES):
                         with contextlib.suppress(EmbedderChanged):
                             end = None if budget_s is None else time.monotonic() + budget_s
-                            told = progress or (lambda done: None)
-                            run = SyncRun(self.store, spec, spec.manifest(), end, told)
+                            report = progress or (lambda done: None)
+                            run = SyncRun(self.store, spec, spec.manifest(), end, report)
                             return run.go(afresh=afresh, renew=renew)
             except IndexBusy:  # answer from what is there
                 return Synced(complete=is_current(self.store, spec))

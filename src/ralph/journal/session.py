@@ -188,11 +188,10 @@ class Link:
         # Processes that start while the server is down need not find it out each for itself.
         digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()[:16]
         self._note = None if notes is None else notes / f"down-{digest}"
-        self._lock = threading.RLock()
+        self._pid, self._lock = os.getpid(), threading.RLock()
         # In a list, so that what is thrown away without a word is closed all the same.
         self._held: list[DatabaseSession] = []
         weakref.finalize(self, _close_all, self._held)
-        _links.add(self)
         self._off_until = 0.0
         # Why the server was not reached the last time; None where it was.
         self.trouble: str | None = None
@@ -209,7 +208,7 @@ class Link:
     def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
         broke = _driver().Error
-        with self._lock:
+        with self._own_lock():
             try:
                 done = work(talk := self._ready())
             except broke as error:
@@ -251,7 +250,7 @@ class Link:
 
     def close(self) -> None:
         """Let go of the connection; it opens again by itself."""
-        with self._lock:
+        with self._own_lock():
             _close_all(self._held)
 
     def _ready(self) -> DatabaseSession:
@@ -260,11 +259,11 @@ class Link:
             self._held.append(self.open())
         return self._held[0]
 
-    def begin_anew(self) -> None:
-        """After a fork: a thread that is not there any more may have held the lock."""
-        self._lock = threading.RLock()
-        _parents.extend(self._held)
-        self._held.clear()
+    def _own_lock(self) -> threading.RLock:
+        """This process's lock: after a fork, a thread that is not there may hold the old one."""
+        if self._pid != os.getpid():
+            self._pid, self._lock = os.getpid(), threading.RLock()
+        return self._lock
 
     def _connect(self) -> psycopg.Connection[Row]:
         driver = _driver()
@@ -366,20 +365,6 @@ class Link:
 def _close_all(held: list[DatabaseSession]) -> None:
     while held:
         held.pop().close()
-
-
-# Those of this process; and the connections of the one it was forked from, which stay as they are.
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
-_parents: list[DatabaseSession] = []
-
-
-def _after_fork() -> None:
-    for link in _links:
-        link.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _driver() -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import msgspec
 
 from ralph import clients, disk
 from ralph.capture import AgentRun, Live
-from ralph.config import Settings, variable_text
+from ralph.config import variable_text
 from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
@@ -243,22 +244,33 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class AgentDriver(msgspec.Struct, frozen=True):
-    """The means to run one agent in one project's folder: any number of times, one at a time."""
+class AgentDriver:
+    """The means to run one agent in one project's folder: any number of times, one at a time.
 
-    agent: str
-    settings: Settings
-    root: Path
-    timeout_s: float
-    listener: Listener
-    stopping: Callable[[], bool]
+    The agent and its time come from the settings where none are given.
+    """
+
+    def __init__(
+        self,
+        ralph: Ralph,
+        agent: str | None,
+        timeout_s: float | None,
+        listener: Listener,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = ralph.config.settings
+        self._root = ralph.project.root
+        self._timeout_s = timeout_s or self._settings.iteration_timeout_s
+        self._stop = stop
+        self.agent = agent or self._settings.agent
+        self.listener = listener
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
         clients.found_command(
             clients.agent_command(self.agent, clients.AgentCall()),
             self._environment(),
-            root=self.root,
+            root=self._root,
         )
 
     def run(
@@ -282,7 +294,7 @@ class AgentDriver(msgspec.Struct, frozen=True):
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
         command = clients.found_command(
-            clients.agent_command(self.agent, call), env, root=self.root
+            clients.agent_command(self.agent, call), env, root=self._root
         )
         output = self.output(folder, prompt)
         shown = Live()
@@ -302,12 +314,12 @@ class AgentDriver(msgspec.Struct, frozen=True):
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
                 tell(self.listener, "doing", **msgspec.structs.asdict(shown))
-            return not self.stopping()
+            return not self._stop.is_set()
 
         with AgentProcess(
-            command, prompt=prompt.encode(), folder=folder, cwd=self.root, env=env, grace_s=GRACE_S
+            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
         ) as process:
-            ended = process.wait(timeout_s=self.timeout_s, on_tick=tick)
+            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
@@ -316,10 +328,10 @@ class AgentDriver(msgspec.Struct, frozen=True):
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         disk.appending(file).close()
-        return AgentOutput(file, agent=agent or self.agent, root=str(self.root), injected=prompt)
+        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
-        return clients.agent_environment(also=self.settings.agent_env, given=given)
+        return clients.agent_environment(also=self._settings.agent_env, given=given)
 
 
 # -- One iteration under way, as it is kept on disk until its record is in the journal.

@@ -239,15 +239,8 @@ def braindump(
     plan = Plan(ralph.project.root, state=ralph.project.cache)
     plan.load()
     settings = ralph.config.settings
-    prompt = _prompt(ralph, plan, requirements, source, agent or settings.agent)
-    driver = AgentDriver(
-        agent or settings.agent,
-        settings,
-        root=plan.project,
-        timeout_s=timeout_s or settings.iteration_timeout_s,
-        listener=listener,
-        stopping=stop.is_set,
-    )
+    driver = AgentDriver(ralph, agent, timeout_s, listener, stop)
+    prompt = _prompt(ralph, plan, requirements, source, driver.agent)
     driver.check()
     with _run_folder(_home(ralph)) as folder:
         copy = _copied(ralph.project, plan, folder / "project")

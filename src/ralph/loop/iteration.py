@@ -56,12 +56,7 @@ _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
 def gather(
-    ralph: Ralph,
-    plan: Plan,
-    task: Task,
-    *,
-    memory_on: bool,
-    agent: str | None = None,
+    ralph: Ralph, plan: Plan, task: Task, *, memory_on: bool, agent: str | None = None
 ) -> build.PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
@@ -172,11 +167,9 @@ def judge(
         return "timeout" if timed_out else "rate_limited"
     if before is None or after is None:
         return "unknown"
-    if after.status in _MOVED and after.status != before.status:
-        return "partial"
-    if any(comment not in before.comments for comment in after.comments):
-        return "partial"
-    return "failure"
+    moved = after.status in _MOVED and after.status != before.status
+    commented = any(comment not in before.comments for comment in after.comments)
+    return "partial" if moved or commented else "failure"
 
 
 def plan_hash(plan: Plan, feature: str) -> str:

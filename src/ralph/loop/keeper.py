@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> int:
     command = arguments[2:]
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # Ralph decides, and tells us over the socket
-    alarm = _alarm()
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         agent = subprocess.Popen(command, start_new_session=True, preexec_fn=_in_child)
@@ -50,50 +51,25 @@ def main(arguments: list[str]) -> int:
     _say(control, {"pid": agent.pid})
     _let_go_of_output()
     family = _Family(agent.pid)
-    told = _wait(agent, control, alarm, family)
-    if told:
-        _end_agent(agent, grace_s, family)
+    while agent.poll() is None:
+        family.look()
+        # A word from Ralph, or the end of Ralph: both mean the same.
+        if asked or select.select([control], [], [], _POLL_S)[0]:
+            _end_agent(agent, grace_s, family)
     left = family.end()
     _say(control, {"exit": agent.wait(), "left": left})
     return 0
 
 
-def _alarm() -> socket.socket:
-    """What becomes readable when a child ends, or when somebody asks us to."""
-    alarm, bell = socket.socketpair()
-    for end in (alarm, bell):
-        end.setblocking(False)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    signal.set_wakeup_fd(bell.detach(), warn_on_full_buffer=False)
-    return alarm
-
-
-def _wait(
-    agent: subprocess.Popen[bytes], control: socket.socket, alarm: socket.socket, family: _Family
-) -> bool:
-    """Until the agent ends by itself (False), or is to be ended (True)."""
-    while agent.poll() is None:
-        family.look()
-        ready, _, _ = select.select([control, alarm], [], [], _LOOK_S)
-        if control in ready:
-            return True  # a word from Ralph, or the end of Ralph: both mean the same
-        if alarm in ready and signal.SIGTERM in alarm.recv(4096):
-            return True
-    return False
-
-
 def _end_agent(agent: subprocess.Popen[bytes], grace_s: float, family: _Family) -> None:
     """Ask first: an agent that is asked ends its own children and writes its last lines."""
     family.look(anyway=True)
-    with contextlib.suppress(ProcessLookupError):
-        agent.terminate()
+    agent.terminate()
     try:
         agent.wait(grace_s)
     except subprocess.TimeoutExpired:
         family.look(anyway=True)
-        with contextlib.suppress(ProcessLookupError):
-            agent.kill()
+        agent.kill()
         agent.wait()
 
 

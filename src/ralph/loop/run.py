@@ -281,14 +281,7 @@ class _LoopRun:
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
-        self._driver = AgentDriver(
-            options.agent or self._settings.agent,
-            self._settings,
-            root=self._plan.project,
-            timeout_s=options.timeout_s or self._settings.iteration_timeout_s,
-            listener=listener,
-            stopping=stop.is_set,
-        )
+        self._driver = AgentDriver(ralph, options.agent, options.timeout_s, listener, stop)
         self._tell = functools.partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
         self._iterating = IterationRunner(

@@ -211,7 +211,6 @@ class ScriptedAgent:
             command,
             shell=True,
             capture_output=True,
-            text=True,
             encoding="utf-8",
             errors="replace",
             timeout=_BASH_TIMEOUT_S,

@@ -275,6 +275,8 @@ class NoteMemory(ProjectStream):
 
     def remember(self, note: Note) -> tuple[Note, bool]:
         """Keep a note; returns it as it is kept, and whether it is new."""
+        if known := self.find(note.id):
+            return known[0].record, False
         if note.id in self.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         self._store.ensure()

@@ -12,6 +12,8 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ralph import disk
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
@@ -90,8 +92,7 @@ def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:
     try:
         found: Any = json.loads(text or "null")
         if text is None:
-            with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
-                plain = data.read()
+            plain = disk.read(file)
             found = json.loads(plain).get(SETTING) if SETTING.encode() in plain else None
     except FileNotFoundError:
         return None
@@ -115,8 +116,7 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
 def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
     file = f"{os.fspath(home)}{os.sep}{NAME}"
     try:
-        with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
-            return [_pause(one) for one in json.load(data)["pauses"]]
+        return [_pause(one) for one in json.loads(disk.read(file))["pauses"]]
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -207,7 +207,6 @@ def resume(
 @contextmanager
 def _editing(home: Path) -> Iterator[list[Pause]]:
     """The pauses, to be changed while nobody else does."""
-    from ralph import disk
     from ralph.errors import BadInput
 
     disk.make_folder(home)

@@ -65,6 +65,7 @@ class Project:
         self.settings_file = self.folder / PROJECT_FILE
         self._metadata = self.db / "metadata.yaml"
         self._id: str | None = None
+        self._other_ids: list[str] = []
         # The id as it was last read, and the state of the file then: it is asked for often.
         self._read: tuple[tuple[int, int, int], str | None] | None = None
 
@@ -97,17 +98,15 @@ class Project:
         """
         found = [self.id, self.git_id, _path_id(self._path), *self._shared_ids()]
         found += [_path_id(one) for one in self._owner(self.id).get("paths", ())]
-        return [*dict.fromkeys(filter(None, found))]
+        return [*dict.fromkeys(filter(None, [*found, *self._other_ids]))]
 
     def _shared_ids(self) -> list[str]:
         """The ids in `.ralph` folders of this repository, or of another machine."""
-        found: list[str] = []
-        for one in self._owner(self.git_id).get("ids", ()) if self.git_id else ():
-            paths = self._owner(one).get("paths", ())
-            own = history_folder(find_top(self._path))
-            if not paths or any(history_folder(find_top(path)) == own for path in paths):
-                found.append(one)
-        return found
+        ids = self._owner(self.git_id).get("ids", []) if self.git_id else []
+        paths = {one: self._owner(one).get("paths", []) for one in ids}
+        histories = {one: [history_folder(find_top(path)) for path in paths[one]] for one in ids}
+        own = history_folder(find_top(self._path))
+        return [one for one in ids if not paths[one] or own in histories[one]]
 
     @functools.cached_property
     def git_id(self) -> str:
@@ -282,12 +281,7 @@ class PlainFolder(Project):
 
     def __init__(self, start: Path, home: Path, *, general: bool = False) -> None:
         super().__init__(Path(find_top(os.fspath(start)) or start.resolve()), home)
-        self._general = [GENERAL] if general else []
-
-    @property
-    def ids(self) -> list[str]:
-        """Those of a project, and the one of what was said in no folder."""
-        return [*super().ids, *self._general]
+        self._other_ids = [GENERAL] if general else []
 
     def init(self) -> list[Path]:
         """Refuse: only a person decides that a folder becomes a project."""
@@ -386,7 +380,10 @@ def _read_owner(file: Path) -> dict[str, list[str]]:
 
 
 def _path_id(path: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, Path(path).as_uri()))
+    try:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, Path(path).as_uri()))
+    except UnicodeEncodeError:  # a name that was written in another locale
+        return ""
 
 
 def _commits(root: str | Path) -> list[str]:

@@ -32,8 +32,11 @@ def find_top(start: str) -> str:
 
     A repository of a person's whole home folder is for its own files, not for everything below.
     """
-    home = os.path.realpath(os.path.expanduser("~"))
-    folder, below = os.path.realpath(start), ""
+    home, below = os.path.realpath(os.path.expanduser("~")), ""
+    try:
+        folder = os.path.realpath(start)
+    except ValueError:  # a name that was written in another locale
+        return ""
     while folder != below:
         if os.path.lexists(os.path.join(folder, _GIT)) and (folder != home or not below):
             return folder

@@ -263,15 +263,12 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
 
 # fmt: off
 _NOISE_FILES = frozenset("""
-package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb cargo.lock
-poetry.lock pdm.lock uv.lock pipfile.lock gemfile.lock composer.lock podfile.lock mix.lock go.sum
-flake.lock packages.lock.json gradle.lockfile pubspec.lock package.resolved
+package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum packages.lock.json package.resolved
 package.json tsconfig.json jsconfig.json pyproject.toml setup.cfg setup.py cargo.toml go.mod gemfile
 composer.json requirements.txt pom.xml build.gradle build.gradle.kts settings.gradle makefile
 dockerfile docker-compose.yml docker-compose.yaml compose.yaml compose.yml tox.ini pytest.ini
-mypy.ini ruff.toml rustfmt.toml clippy.toml deno.json turbo.json nx.json lerna.json babel.config.js
-claude.md agents.md license license.md license-mit license-apache changelog.md codeowners .env
-procfile manifest.in
+mypy.ini ruff.toml rustfmt.toml clippy.toml deno.json turbo.json nx.json lerna.json claude.md
+agents.md license license.md license-mit license-apache changelog.md codeowners procfile manifest.in
 """.split())
 _NOISE_FOLDERS = frozenset("""
 node_modules dist build out target coverage htmlcov __pycache__ venv env site-packages vendor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ralph.prompt.build import day, framed, one_line, outcome, render
 from ralph.recall import Hit
@@ -132,22 +132,12 @@ _SUMMARY_CHARS = 800
 _EXCHANGES = "#### Relevant Exchanges:"
 
 
-class RecalledConversations(Protocol):
-    """What memory found on a question: conversations, and perhaps a line about the topic."""
-
-    @property
-    def conversations(self) -> Sequence[Any]:
-        """The best first."""
-
-    @property
-    def line(self) -> str | None:
-        """That the topic comes up again and again."""
-
-
-def related_text(found: RecalledConversations, *, budget_tokens: int, tools: bool = True) -> str:
+def related_text(found: Any, *, budget_tokens: int, tools: bool = True) -> str:
     """The section, fenced and within the budget; empty where nothing was found or fits.
 
-    `tools` says whether the model can ask for more with `fetch_conversation_details`.
+    `found` has the conversations, the best first, and perhaps a line that says that the topic comes
+    up again and again. `tools` says whether the model can ask for more with
+    `fetch_conversation_details`.
     """
 
     def whole(body: str) -> str:
@@ -155,7 +145,19 @@ def related_text(found: RecalledConversations, *, budget_tokens: int, tools: boo
         tool = render("related_tool") if tools else ""
         return render("related", tool=tool, memory=mark(line + body))
 
-    body = _fitted(found, lambda body: estimate_tokens(whole(body)) <= budget_tokens)
+    # Conversations before exchanges, of both the most similar first, as many as fit.
+    exchanges = [each for one in found.conversations for each in one.exchanges]
+    exchanges.sort(key=lambda each: -each.similarity)
+    texts = [*map(_conversation, found.conversations), *map(_related_exchange, exchanges)]
+    if exchanges:
+        first = len(found.conversations)
+        texts[first] = f"{_EXCHANGES}\n\n{texts[first]}"
+    body = ""
+    for text in texts:
+        longer = f"{body}\n\n{text}" if body else text
+        if estimate_tokens(whole(longer)) > budget_tokens:
+            break
+        body = longer
     return whole(body) if body else ""
 
 
@@ -168,24 +170,6 @@ def chat_system(*, today: str, project: str, memory: bool) -> str:
         project=place if project else "",
         memory=render("related_use") if memory else "",
     )
-
-
-def _fitted(found: RecalledConversations, fits: Callable[[str], bool]) -> str:
-    """As many as fit: conversations before exchanges, of both the most similar first."""
-    body = ""
-    for one in found.conversations:
-        longer = "\n\n".join(filter(None, (body, _conversation(one))))
-        if not fits(longer):
-            return body
-        body = longer
-    heading = _EXCHANGES
-    exchanges = [some for one in found.conversations for some in one.exchanges]
-    for some in sorted(exchanges, key=lambda one: -one.similarity):
-        longer = "\n\n".join(filter(None, (body, heading, _related_exchange(some))))
-        if not fits(longer):
-            break
-        body, heading = longer, ""
-    return body
 
 
 def _conversation(one: Any) -> str:

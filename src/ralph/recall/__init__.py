@@ -14,16 +14,16 @@ from ralph.records import Record
 Relevance = Literal["relevant", "possibly"]
 
 
-class Parts(msgspec.Struct, frozen=True):
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What each stage gave a hit."""
 
     words: float
-    words_rank: int | None
+    words_rank: int | None = None
     matched: tuple[str, ...]
     asked: int
     coverage: float
-    meaning: float | None
-    meaning_rank: int | None
+    meaning: float | None = None
+    meaning_rank: int | None = None
     mixed: float
     score: float
 

@@ -156,9 +156,8 @@ def score(evidence: Evidence, embedder: str | None = None) -> float:
 def score_by(evidence: Evidence, constants: Constants) -> float:
     """The score these constants give."""
     words, meaning = features(evidence, constants)
-    return _logistic(
-        constants.intercept + constants.per_words * words + constants.per_meaning * meaning
-    )
+    odds = constants.intercept + constants.per_words * words + constants.per_meaning * meaning
+    return 1.0 / (1.0 + math.exp(-odds))
 
 
 def features(evidence: Evidence, constants: Constants) -> tuple[float, float]:
@@ -179,10 +178,6 @@ def features(evidence: Evidence, constants: Constants) -> tuple[float, float]:
 def constants_of(embedder: str) -> Constants:
     """What holds for the embedder of this identity."""
     return CONSTANTS[max((p for p in CONSTANTS if embedder.startswith(p)), key=len)]
-
-
-def _logistic(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
 
 
 def why(evidence: Evidence, question: str = "") -> str:

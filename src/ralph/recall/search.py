@@ -245,20 +245,25 @@ def _weighed(
         key = (place[0], record.id, record.digest)
         if value < question.min_score or key in found:
             continue
-        parts = Parts(
-            words=round(fused.words, 4),
-            words_rank=word_ranks.get(place),
-            matched=evidence.matched,
-            asked=evidence.asked,
-            coverage=round(evidence.coverage, 4),
-            meaning=None if cosine is None else round(cosine, 4),
-            meaning_rank=meaning_ranks.get(place),
-            mixed=round(fused.mixed, 4),
-            score=value,
-        )
-        stream, reason = candidates.collections[place[0]].stream, why(evidence, question.text)
-        found[key] = ScoredRecord(record, stream, value, relevance(value), reason, parts)
+        stages = {"words": round(fused.words, 4), "mixed": round(fused.mixed, 4)}
+        ranks = {"words_rank": word_ranks.get(place), "meaning_rank": meaning_ranks.get(place)}
+        meaning = None if cosine is None else round(cosine, 4)
+        stream = candidates.collections[place[0]].stream
+        parts = _parts(evidence, value, **stages, **ranks, meaning=meaning)
+        found[key] = _scored(record, stream, question, evidence, parts)
     return list(found.values())
+
+
+def _parts(evidence: Evidence, value: float, **stages: Any) -> Parts:
+    matched, coverage = evidence.matched, round(evidence.coverage, 4)
+    return Parts(matched=matched, asked=evidence.asked, coverage=coverage, score=value, **stages)
+
+
+def _scored(
+    record: Record, stream: str, question: Question, evidence: Evidence, parts: Parts
+) -> ScoredRecord:
+    value, reason = parts.score, why(evidence, question.text)
+    return ScoredRecord(record, stream, value, relevance(value), reason, parts)
 
 
 class _Candidates:
@@ -359,22 +364,8 @@ def search_plainly(
         evidence = weigh(asked, words, frequencies=frequencies, count=len(held))
         value = round(score(evidence), 4)
         if value >= question.min_score:
-            parts = Parts(
-                words=round(evidence.coverage, 4),
-                words_rank=None,
-                matched=evidence.matched,
-                asked=evidence.asked,
-                coverage=round(evidence.coverage, 4),
-                meaning=None,
-                meaning_rank=None,
-                mixed=value,
-                score=value,
-            )
-            found.append(
-                ScoredRecord(
-                    record, stream, value, relevance(value), why(evidence, question.text), parts
-                )
-            )
+            parts = _parts(evidence, value, words=round(evidence.coverage, 4), mixed=value)
+            found.append(_scored(record, stream, question, evidence, parts))
     found.sort(key=lambda hit: (-hit.score, hit.record.id))
     best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}
     return sorted(best.values(), key=lambda hit: (-hit.score, hit.record.id))[: question.limit]

@@ -252,10 +252,9 @@ def _merged(found: list[Span]) -> list[Span]:
     merged: list[tuple[int, int, int]] = []
     for start, end, rank in sorted((s, e, i) for i, (s, e, _) in enumerate(found)):
         if merged and start < merged[-1][1]:
-            before = merged.pop()
-            merged.append((before[0], max(before[1], end), min(before[2], rank)))
-        else:
-            merged.append((start, end, rank))
+            start, last, best = merged.pop()
+            end, rank = max(last, end), min(best, rank)
+        merged.append((start, end, rank))
     return [(start, end, found[rank][2]) for start, end, rank in merged]
 
 

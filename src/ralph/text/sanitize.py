@@ -531,9 +531,9 @@ def _marked_spans(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     for start, end in sorted(cuts):
         if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((start, end))
+            start, last = spans.pop()
+            end = max(last, end)
+        spans.append((start, end))
     return spans
 
 

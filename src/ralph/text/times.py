@@ -501,11 +501,10 @@ def _meant(kind: str, parts: re.Match[str], said: str, found: re.Match[str], tex
     clause = _around(text, (start, end), _CLAUSE)
     if not _asks(_around(text, (start, end), _SENTENCE), text):
         return False
-    if kind in _RELATIVE and text.startswith(" of ", end):
-        return False  # the last week of March
-    if not said and compiled(r" ?(?:-|to|through|until) ?\d").match(text, end):
-        return False  # half of a range
-    if kind in {"iso", "iso month", "year"} and compiled(_NAMED).search(text[:start]):
+    of_more = kind in _RELATIVE and text.startswith(" of ", end)  # the last week of March
+    half = not said and compiled(r" ?(?:-|to|through|until) ?\d").match(text, end)  # of a range
+    named = kind in {"iso", "iso month", "year"} and compiled(_NAMED).search(text[:start])
+    if of_more or half or named:
         return False
     if kind == "year":
         return compiled(_ENDS).match(text, end) is not None

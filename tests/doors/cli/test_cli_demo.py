@@ -33,6 +33,7 @@ def processes(folder: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_demo_runs_green_and_leaves_nothing(tmp_path: Path) -> None:
     here, scratch, home = tmp_path / "it's here", tmp_path / "a scratch", tmp_path / "home"
     for folder in (here / ".ralph/db", scratch, home):

@@ -271,8 +271,11 @@ def test_a_move_that_is_killed_is_repeated_without_harm(
     dying = """
 import os, sys
 from ralph.doors.cli.main import run
-from ralph.doors.cli.commands import storage
-storage._show_progress = lambda bar, name, number: "conversations" in name and os._exit(9)
+from ralph.memory import transfer
+move = transfer.move_project
+def end(name, number):
+    "conversations" in name and os._exit(9)
+transfer.move_project = lambda *args, **more: move(*args, **more | {"progress": end})
 sys.exit(run(sys.argv[1:]))
 """
     words = [sys.executable, "-c", dying, "journal", "move", "--to", database, "--all"]

@@ -22,14 +22,6 @@ class _OllamaModel(msgspec.Struct):
     digest: str = ""
 
 
-class _OllamaModels(msgspec.Struct):
-    models: list[_OllamaModel] = []
-
-
-class _OllamaVectors(msgspec.Struct):
-    embeddings: list[list[float]]
-
-
 class Ollama(Dialect):
     """The dialect of Ollama: `/api/tags` tells its models, `/api/embed` makes vectors."""
 
@@ -63,14 +55,15 @@ class Ollama(Dialect):
             todo = f"If {self._model} is no embedding model: ralph config ollama_model NAME"
             error = self.off(f"refused to embed ({reply.describe()})", todo)
             raise self.refusal(reply, error)
-        return self.decoded(reply, _OllamaVectors).embeddings
+        return self.decoded(reply, "embeddings", list[list[float]])
 
     def _missing(self) -> EmbedderOff:
         """Ollama is there, its model is not."""
         return EmbedderOff(f"{self._model} not found", todo=f"Run: ollama pull {self._model}")
 
     def _models(self, reply: Reply) -> dict[str, _OllamaModel]:
-        return {_tagged(one.name): one for one in self.decoded(reply, _OllamaModels).models}
+        models = self.decoded(reply, "models", list[_OllamaModel])
+        return {_tagged(model.name): model for model in models}
 
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:

@@ -23,10 +23,6 @@ class _OpenAIVector(msgspec.Struct):
     index: int | None = None
 
 
-class _OpenAIVectors(msgspec.Struct):
-    data: list[_OpenAIVector]
-
-
 class OpenAI(Dialect):
     """The dialect of OpenAI's embeddings; the key goes into a header and nowhere else."""
 
@@ -80,7 +76,7 @@ class OpenAI(Dialect):
                 429: ("has enough of us for now", "Wait, or raise the limits."),
             }.get(reply.status, ("refused to embed", None))
             raise self.refusal(reply, self.off(f"{what} ({described})", todo))
-        rows = self.decoded(reply, _OpenAIVectors).data
+        rows = self.decoded(reply, "data", list[_OpenAIVector])
         if any(row.index is not None for row in rows):
             by_index = {row.index: row for row in rows}
             if set(by_index) != set(range(len(texts))) or len(rows) != len(texts):

@@ -39,11 +39,7 @@ SLOW = "Look after the server; if it is only slow, raise remember_budget_s."
 
 
 class TextsRefused(Exception):
-    """The server is well but does not want these texts; others it may want."""
-
-    def __init__(self, error: EmbedderOff) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """The server is well but does not want these texts; the argument says why."""
 
 
 # -- What known embedding models want around a text, and how much of one they read.
@@ -199,10 +195,11 @@ class Dialect(ABC):
         """The error; but some statuses speak of the texts: one is too long, or too many."""
         return TextsRefused(error) if reply.status in _UNWANTED else error
 
-    def decoded(self, reply: Reply, kind: type[_T]) -> _T:
-        """The answer as this type."""
+    def decoded(self, reply: Reply, key: str, kind: type[_T]) -> _T:
+        """What the answer has under this key, as this type."""
         try:
-            return msgspec.json.decode(reply.body, type=kind)
+            answer = msgspec.json.decode(reply.body, type=dict[str, msgspec.Raw])
+            return msgspec.json.decode(answer.get(key, b""), type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
 
@@ -303,7 +300,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
                 return first + self._given(texts[half:], deadline)
             shorter = texts[0][: len(texts[0]) // 2]
             if len(shorter) < _SHORTEST_CHARS:
-                raise refused.error from None
+                raise refused.args[0] from None
             return self._given([shorter], deadline)
 
     def _checked(self, rows: list[list[float]], count: int, dims: int | None) -> Vectors:
@@ -379,8 +376,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
     def _resting(self) -> Iterator[None]:
         """A server that failed is left alone for a while: one wait is enough."""
         if self.rest is not None and self.clock() < self.rest[0]:
-            error = self.rest[1]
-            raise EmbedderOff(error.what, where=error.where, todo=error.todo)
+            raise self.rest[1].with_traceback(None)
         try:
             yield
         except EmbedderOff as error:
