@@ -17,8 +17,8 @@ from remembering import ToyEmbedder, files_holding, made, open_toy, summaries, t
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.memory.export import import_lines
 from ralph.memory.feature import FeatureMemory
-from ralph.memory.keeping import import_lines
 from ralph.memory.ralph import Ralph
 from ralph.records import Source
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration

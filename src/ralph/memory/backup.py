@@ -26,7 +26,7 @@ from ralph import disk
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.journal.file import file_name, scan
 from ralph.journal.line import MAX_LINE_BYTES, Unreadable
-from ralph.memory.keeping import (
+from ralph.memory.export import (
     JournalKey,
     adopt,
     journal_keys,

@@ -24,6 +24,7 @@ from ralph.errors import RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
+from ralph.memory.export import export_lines, import_lines
 from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
@@ -58,7 +59,7 @@ def export(file: str, feature: str | None) -> Result | None:
       ralph export - --feature auth
     """
     with context.opened() as ralph:
-        lines = list(keeping.export_lines(ralph, feature=feature))
+        lines = list(export_lines(ralph, feature=feature))
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
 
@@ -94,7 +95,7 @@ def import_(file: str, own: bool) -> Result:
     name = context.shown_name(file)
     lines = io.BytesIO(context.read_input(file))
     with context.opened() as ralph:
-        found = keeping.import_lines(ralph, lines, name=name, own=own)
+        found = import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
 
     def show(page: Page) -> None:
