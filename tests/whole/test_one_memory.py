@@ -285,3 +285,22 @@ def test_a_plan_that_cannot_be_read_keeps_nobody_from_searching(
     assert found(ralph, "validation of empty passwords")["iteration"] == told["login"]
     assert found(ralph, "staging database reset")["note"] == told["note"]
     assert ralph.well("recent", "--json").json
+
+
+def test_a_folder_that_is_no_project_has_its_memory_over_mcp_where_the_user_wants_it(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with served(folder, "--focus") as server:
+        assert server.tools() == {}
+
+    ralph.well("config", "--user", "pause_folders", "[]")
+
+    with served(folder, "--focus") as server:
+        assert {"search_memory", "get_memory", "remember"} <= server.tools().keys()
+        saved = server.told("remember", text="The printer is called Gutenberg.")
+        assert "Gutenberg" in server.told("search_memory", query="what is the printer called")
+        assert "Gutenberg" in server.told("get_memory", id=saved.rstrip(".").split()[-1])
+    assert list(folder.iterdir()) == []

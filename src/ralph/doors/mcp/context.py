@@ -143,6 +143,12 @@ class ServerContext:
 
         return find_project(self.start, home=self.home)
 
+    def works_everywhere(self) -> bool:
+        """Whether the user wants a memory in folders that are no project."""
+        from ralph.memory.pausing import paused_folders
+
+        return paused_folders(str(self.home)) is not None
+
     @cached_property
     def project(self) -> Project:
         """The project, or an error that says how to make one."""
@@ -165,10 +171,14 @@ class ServerContext:
         return Plan(self.project.root, state=self.project.cache)
 
     @property
+    def memory(self) -> Ralph:
+        """The memories of this project, or of this folder where there is none."""
+        return self._folder if self.find_project() is None else self.ralph
+
+    @property
     def conversations(self) -> Conversations:
         """Past conversations of this project, or of this folder where there is none."""
-        found = self._folder if self.find_project() is None else self.ralph
-        return found.conversations
+        return self.memory.conversations
 
     @cached_property
     def _folder(self) -> Ralph:
@@ -194,7 +204,7 @@ class ServerContext:
         if self.options.mode == "focus":
             from ralph.memory.project import read_focus
 
-            focus = read_focus(self.project)
+            focus = read_focus(self.project) if self.find_project() else None
             return ToolScope(focus.feature, focus.task_id) if focus else ToolScope()
         return ToolScope()
 
@@ -252,4 +262,6 @@ def instructions(context: ServerContext) -> str | None:
         what = "the feature in focus (`ralph focus`), or on all features when there is none"
         parts = [render("mcp_memory", what=what), render("mcp_plan", task="")]
         parts += [render("mcp_conversations", where=where)]
+    elif context.works_everywhere():
+        parts = [render("mcp_conversations", where=" in this folder")]
     return "\n".join(parts).strip() or None

@@ -193,7 +193,7 @@ async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
 
 
 def tools_for(context: ServerContext) -> Sequence[Tool]:
-    """The tools of this server; in a folder that is no project, a person's own work gets none."""
+    """The tools of this server; a folder that is no project gets some where the user wants that."""
     from ralph.doors.mcp import tools_memory, tools_plan  # when they are asked for
 
     options = context.options
@@ -205,9 +205,10 @@ def tools_for(context: ServerContext) -> Sequence[Tool]:
     review = tools_plan.REVIEW_TOOLS if options.review else ()
     tools = (*recall, *tools_plan.PROGRESS_TOOLS, *review)
     if options.mode == "focus":
-        no_project = context.find_project() is None
         beside = tools_memory.CONVERSATION_TOOLS
-        return () if no_project else (*tools_memory.SESSION_TOOLS, *tools, *beside)
+        if context.find_project() is not None:
+            return (*tools_memory.SESSION_TOOLS, *tools, *beside)
+        return (*tools_memory.FOLDER_TOOLS, *beside) if context.works_everywhere() else ()
     return tools
 
 

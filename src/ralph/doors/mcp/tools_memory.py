@@ -104,7 +104,7 @@ def _found(
     where: str,
     **given: Any,
 ) -> str:
-    answer = context.ralph.search(
+    answer = context.memory.search(
         query, limit=limit, min_score=min_score, budget_s=_CATCH_UP_S, scope=scope, **given
     )
     asked = harmless(query, 120)
@@ -138,7 +138,7 @@ def remember(context: ServerContext, text: str, private: bool = False) -> str:
     """
     feature = context.options.feature
     alone = not feature and (private or context.find_project() is None)
-    note, fresh = context.ralph.remember(text, feature=feature, private=alone, by="agent")
+    note, fresh = context.memory.remember(text, feature=feature, private=alone, by="agent")
     return f"{'Saved' if fresh else 'Already saved'} as note {plain_id(note.id)[:8]}."
 
 
@@ -241,7 +241,7 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     """
     wanted, everywhere = id.strip().lower(), context.options.everywhere
     try:
-        hit = context.ralph.get(wanted, everywhere=everywhere, scope=_get_scope(context))
+        hit = context.memory.get(wanted, everywhere=everywhere, scope=_get_scope(context))
     except NotFound as error:
         todo = "Take an id from a search or from get_recent_iterations."
         raise NotFound(f"{error.what} {_scope_text(context)}", todo=todo) from None
@@ -326,6 +326,7 @@ FEATURE_TOOLS = (
     remember,
 )
 SESSION_TOOLS = (search_memory,)
+FOLDER_TOOLS = (search_memory, get_memory, remember)
 
 
 # -- conversations

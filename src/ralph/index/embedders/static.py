@@ -98,15 +98,19 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
                 model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
                 for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
             )
-            from tokenizers import Tokenizer
-
-            self.loaded = Tokenizer.from_file(str(tokeniser)), _open_table(table)
+            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
         return self.loaded
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     """The embedder; it has no settings."""
     return StaticEmbedder(stamp_folder=cache)
+
+
+def _open_tokeniser(file: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(file))
 
 
 def _open_table(file: Path) -> NDArray[np.float16]:
