@@ -126,7 +126,7 @@ def _show_details(chat: Chat, rest: str) -> Sequence[str]:
     if found.tags:
         lines.append(f"tags: {', '.join(found.tags)}")
     if summary := found.summaries.get(talk.id):
-        lines.append(f"summary: {summary}")
+        lines.append(f"summary: {summary.text}")
     for each in found.exchanges:
         lines += ["", f"{_minute(each.completed or '')}  {each.id[:_SHORT_ID]}"]
         for side, text in (("you:", each.user), ("answer:", each.assistant)):

@@ -205,7 +205,7 @@ def conversation_details(
         alone=alone,
         # A question that fills the answer would leave no room for the reply to it.
         side_tokens=recalled.RECORD_TOKENS * 2 // 5,
-        summaries=found.summaries,
+        summaries={name: one.text for name, one in found.summaries.items()},
         tags=found.tags,
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."

@@ -23,11 +23,10 @@ from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationImport,
     ConversationStream,
-    is_before,
 )
 from ralph.memory.conversations import held_at, the_only
 from ralph.memory.project import GENERAL, note_owner
-from ralph.memory.store import Store
+from ralph.memory.store import Store, is_before
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange, Message, Summary

@@ -12,7 +12,6 @@ import msgspec
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.memory.conversation_search import exchange_of_run
-from ralph.memory.conversation_stream import is_before
 from ralph.memory.export import JournalKey, journal_keys, journal_of, stream_at
 from ralph.memory.forgetting import (
     Words,
@@ -27,7 +26,14 @@ from ralph.memory.forgetting import (
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.store import (
+    CONVERSATIONS,
+    FEATURES,
+    KNOWLEDGE,
+    NOTES,
+    SHORTEST_ID,
+    is_before,
+)
 from ralph.records import Record, utc
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
@@ -44,7 +50,6 @@ if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
-_SHORTEST_ID = 4
 _TOLD_IDS = 10
 
 
@@ -378,7 +383,5 @@ def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:
 
 
 def _prefix(record_id: str, wanted: list[str]) -> str | None:
-    for prefix in wanted:
-        if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
-            return prefix
-    return None
+    long = (one for one in wanted if len(one) >= SHORTEST_ID)
+    return next((one for one in long if record_id.startswith(one.lower())), None)

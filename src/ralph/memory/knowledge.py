@@ -27,7 +27,9 @@ from ralph.memory.store import (
     Answer,
     Store,
     Stream,
+    days_before,
     find_id,
+    is_before,
     unasked,
     verify_records,
     when,
@@ -272,9 +274,9 @@ class Knowledge(Stream):
         wanted, found = self._ask(
             query, facets(agent_type, task_type, technology), limit, min_score, budget_s
         )
-        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
+        before = days_before(self.store.settings.knowledge_keep_days)
         # Nothing is published before it was captured, so most searches need not read all of it.
-        if any(checkpoints.is_expired(hit.at, before) for hit in found):
+        if any(is_before(hit.at, before) for hit in found):
             slots = self.living().slots
             found = Answer([hit for hit in found if hit.id in slots], found.notes)
         return Answer(found[:wanted], found.notes)
@@ -356,10 +358,10 @@ class Knowledge(Stream):
     def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.state.history()
-        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
-        if not checkpoints.is_expired(history.oldest, before):
+        before = days_before(self.store.settings.knowledge_keep_days)
+        if not is_before(history.oldest, before):
             return history  # as always but in the hours before the daily pruning
-        return history.without(lambda slot: checkpoints.is_expired(slot.at, before))
+        return history.without(lambda slot: is_before(slot.at, before))
 
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
         entry: Entry = knowledge_from(self.state.entry(history, history.patterns[pattern][0]))

@@ -22,7 +22,7 @@ from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
-from ralph.records import Complaint, Record
+from ralph.records import Complaint, Record, utc
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -132,12 +132,15 @@ def _warn_of_waiting(spools: Path, memory: str) -> None:
 
 
 _SHORTEST_QUERY = 3
+# An id may be given by its beginning, but not by less of it.
+SHORTEST_ID = 4
 _TRIES = 3
 
 
-def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
+def find_id(wanted: str, ids: Iterable[str], missing: NotFound, *, shortest: int = 1) -> str:
     """The id that is meant by itself or by its beginning."""
-    found = {one for one in ids if wanted and one.startswith(wanted.lower())}
+    long = len(wanted) >= shortest
+    found = {one for one in ids if long and one.startswith(wanted.lower())}
     if not found:
         raise missing
     if len(found) > 1:
@@ -480,22 +483,36 @@ class ProjectStore(Store):
             ) from error
 
 
-# -- What is done at most once a day, and the file that notes when it was.
+# -- Retention: how old something is, and what is done at most once a day.
 
 
 _EVERY = timedelta(days=1)
 
 
-def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | None:
+def days_before(days: int, at: datetime | None = None) -> datetime:
+    """The moment so many days ago."""
+    return (at or datetime.now(UTC)) - timedelta(days=days)
+
+
+def is_before(at: str, limit: datetime) -> bool:
+    """Whether this was before; never of an unknown time, which `journal verify` reports."""
+    try:
+        return datetime.fromisoformat(utc(at)) < limit
+    except errors.BadRecord:
+        return False
+
+
+def once_a_day(stamp: Path, at: datetime | None, work: Callable[[datetime], _T]) -> _T | None:
     """Do the work unless that was done within a day; None when it was.
 
     A stamp of the future is a clock that was wrong.
     """
+    moment = at or datetime.now(UTC)
     with contextlib.suppress(OSError, ValueError, TypeError):  # never yet, or nobody knows when
         last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
         if timedelta() <= moment - last < _EVERY:
             return None
-    done = work()
+    done = work(moment)
     try:
         disk.make_folder(stamp.parent)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")

@@ -370,16 +370,13 @@ def _iteration(ralph: Ralph, hit: Hit) -> Result:
 
 def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     """A conversation with its exchanges, or one exchange with its steps."""
-    memory, alone = ralph.conversations, hit.kind == "exchange"
-    name = hit.record.conversation if alone else hit.id
-    talk = memory.conversation(name, everywhere=True)
-    exchanges = [hit.record] if alone else memory.exchanges(name, everywhere=True)
-    tags = list(memory.states(everywhere=True)[name].tags)
-    summaries = {
-        identity: summary
-        for identity in (talk.id, *(exchange.id for exchange in exchanges))
-        if (summary := memory.summary(identity, everywhere=True))
-    }
+    from ralph.memory.conversations import details
+
+    alone = hit.kind == "exchange"
+    named = {"exchange" if alone else "conversation": hit.id}
+    found = details(ralph.conversations, **named, everywhere=True)
+    talk, exchanges, tags = found.conversation, found.exchanges, list(found.tags)
+    summaries = found.summaries
     texts = {identity: summary.text for identity, summary in summaries.items()}
 
     def show(page: Page) -> None:
