@@ -305,9 +305,9 @@ _COMPARED_CHARS = 4000
 def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
     """The hits without those that are the same event as an earlier one or say the same; that one
     names them in `like`."""
-    chosen: list[tuple[str, _Wording, Hit, list[str]]] = []
+    chosen: list[tuple[str, _HitWording, Hit, list[str]]] = []
     for hit in hits:
-        event, wording = event_of(hit), _Wording(hit)
+        event, wording = event_of(hit), _HitWording(hit)
         for other_event, other, _, like in chosen:
             if event == other_event or wording.same(other):
                 like.append(hit.id)
@@ -317,7 +317,7 @@ def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
     return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
 
 
-class _Wording:
+class _HitWording:
     """The words of a hit, and how it ended."""
 
     def __init__(self, hit: Hit) -> None:
@@ -328,7 +328,7 @@ class _Wording:
         self.words = found - self.numbers
         self.ended = getattr(hit.record, "outcome", "")
 
-    def same(self, other: _Wording) -> bool:
+    def same(self, other: _HitWording) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
         shared = len(self.words & other.words)
         return (
