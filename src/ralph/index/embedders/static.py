@@ -98,10 +98,14 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
                 model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
                 for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
             )
-            from tokenizers import Tokenizer
-
-            self.loaded = Tokenizer.from_file(str(tokeniser)), _open_table(table)
+            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
         return self.loaded
+
+
+def _open_tokeniser(file: Path) -> Any:
+    from tokenizers import Tokenizer  # which only a search by meaning needs
+
+    return Tokenizer.from_file(str(file))
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
