@@ -113,12 +113,6 @@ def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     return StaticEmbedder(stamp_folder=cache)
 
 
-def _open_tokeniser(file: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(file))
-
-
 def _open_table(file: Path) -> NDArray[np.float16]:
     """The one tensor of the safetensors file, straight from the disk's pages."""
     import numpy as np
