@@ -306,8 +306,9 @@ class QdrantView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        frequencies = self._frequencies(collection, query)
+        # First, so that the threads below share the facts of one state.
         passages = self._count(collection, passage=True)
+        frequencies = self._frequencies(collection, query)
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)

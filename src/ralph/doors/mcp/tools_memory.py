@@ -244,7 +244,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         hit = context.memory.get(wanted, everywhere=everywhere, scope=_get_scope(context))
     except NotFound as error:
         todo = "Take an id from a search or from get_recent_iterations."
-        raise NotFound(f"{error.what} {_scope_text(context)}", todo=todo) from None
+        what = error.what.replace(repr(wanted), repr(plain_id(wanted)))
+        raise NotFound(f"{what} {_scope_text(context)}", todo=todo) from None
     if hit.kind in ("exchange", "conversation"):
         from ralph.chat import loop
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph import disk
 from ralph.config import Settings
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
@@ -314,7 +315,7 @@ def open_(record_id: str) -> Result:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not is_terminal(sys.stdout):
         return shown
-    if file is not None and file.is_file() and editor:
+    if file is not None and disk.exists(file) and editor:
         click.edit(filename=str(file), editor=editor)
     else:
         text = page_text(shown.view)
