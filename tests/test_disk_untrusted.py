@@ -244,6 +244,7 @@ OTHER_FILES = {
     "memory.forgetting": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
     "memory.project": "looks for `.ralph` and `.git` on the way up",
+    "memory.repository": "git's own folder",
     "memory.sessions": "the clients' transcripts",
     "memory.store": "Ralph's home",
     "memory.transfer": "Ralph's home",

@@ -256,6 +256,7 @@ class JsonlJournal:
             data += file.readline(_BUFFER_BYTES)
             found = read_lines(data, self.name, line)
             if found is None:
+                del data  # a line may be long
                 break
             records += found[0]
             stones += found[1]

@@ -420,7 +420,7 @@ class ConversationDetails(msgspec.Struct, frozen=True):
     conversation: Conversation
     exchanges: Sequence[Exchange]
     tags: tuple[str, ...] = ()
-    summaries: Mapping[str, Summary] = {}
+    summaries: Mapping[str, str] = {}
 
 
 def details(
@@ -453,7 +453,7 @@ def details(
     if exchanges is None:
         exchanges = memory.exchanges(talk.id, everywhere=everywhere)
     summaries = {
-        name: summary
+        name: summary.text
         for name in (talk.id, *(one.id for one in exchanges))
         if (summary := memory.summary(name, everywhere=everywhere))
     }

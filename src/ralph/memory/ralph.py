@@ -240,7 +240,7 @@ class Ralph:
         record_id: str,
         *,
         features: Sequence[str] | None = None,
-        everywhere: bool = True,
+        everywhere: bool = False,
         scope: Scope = PERSON,
     ) -> Hit:
         """One record of any kind, by its id or the beginning of it.

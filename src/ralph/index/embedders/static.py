@@ -102,15 +102,15 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
         return self.loaded
 
 
+def _open_tokeniser(file: Path) -> Any:
+    from tokenizers import Tokenizer  # which only a search by meaning needs
+
+    return Tokenizer.from_file(str(file))
+
+
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     """The embedder; it has no settings."""
     return StaticEmbedder(stamp_folder=cache)
-
-
-def _open_tokeniser(file: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(file))
 
 
 def _open_table(file: Path) -> NDArray[np.float16]:
