@@ -11,10 +11,9 @@ import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
-from ralph.journal import Draft
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, Stream
-from ralph.records import Complaint, Record, clean_text, utc
+from ralph.memory.store import Store, Stream, numbered
+from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import (
     Annotation,
@@ -25,15 +24,7 @@ from ralph.records.conversation import (
     Rating,
     Summary,
 )
-from ralph.records.iteration import (
-    DECISION_CHARS,
-    EMBEDDING_CHARS,
-    ERROR_CHARS,
-    MOST_ERRORS,
-    MOST_FILES,
-    cut,
-    strongest,
-)
+from ralph.records.iteration import EMBEDDING_CHARS, cut
 from ralph.records.note import NOTE
 from ralph.text.sanitize import strip_marked
 
@@ -77,12 +68,12 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
         errors=tuple(
             msgspec.structs.replace(
                 error,
-                message=_fit(error.message, ERROR_CHARS),
-                resolution=_fit(error.resolution, DECISION_CHARS) or None,
+                message=_fit(error.message, iteration.ERROR_CHARS),
+                resolution=_fit(error.resolution, iteration.DECISION_CHARS) or None,
             )
-            for error in exchange.errors[:MOST_ERRORS]
+            for error in exchange.errors[: iteration.MOST_ERRORS]
         ),
-        files_touched=strongest(exchange.files_touched)[:MOST_FILES],
+        files_touched=iteration.strongest(exchange.files_touched)[: iteration.MOST_FILES],
         messages=_messages(exchange.messages),
     )
     if not (ready.user or ready.assistant):
@@ -397,7 +388,7 @@ class ConversationStream(Stream):
 
     def append(self, records: Sequence[Record]) -> None:
         """Write these, each under the number that the journal gives it: all of them, or none."""
-        self.journal.append([_numbered(record) for record in records])
+        self.journal.append([numbered(record) for record in records])
 
     def bound_to(self, ids: Iterable[str]) -> set[str]:
         """These records and those that cannot stay without them."""
@@ -460,10 +451,6 @@ class ConversationStream(Stream):
             ):
                 found.append(conversation)
         return found
-
-
-def _numbered(record: Record) -> Draft:
-    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:

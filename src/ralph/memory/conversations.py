@@ -390,8 +390,7 @@ class Conversations:
         wanted = {tag.casefold() for tag in tags}
         listed = [
             state
-            for stream in self.within(everywhere)
-            for state in stream.history.conversations.values()
+            for state in self.states(everywhere=everywhere).values()
             if wanted.issubset(state.tags)
         ]
         # Of those that ended in the same moment, the one begun later.

@@ -17,7 +17,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
-from ralph.journal import Fold, Journal, Journals
+from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
@@ -146,6 +146,11 @@ def find_id(wanted: str, ids: Iterable[str], missing: NotFound, *, shortest: int
     if len(found) > 1:
         raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
     return found.pop()
+
+
+def numbered(record: Record) -> Draft:
+    """The record under the number that the journal gives it."""
+    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 class Stream:
