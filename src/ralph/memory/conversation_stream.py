@@ -12,7 +12,7 @@ import msgspec
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, Stream, numbered
+from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import (
@@ -237,7 +237,7 @@ class ConversationContent(msgspec.Struct, frozen=True):
     project_ids: Sequence[str] = ()
 
 
-class SavedConversations(msgspec.Struct, frozen=True):
+class SavedConversations(msgspec.Struct):
     """Which conversations grew, the new exchanges by id, and how many exchanges were known.
 
     What was forgotten once is known, too, and stays forgotten.
@@ -282,7 +282,7 @@ class ConversationStream(Stream):
         self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
     ) -> None:
         super().__init__(name, store, store.journals.journal(name))
-        self.foreign = foreign
+        self.label, self.foreign = CONVERSATIONS, foreign
         self.parts = [*(ConversationStream(one, store) for one in also), self]
         self._states = ConversationStates()
         self._generations = self._seen = [0 for _ in self.parts]
@@ -347,7 +347,6 @@ class ConversationStream(Stream):
         met = self.met()
         records: list[Record] = []
         saved = SavedConversations(set(), {})
-        known = 0
         for talk in talks:
             conversation = prepared_conversation(talk.conversation)
             if begins and conversation.id not in met and conversation.id not in saved.conversations:
@@ -355,7 +354,7 @@ class ConversationStream(Stream):
                 records.append(schema.record_of(conversation))
             for exchange in talk.exchanges:
                 if exchange.id in met or exchange.id in saved.exchanges:
-                    known += 1
+                    saved.known += 1
                     continue
                 ready = prepared_exchange(exchange, conversation.id)
                 saved.exchanges[exchange.id] = ready
@@ -364,7 +363,7 @@ class ConversationStream(Stream):
             about = [schema.record_of(said, id=identity) for said, identity in self._about(talk)]
             records += [one for one in about if one.id not in met]
         self.append(records)
-        return msgspec.structs.replace(saved, known=known)
+        return saved
 
     def _about(self, talk: ConversationContent) -> Iterator[tuple[Annotation, str]]:
         """What was said of a conversation elsewhere and not here, each with its id."""

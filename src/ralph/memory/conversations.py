@@ -11,15 +11,8 @@ import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.index.sync import Synced
-from ralph.memory import store
-from ralph.memory.conversation_search import (
-    Related,
-    SearchFilter,
-    grouped,
-    homes,
-    ranked,
-    without_summaries,
-)
+from ralph.memory import conversation_search, store
+from ralph.memory.conversation_search import Related, SearchFilter
 from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationState,
@@ -308,7 +301,7 @@ class Conversations:
             meaning=not words_only,
             budget_s=budget_s,
         )
-        hits = without_summaries(found, [stream.history for stream in streams])
+        hits = conversation_search.without_summaries(found, [stream.history for stream in streams])
         return Answer(hits[: question.limit], found.notes)
 
     def related(
@@ -329,7 +322,7 @@ class Conversations:
         streams = self.within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
         found = self._find(asked, streams, scope, exclude=exclude)
-        return grouped(
+        return conversation_search.grouped(
             question,
             found,
             [stream.history for stream in streams],
@@ -362,7 +355,7 @@ class Conversations:
         deeper = msgspec.structs.replace(question, limit=_DEPTH)
         found = self.store.ask(parts, deeper, meaning=meaning, budget_s=budget_s)
         histories = [stream.history for stream in streams]
-        home = homes(found, histories)
+        home = conversation_search.homes(found, histories)
         # The index may know more than can be read of a journal whose server is away.
         readable = {"", *(name for history in histories for name in history.conversations)}
         away = self.store.journals.trouble() is not None
@@ -374,7 +367,7 @@ class Conversations:
             and beside.get(hit.kind, True)
             and not (away and home[hit.id] not in readable)
         ]
-        ordered = ranked(
+        ordered = conversation_search.ranked(
             hits,
             home,
             ratings={name: value for one in histories for name, value in one.ratings.items()},

@@ -25,8 +25,8 @@ from ralph.memory.store import (
     PLAN,
     SHORTEST_ID,
     Answer,
-    KeptStream,
     ProjectStore,
+    Stream,
     find_id,
 )
 from ralph.recall import Hit
@@ -311,23 +311,14 @@ class Ralph:
             streams.append(self.plan)
         return streams
 
-    def streams(self, feature: str | None = None) -> list[KeptStream]:
+    def streams(self, feature: str | None = None) -> list[Stream]:
         """Every stream of this project that has anything in it, or the one of a feature."""
         if feature is not None:
-            return [KeptStream(feature, self.store, self.feature(feature))]
-        labels = {NOTES: "notes", PLAN: "plan"}
+            return [self.feature(feature)]
         names = self.store.names()
-        found = [
-            KeptStream(labels.get(one.name, one.name), self.store, one)
-            for one in self._streams()
-            if one.name in names
-        ]
-        memory = self.conversations
-        for part in memory.stream.parts if memory.exist else ():
-            found.append(KeptStream("conversations", memory.store, part))
-        if self.knowledge.store.names():
-            found.append(KeptStream("knowledge", self.knowledge.store, self.knowledge))
-        return found
+        found: list[Stream] = [one for one in self._streams() if one.name in names]
+        found += self.conversations.stream.parts if self.conversations.exist else ()
+        return found + ([self.knowledge] if self.knowledge.store.names() else [])
 
     def orphans(self) -> list[index.Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -162,6 +162,8 @@ class Stream:
 
     def __init__(self, name: str, store: Store, journal: Any) -> None:
         self.name = name
+        # What people call it.
+        self.label = {NOTES: "notes", PLAN: "plan"}.get(name, name)
         self.store = store
         # A plan, and the knowledge of all projects, can only be followed.
         self.journal: Journal = journal
@@ -228,14 +230,6 @@ def verify_records(
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
     return count, sorted(complaints, key=lambda complaint: complaint.line)
-
-
-class KeptStream(NamedTuple):
-    """A stream, what people call it, and the store that indexes it."""
-
-    label: str
-    store: Store
-    stream: Stream
 
 
 class Store:
