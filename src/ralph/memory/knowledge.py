@@ -252,10 +252,14 @@ class Knowledge(Stream):
         *,
         limit: int | None = None,
         min_score: float | None = None,
+        agent_type: str | None = None,
+        task_type: str | None = None,
+        technology: str | None = None,
         budget_s: float | None = None,
     ) -> Answer:
         """The published entries that answer the question, best first."""
-        wanted, found = self._ask(query, None, limit, min_score, budget_s)
+        only = facets(agent_type, task_type, technology)
+        wanted, found = self._ask(query, only, limit, min_score, budget_s)
         before = store.days_before(self.store.settings.knowledge_keep_days)
         # Nothing is published before it was captured, so most searches need not read all of it.
         if any(store.is_before(hit.at, before) for hit in found):
