@@ -74,10 +74,10 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
     with place.opened() as ralph, ExitStack() as stack:
         bare = [
             stack.enter_context(
-                closing(BareSearch(one.store.index, one.store.embedder, one.stream.target().name))
+                closing(BareSearch(one.store.index, one.store.embedder, one.target().name))
             )
             for one in ralph.streams()
-            if one.stream.records()
+            if one.records()
         ]
         prepared = [[(one, one.match(q), one.vector(q)) for one in bare] for q in questions]
 
