@@ -75,18 +75,18 @@ def showing(opened: Callable[[], Ralph]) -> Showing:
 def test_summarizer_tells_of_both_at_work(showing: Showing, opened: Callable[[], Ralph]) -> None:
     assert WorkerCommands(showing, opened).summarizer([]) == [
         "Conversation Summarizer: RUNNING",
-        "  Progress: 3/10 conversations",
-        "  Completed: 3, Failed: 0",
+        "  Done: 3, to do: 7, failed: 0",
         "  Current: conversation_id=125",
         "  Spend: $0.15",
-        "",
         "Exchange Summarizer: RUNNING",
-        "  Progress: 15/50 exchanges",
-        "  Completed: 15, Failed: 0",
+        "  Done: 15, to do: 35, failed: 0",
         "  Current: exchange_id=892",
         "  Spend: $0.42",
-        "",
-        "Embedding Pipeline: RUNNING (see /embeddings for details)",
+        "Embedding Pipeline: RUNNING",
+        "  Done: 127, to do: 23, failed: 0",
+        "  Current: batch of 23",
+        "  Spend: $0.19 (estimated)",
+        "  Retrying: 3 items, next in 4 seconds",
     ]
 
 
@@ -94,11 +94,8 @@ def test_summarizer_tells_of_one_that_rests(showing: Showing, opened: Callable[[
     showing.told[0] = WorkerStatus("conversation", "idle", 1247, 1247, spend_usd=2.31)
     assert WorkerCommands(showing, opened).summarizer(["conversation"]) == [
         "Conversation Summarizer: IDLE",
-        "  Total processed this session: 1,247",
-        "  Completed: 1,247, Failed: 0",
+        "  Done: 1,247, to do: 0, failed: 0",
         "  Spend: $2.31",
-        "",
-        "All conversations are summarized. Worker is idle.",
     ]
 
 
@@ -108,14 +105,11 @@ def test_summarizer_tells_of_what_failed(showing: Showing, opened: Callable[[], 
     )
     assert WorkerCommands(showing, opened).summarizer(["exchange"]) == [
         "Exchange Summarizer: IDLE",
-        "  Total processed this session: 5",
-        "  Completed: 5, Failed: 2",
-        "  To do: 4 exchanges",
-        "  Spend: $0.00",
-        "  Note: it is off",
-        "Warning: retry queue: 2 items (next retry in 4 seconds)",
-        "Warning: given up: 2 items. List them: `ralph workers status`. "
+        "  Done: 5, to do: 4, failed: 2",
+        "  Retrying: 2 items, next in 4 seconds",
+        "  Given up: 2 items. List them: `ralph workers status`. "
         "Try again: `ralph conversations retry`",
+        "  Note: it is off",
     ]
 
 
@@ -132,7 +126,7 @@ def test_summarizer_on_starts_all_three_and_stays_so(
     until(lambda: states(workers) == ["idle"] * 3, "rest")
     told = chat.summarizer(["exchange"])
     assert "  Note: summaries are extractive: no LLM is set (summary_model)" in told
-    assert told[-1] == "All exchanges are summarized. Worker is idle."
+    assert told[:2] == ["Exchange Summarizer: IDLE", "  Done: 2, to do: 0, failed: 0"]
 
     assert chat.summarizer(["off"]) == ["Conversation Summarizer: OFF", "Exchange Summarizer: OFF"]
     assert states(workers) == ["stopped", "stopped", "idle"]
@@ -176,16 +170,13 @@ def test_embeddings_tells_of_a_batch_and_what_waits(
 ) -> None:
     assert WorkerCommands(showing, opened).embeddings([], never) == [
         "Embedding Pipeline: RUNNING",
-        "  State: Processing batch",
-        "  Progress: 127/150 embeddings",
-        "  Completed: 127, Failed: 0",
-        "  Current batch: 23 items",
+        "  Done: 127, to do: 23, failed: 0",
+        "  Current: batch of 23",
+        "  Spend: $0.19 (estimated)",
+        "  Retrying: 3 items, next in 4 seconds",
         "  Total embeddings: 0",
         "    - Conversation summaries: 0",
         "    - Exchange summaries: 0",
-        "  Spend: $0.19",
-        "",
-        "Warning: retry queue: 3 items (next retry in 4 seconds)",
     ]
 
 
@@ -198,13 +189,12 @@ def test_embeddings_tells_what_there_is_and_what_waits_while_it_is_off(
     fill(project, [2, 2])
     assert chat.embeddings([], never) == [
         "Embedding Pipeline: STOPPED",
+        "  Done: 8, to do: 1, failed: 0",
+        "  Note: off. To switch it on: /embeddings on",
         "  Total embeddings: 8",
         "    - Conversation summaries: 2",
         "    - Exchange summaries: 3",
         "    - Exchanges: 3",
-        "  Note: off. To switch it on: /embeddings on",
-        "",
-        "Warning: 1 item is awaiting embeddings (pipeline is OFF)",
     ]
     assert chat.embeddings(["on"], never) == ["Embedding Pipeline: ON"]
     until(lambda: status(workers, "embedding").total == 9, "the last one")

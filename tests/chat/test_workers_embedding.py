@@ -67,7 +67,7 @@ def served(project: Path, server: EmbeddingServer, **more: Any) -> Any:
 
 def embedded(ralph: Ralph) -> int:
     """How many passages have a vector."""
-    return count_embeddings(ralph.conversations).total
+    return count_embeddings(ralph.conversations).total()
 
 
 def in_index(opened: Any) -> int:

@@ -73,7 +73,7 @@ def prompts(server: ChatServer) -> list[str]:
 
 def embedded(project: Path, **settings: Any) -> int:
     with open_ralph(project, **settings) as ralph:
-        return count_embeddings(ralph.conversations).total
+        return count_embeddings(ralph.conversations).total()
 
 
 def test_killed_while_the_model_writes_nothing_is_lost_twice_or_stuck(

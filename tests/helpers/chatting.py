@@ -10,9 +10,9 @@ from typing import Any
 from chat_server import MODEL, Asked, ChatServer, openai_model
 
 from ralph.chat import open_memory
-from ralph.chat.commands import run_command
 from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ModelAccess, Price, ToolCall
+from ralph.doors.cli.commands.slash import run_command
 from ralph.memory.conversation_search import Related
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange

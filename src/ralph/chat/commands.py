@@ -1,4 +1,4 @@
-"""Commands of the chat, after a slash; those about workers and retrieval also as `ralph ...`.
+"""Commands about workers and retrieval, in the chat and as `ralph ...`.
 
 Each answers in lines. A switch is saved to the user's settings, so it stays.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ralph.chat import embeddings
-from ralph.chat.loop import Chat, LastRetrieval
 from ralph.chat.workers import (
     EMBEDDING,
     SUMMARIZERS,
@@ -24,13 +21,15 @@ from ralph.chat.workers import (
     setting_of,
 )
 from ralph.config import KEYS, USER_FILE, Settings, store
-from ralph.errors import BadInput, BadSetting, MemoryOff, NotFound
-from ralph.memory import pausing
-from ralph.memory.conversations import Conversations, details
+from ralph.errors import BadInput, BadSetting, MemoryOff
+from ralph.memory.conversations import Conversations
 from ralph.records import Record
-from ralph.text.tokens import shorten
 
-_SHORT_ID = 8
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from ralph.chat.loop import LastRetrieval
+
 RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
@@ -51,195 +50,9 @@ _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-# -- commands of the chat
-
-
-def run_command(chat: Chat, line: str) -> None:
-    """Run a line that starts with a slash, and show its answer."""
-    name, _, rest = line[1:].strip().partition(" ")
-    if name.lower() not in COMMANDS:
-        near = get_close_matches(name.lower(), COMMANDS, n=1)
-        hint = f"Did you mean /{near[0]}? " if near else ""
-        todo = f"{hint}/help lists them; a space before the slash makes it a prompt."
-        raise BadInput(f"there is no command /{name}", todo=todo)
-    if lines := COMMANDS[name.lower()][2](chat, rest.strip()):
-        chat.screen.lines(lines)
-
-
-def _about_workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
-    if chat.workers is None:
-        raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
-    more: dict[str, Any] = {"rag": chat.last_retrieval, "embeddings": chat.screen.confirm}
-    given = [more[name]] if name in more else []
-    lines: list[str] = getattr(chat.workers, name)(rest.split(), *given)
-    if rest:  # settings may have changed, or the index
-        chat.reopen()
-    if name == "rag" and rest in ("on", "off"):
-        chat.rag = rest == "on"
-    elif name == "rag" and not rest and not chat.rag:
-        lines += ["", "In this chat nothing is recalled. To change that: /rag on"]
-    return lines
-
-
-def _search(chat: Chat, rest: str) -> Sequence[str]:
-    answer = chat.memory.conversations.search(
-        rest,
-        limit=5,
-        min_score=chat.settings.min_score,
-        exclude=chat.session.id,
-        everywhere=chat.everywhere,
-        budget_s=chat.settings.remember_budget_s,
-    )
-    for note in answer.notes:
-        chat.screen.note(note)
-    if not answer:
-        return [f"No results above {chat.settings.min_score:.2f}. Try different words."]
-    lines: list[str] = []
-    for hit in answer:
-        score = f"{hit.score or 0.0:.2f} {hit.relevance or 'doubtful'}"
-        home = f"conversation {hit.record.conversation[:_SHORT_ID]}"
-        lines.append(f"{hit.id[:_SHORT_ID]}  {score}  {hit.when}  {home}")
-        lines.append(f"  you: {_excerpt(hit.record.user)}")
-        lines.append(f"  answer: {_excerpt(hit.record.assistant)}")
-    return lines
-
-
-def _conversations(chat: Chat, rest: str) -> Sequence[str]:
-    listed = chat.memory.conversations.list(10, everywhere=chat.everywhere)
-    return [
-        f"{each.conversation.id[:_SHORT_ID]}  {_minute(each.last)}  "
-        f"{each.exchanges:>3}  {_excerpt(each.conversation.title) or '(no title)'}"
-        + (f"  [{', '.join(each.tags)}]" if each.tags else "")
-        + ("  (this one)" if each.conversation.id == chat.session.id else "")
-        for each in listed
-    ] or ["No conversations here yet."]
-
-
-def _show_details(chat: Chat, rest: str) -> Sequence[str]:
-    memory = chat.memory.conversations
-    try:
-        found = details(memory, conversation=rest, everywhere=chat.everywhere)
-    except NotFound:
-        found = details(memory, exchange=rest, everywhere=chat.everywhere)
-    talk = found.conversation
-    lines = [talk.title or "(no title)", f"{talk.id}  {(talk.created or '')[:10]}  {talk.source}"]
-    if found.tags:
-        lines.append(f"tags: {', '.join(found.tags)}")
-    if summary := found.summaries.get(talk.id):
-        lines.append(f"summary: {summary}")
-    for each in found.exchanges:
-        lines += ["", f"{_minute(each.completed or '')}  {each.id[:_SHORT_ID]}"]
-        for side, text in (("you:", each.user), ("answer:", each.assistant)):
-            lines += [side, *(f"  {line}" for line in text.splitlines())]
-        if each.status != "complete":
-            lines.append(f"  ({each.status})")
-    return lines
-
-
-def _title(chat: Chat, rest: str) -> Sequence[str]:
-    if not rest:
-        return [chat.session.title or "(no title yet)"]
-    if chat.session.begun:
-        chat.memory.conversations.rename(chat.session.id, rest)
-    chat.session.title = rest
-    return [f"Title: {rest}"]
-
-
-def _tag(chat: Chat, rest: str) -> Sequence[str]:
-    words = rest.split()
-    if not words:
-        raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
-    memory, conversation = chat.memory.conversations, _saved(chat, chat.session.id)
-    add = [word for word in words if not word.startswith("-")]
-    remove = [word[1:] for word in words if word.startswith("-")]
-    memory.tag(conversation, add=add, remove=remove)
-    return [f"Tags: {', '.join(details(memory, conversation=conversation).tags) or 'none'}"]
-
-
-def _rate(value: Literal[-1, 1], chat: Chat, rest: str) -> Sequence[str]:
-    exchange = rest or _saved(chat, chat.session.last_exchange or "")
-    chat.memory.conversations.rate(exchange, value)
-    return [f"{exchange[:_SHORT_ID]} is rated {'up' if value > 0 else 'down'}."]
-
-
-def _saved(chat: Chat, identity: str) -> str:
-    if not chat.session.begun:
-        raise BadInput("nothing of this conversation is saved yet", todo="Ask something first.")
-    return identity
-
-
-def _private(chat: Chat, rest: str) -> Sequence[str]:
-    if not rest:
-        raise BadInput("there is nothing to ask", todo="Usage: /private TEXT")
-    chat.ask(rest, private=True)
-    chat.screen.note("not saved: neither the question nor the answer")
-    return ()
-
-
-def _pause(chat: Chat, rest: str) -> Sequence[str]:
-    pausing.pause(chat.memory.store.home, conversation=chat.session.id)
-    return ["Paused: nothing of this conversation is saved or recalled until /resume."]
-
-
-def _resume(chat: Chat, rest: str) -> Sequence[str]:
-    place = chat.memory.store
-    ended = pausing.resume(place.home, conversation=chat.session.id)
-    still = pausing.in_force(place.home, place.project, chat.session.id)
-    lines = ["Memory is on again." if ended else "This conversation was not paused."]
-    return lines if still is None else [*lines, f"But {still}. To end that: `ralph resume`"]
-
-
-def _help(chat: Chat, rest: str) -> Sequence[str]:
-    usages = {f"/{name} {words}": text for name, (words, text, _) in COMMANDS.items()}
-    width = max(map(len, usages))
-    return [f"{usage:<{width}}  {text}" for usage, text in usages.items()]
-
-
-def _quit(chat: Chat, rest: str) -> Sequence[str]:
-    chat.over = True
-    return ()
-
-
-def _excerpt(text: str) -> str:
-    return shorten(" ".join(text.split()), 200)
-
-
-def _minute(at: str) -> str:
-    return at[:16].replace("T", " ")
-
-
-_SUMMARIZER = "[conversation|exchange] [on|off]"
-_EMBEDDINGS = "[on|off|rebuild [conversations|exchanges]]"
-_RAG = "[on|off|config|set KEY VALUE]"
-# Each command: its arguments, what it does, and the function that answers in lines.
-COMMANDS: dict[str, tuple[str, str, Callable[[Chat, str], Sequence[str]]]] = {
-    "help": ("", "List these commands.", _help),
-    "search": ("QUERY", "Search past conversations.", _search),
-    "conversations": ("", "List the newest conversations.", _conversations),
-    "show": ("ID", "Show a conversation or an exchange.", _show_details),
-    "title": ("[TITLE]", "Name this conversation.", _title),
-    "tag": ("WORD...", "Tag this conversation; -WORD removes a tag.", _tag),
-    "up": ("[EXCHANGE]", "Rate the last answer, or this exchange, up.", partial(_rate, 1)),
-    "down": ("[EXCHANGE]", "Rate it down.", partial(_rate, -1)),
-    "private": ("TEXT", "Ask something that is not saved.", _private),
-    "pause": ("", "Stop saving and recalling.", _pause),
-    "resume": ("", "Save and recall again.", _resume),
-    "rag": (_RAG, "Show or change what is recalled.", partial(_about_workers, "rag")),
-    "summarizer": (
-        _SUMMARIZER,
-        "Show or switch the summarizers.",
-        partial(_about_workers, "summarizer"),
-    ),
-    "embeddings": (
-        _EMBEDDINGS,
-        "Show, switch or rebuild the embeddings.",
-        partial(_about_workers, "embeddings"),
-    ),
-    "quit": ("", "End the chat.", _quit),
-}
-
-
-# -- commands about workers and retrieval
+SUMMARIZER = "[conversation|exchange] [on|off]"
+EMBEDDINGS = "[on|off|rebuild [conversations|exchanges]]"
+RAG = "[on|off|config|set KEY VALUE]"
 
 
 class WorkerCommands:
@@ -266,50 +79,31 @@ class WorkerCommands:
             on = rest == ["on"]
             return self._switch(WORKER_NAMES if on and not alone else names, on=on)
         if rest:
-            raise self._usage(f"summarizer {_SUMMARIZER}")
-        statuses = {status.name: status for status in self._workers.statuses()}
-        shown = [statuses[name] for name in names]
-        lines = [[*self._status_lines(status), *_failure_lines(status)] for status in shown]
-        if not alone:
-            pipeline = statuses[EMBEDDING].state.upper()
-            more = f"Embedding Pipeline: {pipeline} (see {self._prefix}embeddings for details)"
-            return [line for part in lines for line in (*part, "")] + [more]
-        [status] = shown
-        left = status.total - status.completed or status.retrying or status.given_up
-        idle = ["", f"All {status.name}s are summarized. Worker is idle."]
-        return lines[0] + (idle if status.state == "idle" and not left else [])
+            raise self._usage(f"summarizer {SUMMARIZER}")
+        shown = [self.status_lines(each) for each in self._workers.statuses(alone or WORKER_NAMES)]
+        return [line for lines in shown for line in lines]
 
-    def _status_lines(
-        self, status: WorkerStatus, kinds: Sequence[str] = (), estimated: str = ""
-    ) -> list[str]:
-        """What a worker does; `kinds` are the lines of the pipeline about its embeddings."""
-        running, stopped = status.state == "running", status.state == "stopped"
-        embeds = status.name == EMBEDDING
-        items = "embeddings" if embeds else f"{status.name}s"
-        left = not embeds and not running and status.total - status.completed
-        current = f"Current: {status.current}"
-        if embeds:
-            current = f"Current batch: {status.current.removeprefix('batch of ')} items"
-        note = status.note
-        if not note and stopped:
-            name = "embeddings" if embeds else f"summarizer {status.name}"
-            note = f"off. To switch it on: {self._prefix}{name} on"
+    def status_lines(self, status: WorkerStatus) -> list[str]:
+        """What a worker does, as every command shows it."""
+        note, embeds = status.note, status.name == EMBEDDING
+        if not note and status.state == "stopped":
+            command = "embeddings" if embeds else f"summarizer {status.name}"
+            note = f"off. To switch it on: {self._prefix}{command} on"
             if getattr(self._settings(), setting_of(status.name)):
                 note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
+        left, wait = status.total - status.completed, _duration(status.next_retry_s or 0.0)
+        given_up = _count(status.given_up, "item")
+        again = "List them: `ralph workers status`. Try again: `ralph conversations retry`"
         lines = {
-            f"{_TITLES[status.name]}: {status.state.upper()}": True,
-            "  State: Processing batch": embeds and running,
-            f"  Total processed this session: {status.completed:,}": not embeds
-            and status.state == "idle",
-            f"  Progress: {status.completed:,}/{status.total:,} {items}": running,
-            f"  Completed: {status.completed:,}, Failed: {status.failed:,}": not stopped,
-            f"  To do: {_count(left, status.name)}": left,
-            f"  {current}": status.current and running,
-            **dict.fromkeys(kinds, True),
-            f"  Spend: ${status.spend_usd:.2f}{estimated}": not stopped,
+            f"  Done: {status.completed:,}, to do: {left:,}, failed: {status.failed:,}": True,
+            f"  Current: {status.current}": status.current,
+            f"  Spend: ${status.spend_usd:.2f}{' (estimated)' if embeds else ''}": status.spend_usd,
+            f"  Retrying: {_count(status.retrying, 'item')}, next in {wait}": status.retrying,
+            f"  Given up: {given_up}. {again}": status.given_up,
             f"  Note: {note}": note,
         }
-        return [line for line, applies in lines.items() if applies]
+        head = f"{_TITLES[status.name]}: {status.state.upper()}"
+        return [head, *(line for line, applies in lines.items() if applies)]
 
     def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> list[str]:
         """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
@@ -322,22 +116,13 @@ class WorkerCommands:
                 return self._rebuild("", confirm)
             case ["rebuild", ("conversations" | "exchanges") as part]:
                 return self._rebuild(part, confirm)
-        raise self._usage(f"embeddings {_EMBEDDINGS}")
+        raise self._usage(f"embeddings {EMBEDDINGS}")
 
     def _embeddings(self) -> list[str]:
-        status = self._pipeline()
         with self._open() as ralph:
             counts = embeddings.count_embeddings(ralph.conversations)
-            settings = ralph.config.settings
-        kinds = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
-        estimated = "" if embeddings.price_per_char(settings) == 0.0 else " (estimated)"
-        lines = self._status_lines(status, kinds, estimated)
-        warnings = _failure_lines(status)
-        if counts.waiting and status.state == "stopped":
-            items = f"{_count(counts.waiting, 'item')} {'is' if counts.waiting == 1 else 'are'}"
-            state = "not running" if settings.embedding_pipeline_enabled else "OFF"
-            warnings.append(f"Warning: {items} awaiting embeddings (pipeline is {state})")
-        return [*lines, "", *warnings] if warnings else lines
+        total = f"  Total embeddings: {counts.total():,}"
+        return [*self.status_lines(self._pipeline()), total, *_by_kind(counts, "    - ")]
 
     def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:
         with self._open() as ralph:
@@ -360,7 +145,7 @@ class WorkerCommands:
             return ["", f"Embeddings cleared. The pipeline is off: {on}"]
         [status] = self._workers.run_once([EMBEDDING])
         recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
-        return ["", "Embeddings cleared.", recreated, *_failure_lines(status)]
+        return ["", "Embeddings cleared.", recreated, *self.status_lines(status)[2:]]
 
     def _pipeline(self) -> WorkerStatus:
         return next(s for s in self._workers.statuses() if s.name == "embedding")
@@ -376,34 +161,28 @@ class WorkerCommands:
                 return [f"RAG Status: {'ENABLED' if state == 'on' else off}", *warnings]
             case ["config"]:
                 return [
-                    "RAG Configuration:",
-                    *(f"  {key}: {_show(key, v)}" for key, v in self.rag_settings().items()),
+                    *self._rag_config(),
                     "",
                     f"To update: {self._prefix}rag set <key> <value>",
                     f"Example: {self._prefix}rag set rag_conversation_limit 5",
                 ]
             case ["set", key, value]:
                 return self._rag_set(key, value)
-        raise self._usage(f"rag {_RAG}")
+        raise self._usage(f"rag {RAG}")
 
     def _rag(self, last: LastRetrieval | None) -> list[str]:
         with self._open() as ralph:
             counts = embeddings.count_embeddings(ralph.conversations)
-            settings = ralph.config.settings
+            enabled = ralph.config.settings.rag_enabled
         lines = [
-            f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
+            f"RAG Status: {'ENABLED' if enabled else 'DISABLED'}",
             "",
             "Embeddings:",
-            *(f"{line} embedded" for line in _by_kind(counts, "  - ")),
-            f"  - Total vectors: {counts.total:,}",
+            *_by_kind(counts, "  - "),
+            f"  - Total vectors: {counts.total():,}",
             "",
-            "Configuration:",
-            f"  - Conversation retrieval limit: {settings.rag_conversation_limit}",
-            f"  - Exchange limit per conversation: {settings.rag_exchange_limit_per_conversation}",
-            f"  - Minimum similarity threshold: {settings.rag_min_similarity:.2f}",
+            *self._rag_config(),
         ]
-        if settings.rag_recency_half_life_days:
-            lines.append(f"  - Recency half-life: {settings.rag_recency_half_life_days:g} days")
         if last is not None:
             ago = _duration(max(0.0, time.monotonic() - last.at))
             found = _count(last.conversations, "conversation"), _count(last.exchanges, "exchange")
@@ -416,6 +195,10 @@ class WorkerCommands:
         """The settings of retrieval, by their names."""
         settings = self._settings()
         return {key: getattr(settings, key) for key in RAG_KEYS}
+
+    def _rag_config(self) -> list[str]:
+        settings = self.rag_settings().items()
+        return ["RAG Configuration:", *(f"  {key}: {_show(key, value)}" for key, value in settings)]
 
     def _rag_set(self, key: str, value: str) -> list[str]:
         name = key if key.startswith("rag_") else f"rag_{key}"
@@ -457,29 +240,19 @@ class WorkerCommands:
         return BadInput("unknown arguments", todo=f"Usage: {self._prefix}{form}")
 
 
-def _failure_lines(status: WorkerStatus) -> list[str]:
-    retrying, given_up = _count(status.retrying, "item"), _count(status.given_up, "item")
-    wait = _duration(status.next_retry_s or 0.0)
-    again = "List them: `ralph workers status`. Try again: `ralph conversations retry`"
-    lines = {
-        f"Warning: retry queue: {retrying} (next retry in {wait})": status.retrying,
-        f"Warning: given up: {given_up}. {again}": status.given_up,
-    }
-    return [line for line, applies in lines.items() if applies]
-
-
-def _by_kind(counts: embeddings.EmbeddingCounts, indent: str) -> list[str]:
+def _by_kind(counts: Counter[str], indent: str) -> list[str]:
     """A line for each kind; exchanges and documents only if there are any."""
-    found = {kind: getattr(counts, kind) for kind in _KINDS}
     always = ("conversations", "summaries")
-    return [f"{indent}{_KINDS[k]}: {n:,}" for k, n in found.items() if n or k in always]
+    return [
+        f"{indent}{text}: {counts[k]:,}" for k, text in _KINDS.items() if counts[k] or k in always
+    ]
 
 
 def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:
     """What a rebuild deletes, makes and costs, and how to agree to it."""
     what, kinds = _PARTS[part]
     counts = embeddings.count_embeddings(memory)
-    existing = sum(getattr(counts, kind) for kind in kinds)
+    existing = sum(counts[kind] for kind in kinds)
     wanted = [embeddings.embedding_kind(record) for record in chosen]
     shown = [kind for kind in kinds if kind in wanted or kind != "documents"]
     made = [f"{wanted.count(kind):,} {_KINDS[kind].lower()}" for kind in shown]

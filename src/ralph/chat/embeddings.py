@@ -6,6 +6,7 @@ Also here: what the index has of conversations, how far it lags behind, and how 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,21 +39,6 @@ _CHARS_PER_TOKEN = 4
 
 
 # -- what the index has
-
-
-class EmbeddingCounts(msgspec.Struct, frozen=True):
-    """How many records of each kind have an embedding, and how many wait for one."""
-
-    conversations: int = 0
-    summaries: int = 0
-    exchanges: int = 0
-    documents: int = 0
-    waiting: int = 0
-
-    @property
-    def total(self) -> int:
-        """All that have one."""
-        return self.conversations + self.summaries + self.exchanges + self.documents
 
 
 class IndexLag(msgspec.Struct, frozen=True):
@@ -93,18 +79,13 @@ def _own(memory: Conversations) -> list[Record]:
     return [one for name, one in memory.stream.history.records.items() if name in own]
 
 
-def count_embeddings(memory: Conversations) -> EmbeddingCounts:
-    """What the index has of these conversations, by kind."""
+def count_embeddings(memory: Conversations) -> Counter[str]:
+    """How many records of each kind have an embedding."""
     if not memory.exist:
-        return EmbeddingCounts()
+        return Counter()
     waiting = set(waiting_ids(memory))
-    counts = dict.fromkeys(EmbeddingCounts.__struct_fields__, 0)
-    for record in _own(memory):
-        if kind := embedding_kind(record):
-            counts["waiting" if record.id in waiting else kind] += 1
-    if memory.store.embedder is None:
-        counts["waiting"] = 0
-    return EmbeddingCounts(**counts)
+    kinds = [embedding_kind(record) for record in _own(memory) if record.id not in waiting]
+    return Counter(kind for kind in kinds if kind)
 
 
 def waiting_ids(memory: Conversations) -> list[str]:

@@ -24,6 +24,7 @@ from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
 from ralph.prompt import recalled
 from ralph.prompt.answers import AnswerEntry, Detail, fenced, fenced_lines
+from ralph.prompt.tool import Tool, input_schema, read_arguments
 from ralph.records import conversation as schema
 from ralph.records import now
 from ralph.records.conversation import DOCUMENT, Conversation, Exchange, Message, Status
@@ -54,57 +55,12 @@ _ERROR_CHARS = 2000
 _SEARCH, _FETCH = "search_conversations", "fetch_conversation_details"
 
 
-def _parameters(*required: str, **properties: tuple[str, str]) -> dict[str, Any]:
-    described = {n: {"type": kind, "description": what} for n, (kind, what) in properties.items()}
-    schema = {"type": "object", "properties": described, "additionalProperties": False}
-    return {**schema, "required": list(required)} if required else schema
-
-
-TOOLS = (
-    ToolSpec(
-        _SEARCH,
-        "Search earlier conversations with this user, by meaning and by words. Use it when the "
-        "user refers to something discussed before and the question itself did not bring it up. "
-        "Each hit is one exchange.",
-        _parameters(
-            "query",
-            query=("string", "The topic, in a few words or as a question."),
-            limit=("integer", "The most hits to return, 1 to 20."),
-        ),
-    ),
-    ToolSpec(
-        _FETCH,
-        "Read a past conversation, or one exchange of it, by its id: in short, or with "
-        "include_full_transcript everything that was said and done.",
-        _parameters(
-            conversation_id=("string", "The id of a conversation."),
-            exchange_id=("string", "The id of one exchange."),
-            include_full_transcript=("boolean", "Include all messages, tool calls and steps."),
-        ),
-    ),
-)
-
-
 class ToolResult(msgspec.Struct, frozen=True):
     """A tool's answer, and the ids of the exchanges in it."""
 
     text: str
     ids: tuple[str, ...] = ()
     failed: bool = False
-
-
-class _SearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    query: str
-    limit: int | None = None
-
-
-class _FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    conversation_id: str | None = None
-    exchange_id: str | None = None
-    include_full_transcript: bool = False
-
-
-_ARGUMENTS = {_SEARCH: _SearchArguments, _FETCH: _FetchArguments}
 
 
 def run_tool(
@@ -117,31 +73,37 @@ def run_tool(
     try:
         if call.unread:
             raise BadInput(f"the arguments are not a JSON object: {call.unread[:200]!r}")
-        if call.name not in _ARGUMENTS:
+        tools = {tool.name: tool for tool in (search_conversations, conversation_details)}
+        if call.name not in tools:
             raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
-        arguments: Any = msgspec.convert(call.arguments, _ARGUMENTS[call.name], strict=False)
-        given = {**msgspec.structs.asdict(arguments), "exclude": current, "everywhere": everywhere}
-        if call.name == _FETCH:
-            return conversation_details(memory, **given)
-        budget_s = memory.store.settings.remember_budget_s
-        return search_conversations(memory, **given, budget_s=budget_s)
-    except msgspec.ValidationError as error:
-        return _tool_failure(f"{call.name}: {error}")
+        tool = tools[call.name]
+        given = {
+            **read_arguments(tool, call.arguments),
+            "exclude": current,
+            "everywhere": everywhere,
+        }
+        if call.name == _SEARCH:
+            given["budget_s"] = memory.store.settings.remember_budget_s
+        result: ToolResult = tool.call(memory, **given)
     except (RalphError, OSError) as error:
-        return _tool_failure(str(error))
+        what = recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS)
+        result = ToolResult(what, failed=True)
+    return result
 
 
-def _tool_failure(what: str) -> ToolResult:
-    return ToolResult(recalled.harmless(sanitised_error(what), _ERROR_CHARS), failed=True)
-
-
+@Tool("Search past conversations", example={"query": "how did we fix the timeout?"})
 def search_conversations(
     memory: Conversations, query: str, limit: int | None = None, **options: Any
 ) -> ToolResult:
-    """Past exchanges that match, best first, in as much detail as there is room for.
+    """Search earlier conversations with this user, by meaning and by words. Use it when the user
+    refers to something discussed before and the question itself did not bring it up. Each hit is
+    one exchange.
 
-    `options` are those of a search of conversations.
+    Args:
+        query: The topic, in a few words or as a question.
+        limit: The most hits to return, 1 to 20.
     """
+    # `options` are those of a search of conversations.
     floor = memory.store.settings.min_score
     answer = memory.search(query, limit=limit, min_score=floor, **options)
     everywhere: bool = options.get("everywhere", False)
@@ -182,6 +144,7 @@ def search_conversations(
     return ToolResult(fence, tuple(hit.id for hit in answer))
 
 
+@Tool("Read a past conversation", example={"exchange_id": "3f2a9c1e"}, name=_FETCH)
 def conversation_details(
     memory: Conversations,
     conversation_id: str | None = None,
@@ -191,7 +154,14 @@ def conversation_details(
     exclude: str | None = None,
     everywhere: bool = False,
 ) -> ToolResult:
-    """A past conversation or one exchange of it, in short or whole."""
+    """Read a past conversation, or one exchange of it, by its id: in short, or with
+    include_full_transcript everything that was said and done.
+
+    Args:
+        conversation_id: The id of a conversation.
+        exchange_id: The id of one exchange.
+        include_full_transcript: Include all messages, tool calls and steps.
+    """
     found = details(
         memory, conversation=conversation_id, exchange=exchange_id, everywhere=everywhere
     )
@@ -213,6 +183,12 @@ def conversation_details(
     budget_tokens = recalled.RECORD_TOKENS
     fence = fenced_lines("What was said.", lines, budget_tokens=budget_tokens, rest=rest)
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
+
+
+TOOLS = tuple(
+    ToolSpec(tool.name, tool.description, input_schema(tool))
+    for tool in (search_conversations, conversation_details)
+)
 
 
 # -- the conversation of this chat

@@ -38,11 +38,13 @@ def stored(home: Path) -> dict[str, object]:
 def test_once_does_what_there_is_to_do(ralph: Line, project: Path) -> None:
     fill(project, [2, 1])
     ran = ralph.well("workers", "run", "--once")
-    assert [line.split()[:4] for line in ran.out.splitlines()] == [
-        ["worker", "state", "done", "to"],
-        ["conversation", "idle", "2", "0"],
-        ["exchange", "idle", "3", "0"],
-        ["embedding", "idle", "8", "0"],
+    assert [line for line in ran.out.splitlines() if not line.startswith("  Note: ")] == [
+        "Conversation Summarizer: IDLE",
+        "  Done: 2, to do: 0, failed: 0",
+        "Exchange Summarizer: IDLE",
+        "  Done: 3, to do: 0, failed: 0",
+        "Embedding Pipeline: IDLE",
+        "  Done: 8, to do: 0, failed: 0",
     ]
     assert "extractive" in ran.out
     assert [
@@ -108,14 +110,14 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
     fill(project, [2])
     assert ralph.well("summarizer").out == (
         "Conversation Summarizer: STOPPED\n"
-        "  To do: 1 conversation\n"
+        "  Done: 0, to do: 1, failed: 0\n"
         "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
-        "\n"
         "Exchange Summarizer: STOPPED\n"
-        "  To do: 2 exchanges\n"
+        "  Done: 0, to do: 2, failed: 0\n"
         "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
-        "\n"
-        "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
+        "Embedding Pipeline: STOPPED\n"
+        "  Done: 0, to do: 2, failed: 0\n"
+        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
     )
     assert [one["total"] for one in ralph.well("summarizer", "--json").json["workers"]] == [1, 2, 2]
 
@@ -130,7 +132,7 @@ def test_switches_are_kept_for_whoever_runs_the_workers(
     assert {one.of for one in written(project)} == {"conversation"}
     assert ralph.well("summarizer", "exchange").out == (
         "Exchange Summarizer: STOPPED\n"
-        "  To do: 1 exchange\n"
+        "  Done: 0, to do: 1, failed: 0\n"
         "  Note: off. To switch it on: ralph summarizer exchange on\n"
     )
     assert ralph.well("summarizer", "on").out == (

@@ -16,9 +16,9 @@ from serving import Served, served
 
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.tool import Tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
+from ralph.prompt.tool import Tool
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import estimate_tokens
 

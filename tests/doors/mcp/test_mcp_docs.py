@@ -10,7 +10,7 @@ from places import DOCS
 
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import tools_for
-from ralph.doors.mcp.tool import Tool, input_schema
+from ralph.prompt.tool import Tool, input_schema
 
 PAGE = DOCS / "mcp.md"
 MODES = {

@@ -30,7 +30,7 @@ from ralph.prompt.recalled import harmless
 from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.tool import Tool
+    from ralph.prompt.tool import Tool
 
 _MOST_BYTES = 100_000
 
@@ -214,7 +214,7 @@ def tools_for(context: ServerContext) -> Sequence[Tool]:
 
 def wire_tool(tool: Tool) -> types.Tool:
     """A tool as a client is told of it."""
-    from ralph.doors.mcp.tool import input_schema
+    from ralph.prompt.tool import input_schema
 
     return types.Tool(
         name=tool.name,
@@ -234,7 +234,7 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """The tool's answer and whether it is an error: the one place where errors become text."""
-    from ralph.doors.mcp.tool import read_arguments
+    from ralph.prompt.tool import read_arguments
 
     if tool.recalls:
         context.calls += 1

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import Tool
 from ralph.errors import NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
+from ralph.prompt.tool import Tool
 from ralph.recall.kinds import (
     AGENT_LABELS,
     CONVERSATIONS_ALONE,
@@ -250,12 +250,13 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         from ralph.chat import loop
 
         name = f"{hit.kind}_id"
-        return loop.conversation_details(
+        found: loop.ToolResult = loop.conversation_details.call(
             context.conversations,
             **{name: hit.id},
             include_full_transcript=True,
             everywhere=everywhere,
-        ).text
+        )
+        return found.text
     lines = answers.record_entry(hit).text(answers.WHOLE).splitlines()
     return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
@@ -353,14 +354,15 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     """
     from ralph.chat import loop
 
-    return loop.search_conversations(
+    found: loop.ToolResult = loop.search_conversations.call(
         context.conversations,
         query,
         limit,
         everywhere=context.options.everywhere,
         documents=True,
         budget_s=_CATCH_UP_S,
-    ).text
+    )
+    return found.text
 
 
 @Tool(
@@ -388,13 +390,14 @@ def fetch_conversation_details(
     """
     from ralph.chat import loop
 
-    return loop.conversation_details(
+    found: loop.ToolResult = loop.conversation_details.call(
         context.conversations,
         conversation_id,
         exchange_id,
         include_full_transcript,
         everywhere=context.options.everywhere,
-    ).text
+    )
+    return found.text
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.answers import fenced_lines
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
+from ralph.prompt.tool import Tool
 from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:

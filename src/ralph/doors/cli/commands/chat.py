@@ -15,13 +15,14 @@ import msgspec
 
 from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
-from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
+from ralph.chat.commands import WorkerCommands
 from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ToolCall
 from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
 from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
+from ralph.doors.cli.commands.slash import COMMANDS, run_command
 from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
 from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note
@@ -331,23 +332,23 @@ def run_workers(once: bool) -> Result | int:
       ralph workers run
       ralph workers run --once --json
     """
-    with _worker_commands() as (crew, _), stop_on_signals() as stop:
+    with _worker_commands() as (crew, commands), stop_on_signals() as stop:
         with open_memory(conversations_folder(), waits=True) as ralph:
             prune_if_due(ralph.conversations)
         if once:
             statuses = crew.run_once(stop=stop)
             mine = [status for status in statuses if not status.note.startswith(ELSEWHERE)]
             left = any(status.total > status.completed for status in mine)
-            return _statuses(statuses, [], code=INTERRUPTED if stop.is_set() else int(left))
+            return _statuses(commands, statuses, [], INTERRUPTED if stop.is_set() else int(left))
         printed: dict[str, WorkerStatus] = {}
         with crew:
             while not stop.is_set():
-                _follow(crew, printed)
+                _follow(crew, commands, printed)
                 stop.wait(_LOOK_S)
     return 0  # a signal is the normal way to end it
 
 
-def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
+def _follow(crew: Workers, commands: WorkerCommands, printed: dict[str, WorkerStatus]) -> None:
     """Start and stop workers as the settings say now, and print what has changed."""
     try:
         crew.follow()
@@ -361,55 +362,28 @@ def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
         if wants_json():
             render.print_json_line(msgspec.to_builtins(status))
         else:
-            Page().line(_line(status))
+            Page().show(commands.status_lines(shown))
             sys.stdout.flush()
-
-
-def _line(status: WorkerStatus) -> str:
-    parts = {
-        f"failed {status.failed:,}": status.failed,
-        f"retrying {status.retrying:,}": status.retrying,
-        f"${status.spend_usd:.4f}": status.spend_usd,
-        status.note: status.note,
-    }
-    head = f"{status.name}: {status.state} {status.completed:,}/{status.total:,}"
-    return "  ".join([head, *(text for text, applies in parts.items() if applies)])
 
 
 @workers.command("status")
 def show_status() -> Result:
     """Show the status of each worker, in whichever process it runs, and what was given up."""
-    with _worker_commands() as (crew, _):
-        return _statuses(crew.statuses(), crew.given_up())
+    with _worker_commands() as (crew, commands):
+        return _statuses(commands, crew.statuses(), crew.given_up())
 
 
-def _statuses(statuses: list[WorkerStatus], given_up: list[GivenUp], *, code: int = 0) -> Result:
-    heads = ("worker", "state", "done", "to do", "failed", "retrying", "given up", "spend", "note")
-    rows = [
-        (
-            status.name,
-            status.state,
-            f"{status.completed:,}",
-            f"{status.total - status.completed:,}",
-            *(f"{number:,}" for number in (status.failed, status.retrying, status.given_up)),
-            f"${status.spend_usd:.2f}",
-            status.note,
-        )
-        for status in statuses
-    ]
-
-    def show(page: Page) -> None:
-        page.table(heads, rows)
-        if given_up:
-            items = plural(len(given_up), "item")
-            page.line()
-            page.line(f"Given up: {items}. Try again: ralph conversations retry")
-            page.show([f"  {item}" for item in given_up[:_LISTED]])
-            page.more(len(given_up) - _LISTED)
-
+def _statuses(
+    commands: WorkerCommands, statuses: list[WorkerStatus], given_up: list[GivenUp], code: int = 0
+) -> Result:
+    lines = [line for status in statuses for line in commands.status_lines(status)]
+    if given_up:
+        lines += ["", f"Given up: {plural(len(given_up), 'item')}."]
+        lines += [f"  {item}" for item in given_up[:_LISTED]]
+        lines += [f"  and {more} more"] if (more := len(given_up) - _LISTED) > 0 else []
     value = msgspec.to_builtins({"workers": statuses, "given_up": given_up})
     off = "All workers are off. To switch them on: `ralph summarizer on`"
-    return Result(value, show if statuses else off, code=code)
+    return Result(value, lines or off, code=code)
 
 
 @click.command(cls=Command)

@@ -10,11 +10,16 @@ import click
 from ralph.chat import open_memory
 from ralph.chat.workers import Workers
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import minute, pruned_result, short_id
-from ralph.doors.cli.commands.recall import conversation_result, opened
+from ralph.doors.cli.cards import pruned_result, short_id
+from ralph.doors.cli.commands.recall import (
+    CONVERSATION_FIELDS,
+    conversation_result,
+    conversation_table,
+    opened,
+)
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Result, Table, excerpt, picked
+from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.memory.documents import Added
@@ -22,8 +27,6 @@ from ralph.recall.kinds import CONVERSATIONS_ALONE
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
-_TITLE_CHARS = 80
-_FIELDS = ("id", "title", "source", "project", "created")
 _LISTED = 20
 _EMPTY = "empty conversation"
 _conversation = click.argument("conversation", metavar="ID")
@@ -60,21 +63,13 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     """
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
-    value, rows = [], []
-    for item in listed:
-        talk = item.conversation
-        value.append(picked(talk, *_FIELDS) | picked(item, "exchanges", "last", "tags", "summary"))
-        title = " ".join([excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)])
-        facts = (str(item.exchanges), talk.source, talk.project, title)
-        rows.append((short_id(talk.id), minute(item.last), *facts))
-    empty = (
-        "No conversations here yet. `ralph hooks install` records them, "
-        "`ralph conversations import` imports earlier ones."
-    )
-    if tags:
-        empty = f"No conversation here has the tag {' and '.join(tags)}."
-    heads = ("id", "last", "exchanges", "source", "project", "title")
-    return Result(value, Table(heads, rows, empty))
+    value = [
+        picked(each.conversation, *CONVERSATION_FIELDS)
+        | picked(each, "exchanges", "last", "tags", "summary")
+        for each in listed
+    ]
+    empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
+    return Result(value, conversation_table(listed, empty=empty))
 
 
 @conversations.command()

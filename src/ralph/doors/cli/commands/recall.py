@@ -20,6 +20,7 @@ from ralph.doors.cli.render import (
     Result,
     Span,
     Table,
+    excerpt,
     is_terminal,
     page_text,
     picked,
@@ -29,8 +30,9 @@ from ralph.errors import BadInput
 from ralph.recall.kinds import KINDS, LABELS, PERSON, Scope, run_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from ralph.memory.conversation_stream import ConversationState
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
@@ -48,7 +50,12 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _LOG_MOST = 1000
-_CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
+_TITLE_CHARS = 80
+_NO_CONVERSATIONS = (
+    "No conversations here yet. `ralph hooks install` records them, "
+    "`ralph conversations import` imports earlier ones."
+)
+CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
 # What narrows a search and a list alike.
 narrow = context.options(
@@ -283,7 +290,8 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-def show(record_id: str) -> Result:
+@context.everywhere_option
+def show(record_id: str, everywhere: bool) -> Result:
     """Show one record whole, whatever its kind.
 
     Any id that Ralph prints will do. The first four characters are enough if they are unique.
@@ -293,12 +301,13 @@ def show(record_id: str) -> Result:
       ralph show 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        return opened(ralph, ralph.get(record_id, scope=_scope()))
+        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
 
 
 @click.command("open", cls=Command, json=False)
 @click.argument("record_id", metavar="ID")
-def open_(record_id: str) -> Result:
+@context.everywhere_option
+def open_(record_id: str, everywhere: bool) -> Result:
     """Open one record in your editor or pager.
 
     A document opens in $EDITOR as the file it is. Everything else is shown as text, in $EDITOR or
@@ -309,7 +318,7 @@ def open_(record_id: str) -> Result:
       ralph open 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        hit = ralph.get(record_id)
+        hit = ralph.get(record_id, everywhere=everywhere)
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -371,36 +380,47 @@ def _iteration(ralph: Ralph, hit: Hit) -> Result:
 
 def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     """A conversation with its exchanges, or one exchange with its steps."""
+    from ralph.memory.conversations import details
+
     memory, alone = ralph.conversations, hit.kind == "exchange"
-    name = hit.record.conversation if alone else hit.id
-    talk = memory.conversation(name, everywhere=True)
-    exchanges = [hit.record] if alone else memory.exchanges(name, everywhere=True)
-    tags = list(memory.states(everywhere=True)[name].tags)
-    summaries = {
-        identity: summary
-        for identity in (talk.id, *(exchange.id for exchange in exchanges))
-        if (summary := memory.summary(identity, everywhere=True))
-    }
-    texts = {identity: summary.text for identity, summary in summaries.items()}
+    found = details(memory, **{hit.kind: hit.id}, everywhere=True)
+    talk, texts = found.conversation, found.summaries
 
     def show(page: Page) -> None:
         page.line((talk.title or "(no title)", "bold"))
         page.line((talk.id, "cyan"), f"  {talk.source}  {talk.project}")
-        if tags:
-            page.line(("tags ", "dim"), ", ".join(tags))
-        if whole := summaries.get(talk.id):
+        if found.tags:
+            page.line(("tags ", "dim"), ", ".join(found.tags))
+        if whole := memory.summary(talk.id, everywhere=True):
             page.line((f"summary ({whole.by}) ", "dim"), whole.text)
-        for exchange in exchanges:
+        for exchange in found.exchanges:
             page.line()
             _show_exchange(page, exchange, texts.get(exchange.id, ""), steps=alone)
 
     value = {
-        **picked(talk, *_CONVERSATION_FIELDS),
-        "tags": tags,
+        **picked(talk, *CONVERSATION_FIELDS),
+        "tags": list(found.tags),
         "summary": texts.get(talk.id, ""),
-        "exchanges": [each.to_json() | {"summary": texts.get(each.id, "")} for each in exchanges],
+        "exchanges": [
+            each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges
+        ],
     }
     return Result(value, show)
+
+
+def conversation_table(
+    listed: Sequence[ConversationState], current: str = "", empty: str = ""
+) -> Table:
+    """Conversations, a line each; `current` is the one that the person is in."""
+    rows = []
+    for item in listed:
+        talk = item.conversation
+        words = [excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)]
+        title = " ".join([*words, "(this one)"] if talk.id == current else words)
+        facts = (str(item.exchanges), talk.source, talk.project, title)
+        rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
+    heads = ("id", "last", "exchanges", "source", "project", "title")
+    return Table(heads, rows, empty or _NO_CONVERSATIONS)
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:

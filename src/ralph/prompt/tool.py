@@ -23,10 +23,10 @@ _KEEPS = "Left out, it stays as it is; null empties it."
 class Tool(msgspec.Struct, frozen=True):
     """One tool; as a decorator it takes its arguments and its texts from a function.
 
-    The function takes the server's context and the arguments of a call. The paragraphs of its
-    docstring are the description; below `Args:` it has a line for each argument. `fields` are
-    further arguments with their types, of which it gets those of a call. One that may be null can
-    be left out.
+    The function takes a context and the arguments of a call; what is keyword-only is not the
+    model's. The paragraphs of its docstring are the description; below `Args:` it has a line for
+    each argument. `fields` are further arguments with their types, of which it gets those of a
+    call. One that may be null can be left out.
 
     `recalls`: it asks memory, and so counts towards the hint to stop asking. `destroys`: something
     may be gone afterwards.
@@ -43,15 +43,15 @@ class Tool(msgspec.Struct, frozen=True):
     description: str = ""
     arguments: dict[str, str] = {}
     takes: type[msgspec.Struct] = msgspec.Struct
-    call: Callable[..., str] = str
+    call: Callable[..., Any] = str
 
-    def __call__(self, function: Callable[..., str]) -> Tool:
+    def __call__(self, function: Callable[..., Any]) -> Tool:
         """The tool that calls this function."""
         text, arguments = _read_docstring(function)
         hints = get_type_hints(function, include_extras=True)
         takes: list[Any] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            if parameter.kind is not parameter.VAR_KEYWORD:
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 default = [] if parameter.default is parameter.empty else [parameter.default]
                 takes.append((parameter.name, hints[parameter.name], *default))
         left_out = UNSET if self.destroys else None  # null empties only where something can go
