@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -109,12 +108,12 @@ def _found(
     )
     asked = harmless(query, 120)
     if not answer:
-        return _nothing_found(
+        lines = [
             f'Nothing {where} matches "{asked}" well enough.',
             "Try other words or a lower min_score, or look at get_recent_iterations; "
             "if that tells nothing either, go on without memory.",
-            answer.notes,
-        )
+        ]
+        return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
     wide = scope.feature is None
     return answers.fenced(
         f'{plural(len(answer), "record")} {where} for "{asked}", best first.',
@@ -304,10 +303,6 @@ def _numbers(hit: Hit) -> list[str]:
     }
     shown = [f"{name} {harmless(str(value))}" for name, value in facts.items() if value]
     return [f"  {', '.join(shown)}"] if shown else []
-
-
-def _nothing_found(what: str, todo: str, notes: Sequence[str]) -> str:
-    return "\n".join([what, todo, *(f"Note: {harmless(note)}" for note in notes)])
 
 
 def _is_wide(context: ServerContext) -> bool:
