@@ -131,8 +131,7 @@ def protect(home_folder: AnyPath) -> None:
                     os.chmod(file, os.stat(file).st_mode & 0o700)
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
-    with contextlib.suppress(OSError):
-        make_folder(os.path.dirname(done))
+    with contextlib.suppress(OSError):  # where there is no cache yet there is little to look at
         write(done, b"")
 
 

@@ -28,7 +28,7 @@ from ralph.errors import BadInput, NotFound
 from ralph.journal import Draft
 from ralph.memory.knowledge import Knowledge
 from ralph.recall.patterns import Pattern, in_order, success_rate, worth
-from ralph.records import Record
+from ralph.records import Record, utc
 from ralph.records.knowledge import (
     Checkpoint,
     Entry,
@@ -481,11 +481,15 @@ def test_a_pattern_is_shown_by_the_beginning_of_its_id(knowledge: Knowledge) -> 
 # -- expired
 
 
-def test_what_has_had_its_time_is_never_told_even_before_it_is_pruned(project: Path) -> None:
+def test_what_has_had_its_time_is_never_told_even_before_it_is_pruned(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long_ago = (datetime.now(UTC) - timedelta(days=366)).isoformat()
     lately = (datetime.now(UTC) - timedelta(days=364)).isoformat()
     with opened(project) as knowledge:
-        knowledge.capture(solved(f"{CRANE} at the old pier", "Old."))
+        with monkeypatch.context() as patch:
+            patch.setattr("ralph.memory.knowledge.now", lambda: utc(long_ago))
+            knowledge.capture(solved(f"{CRANE} at the old pier", "Old."))
         [old] = published_at(knowledge, long_ago)
         knowledge.capture(solved(f"{CRANE} at the new pier", "New."))
         [new] = published_at(knowledge, lately)

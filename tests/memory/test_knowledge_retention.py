@@ -115,11 +115,11 @@ def test_a_pattern_keeps_its_younger_entries_and_its_outcomes(project: Path) -> 
         knowledge.capture(solved(CRANE, DRY, project="billing"))
         knowledge.checkpoint("billing")
         young = knowledge.of_project("billing")[0].id
-        [file] = [one for one in journals(knowledge.home) if one.stem == "billing"]
+        [file] = [one for one in journals(knowledge.store.home) if one.stem == "billing"]
         raw = file.read_bytes()
         now = next(
             line["at"]
-            for line in lines(knowledge.home)
+            for line in lines(knowledge.store.home)
             if line["kind"] == "checkpoint" and line["body"]["project"] == "billing"
         )
         file.write_bytes(raw.replace(now.encode(), later.isoformat().encode()))

@@ -514,6 +514,7 @@ class QdrantStore:
     def _change(self, name: str, method: str, path: str, body: object) -> None:
         """See that it is done, and not only taken note of."""
         path = f"/collections/{name}/{path}?wait=true"
-        status = self.server.ask(method, path, body, returns=dict[str, Any], slow=True)["status"]
+        answer = self.server.ask(method, path, body, returns=dict[str, Any], slow=True)
+        status = answer.get("status")
         if status != "completed":
             raise self.server.off(f"did not finish writing ({status})")

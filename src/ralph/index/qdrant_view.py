@@ -233,6 +233,27 @@ def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     return found
 
 
+class _Alias(msgspec.Struct):
+    alias_name: str
+    collection_name: str
+
+
+class _Aliases(msgspec.Struct):
+    aliases: list[_Alias]
+
+
+class _Name(msgspec.Struct):
+    name: str
+
+
+class _Names(msgspec.Struct):
+    collections: list[_Name]
+
+
+class _Count(msgspec.Struct):
+    count: int
+
+
 class QdrantView(msgspec.Struct, eq=False):
     """A Qdrant index for the length of a query."""
 
@@ -277,13 +298,13 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self.server.ask("GET", "/aliases", returns=dict[str, list[dict[str, str]]])
-        return {one["alias_name"]: one["collection_name"] for one in found["aliases"]}
+        found = self.server.ask("GET", "/aliases", returns=_Aliases).aliases
+        return {one.alias_name: one.collection_name for one in found}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self.server.ask("GET", "/collections", returns=dict[str, list[dict[str, str]]])
-        return sorted(filter(self.names.owns, (one["name"] for one in found["collections"])))
+        found = self.server.ask("GET", "/collections", returns=_Names).collections
+        return sorted(filter(self.names.owns, (one.name for one in found)))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
@@ -306,8 +327,9 @@ class QdrantView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        frequencies = self._frequencies(collection, query)
+        # First, so that the threads below share the facts of one state.
         passages = self._count(collection, passage=True)
+        frequencies = self._frequencies(collection, query)
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
@@ -411,7 +433,7 @@ class QdrantView(msgspec.Struct, eq=False):
 
         def count() -> int:
             path = collection.physical, "/count"
-            return self._of_points(*path, body, returns=dict[str, int])["count"]
+            return self._of_points(*path, body, returns=_Count).count
 
         return self._fact(collection, tuple(wanted.items()), count)
 

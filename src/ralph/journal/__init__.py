@@ -124,7 +124,7 @@ def write_position(position: msgspec.Struct) -> str:
 class Fold:
     """The living records of a journal, kept up to date by reading only what is new."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Followed) -> None:
         self._journal = journal
         # How far the journal was read.
         self.position: str | None = None

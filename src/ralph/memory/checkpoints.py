@@ -444,5 +444,5 @@ def prune(
 def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
     """Prune unless that was done within a day; None when it was."""
     moment = at or datetime.now(UTC)
-    stamp = memory.home / "cache" / _STAMP
+    stamp = memory.store.home / "cache" / _STAMP
     return once_a_day(stamp, moment, lambda: prune(memory, at=moment))

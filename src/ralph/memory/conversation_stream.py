@@ -12,11 +12,9 @@ import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
-from ralph.index.sync import IndexSpec
-from ralph.journal import Draft, Fold
+from ralph.journal import Draft
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, as_hit, short_hash, verify_records, when
-from ralph.recall import Hit, ScoredRecord
+from ralph.memory.store import Store, Stream
 from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
     DOCUMENT,
@@ -53,7 +51,6 @@ _SAVED_TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
 _EXCHANGE_CHARS = 20_000
 _SUMMARY_CHARS = 4000
-_CUT_VERSION = "exchange-2"
 
 
 # -- What a conversation goes through before it is saved: secrets out, our own words out, limits on.
@@ -290,21 +287,20 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     complaints: list[Complaint] = []
 
 
-class ConversationStream:
+class ConversationStream(Stream):
     """The conversations of one project: a stream of the index.
 
     A project may have more of them under other ids (`also`). Those `parts` are streams of their own
     for the index, and one with this for everybody else; what is new goes into this one.
     """
 
+    cut_version = f"exchange-2-{EMBEDDING_CHARS}"
+
     def __init__(
         self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
     ) -> None:
-        self.name = name
+        super().__init__(name, store, store.journals.journal(name))
         self.foreign = foreign
-        self._store = store
-        self.journal = store.journals.journal(name)
-        self._fold = Fold(self.journal)
         self.parts = [*(ConversationStream(one, store) for one in also), self]
         self._states = ConversationStates()
         self._generations = self._seen = [0 for _ in self.parts]
@@ -323,20 +319,24 @@ class ConversationStream:
         self._seen = [len(records) for records in located]
         return self._states
 
-    def target(self) -> IndexSpec:
-        """What the index needs to know to follow these conversations."""
-        return IndexSpec(
-            name=f"{short_hash('conversations')}-{short_hash(self.name)}",
-            stream=self.name,
-            journal=self.journal,
-            cut=_passages,
-            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
-            embedder=self._store.embedder,
-        )
+    def content(self, record: Record) -> Any:
+        """An exchange, a summary, a section of a document, and so on."""
+        return content_of(record)
 
-    def records(self) -> list[Record]:
-        """Every living record of this part, whatever its kind."""
-        return [located.record for located in self._fold.records()]
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """What a record is found by."""
+        with contextlib.suppress(BadRecord):
+            if record.kind == EXCHANGE:
+                return _exchange_passages(content_of(record))
+            if record.kind in (SUMMARY, NOTE):
+                text = content_of(record).text
+                return [Passage(title="", text=text, embed=text)]
+            if record.kind == DOCUMENT:
+                section: Document = content_of(record)
+                whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
+                text = section.text[:EMBEDDING_CHARS]
+                return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
+        return ()
 
     def standing(self) -> list[Record]:
         """Every record in the journals, also forgotten ones that a merge brought back."""
@@ -354,14 +354,6 @@ class ConversationStream:
         """The ids of everything that was ever saved here, forgotten or not."""
         living = {record.id for part in self.parts for record in part.records()}
         return living | self.forgotten()
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer: an exchange, a summary or a section of a document."""
-        return as_hit(found, when(found.record.at), content_of(found.record))
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(self.journal, self._fold, content_of)
 
     def save(
         self, talks: Iterable[ConversationContent], *, begins: bool = True
@@ -455,7 +447,7 @@ class ConversationStream:
         self.append([record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
         for part, were_there in removed:
             if were_there:
-                self._store.erase_soon(part.target())
+                self.store.erase_soon(part.target())
         return [*dict.fromkeys(one for _, were_there in removed for one in were_there)]
 
     def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:
@@ -480,21 +472,6 @@ class ConversationStream:
 
 def _numbered(record: Record) -> Draft:
     return lambda number: msgspec.structs.replace(record, number=number)
-
-
-def _passages(record: Record) -> Sequence[Passage]:
-    with contextlib.suppress(BadRecord):
-        if record.kind == EXCHANGE:
-            return _exchange_passages(content_of(record))
-        if record.kind in (SUMMARY, NOTE):
-            text = content_of(record).text
-            return [Passage(title="", text=text, embed=text)]
-        if record.kind == DOCUMENT:
-            section: Document = content_of(record)
-            whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
-            text = section.text[:EMBEDDING_CHARS]
-            return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
-    return ()
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
-from ralph.index import Embedder
-from ralph.index.sync import Progress, Synced, open_index
+from ralph.index.sync import Synced
 from ralph.memory.conversation_search import (
     Related,
     SearchFilter,
@@ -36,7 +33,6 @@ from ralph.memory.store import (
     CONVERSATIONS,
     Answer,
     Store,
-    home_journals,
     once_a_day,
     short_hash,
     unasked,
@@ -87,26 +83,11 @@ class Conversations:
     """The conversations of one project, or of none; those of others can be asked for too."""
 
     def __init__(
-        self,
-        *,
-        home: Path,
-        settings: Settings,
-        embedder: Embedder | None,
-        project_id: str | None = None,
-        other_ids: Sequence[str] = (),
-        project: str = "",
-        progress: Progress | None = None,
+        self, *, ids: Sequence[str] = (GENERAL,), project: str = "", **opened: Any
     ) -> None:
-        scope = f"{short_hash('conversations')}-"
-        index = open_index(
-            settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
-        )
-        journals = home_journals(CONVERSATIONS, settings, home)
-        self.store = Store(journals, index, embedder, settings, progress=progress)
-        self.home = home
-        self._own = project_id or GENERAL
-        # Other ids that conversations of this project may be kept under.
-        self._other_ids = other_ids
+        self.store = Store.in_home(CONVERSATIONS, f"{short_hash(CONVERSATIONS)}-", **opened)
+        # Conversations of this project may be kept under other ids, too.
+        self._own, *self._other_ids = ids
         self._project = "" if self._own == GENERAL else project
         self._streams: dict[str, ConversationStream] = {}
 
@@ -137,15 +118,7 @@ class Conversations:
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to this project's conversations, or build it anew."""
-        index, progress = self.store.index, self.store.progress
-        for part in self.stream.parts:
-            synced = index.sync(part.target(), budget_s=budget_s, afresh=afresh, progress=progress)
-        return synced
-
-    def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
-        self.store.index.close()
-        self.store.journals.close()
+        return [part.sync(budget_s=budget_s, afresh=afresh) for part in self.stream.parts][-1]
 
     # -- writing
 
@@ -587,5 +560,5 @@ def prune_if_due(
     if not memory.store.settings.conversations_keep_days:
         return None
     moment = at or datetime.now(UTC)
-    stamp = memory.home / "cache" / _STAMP
+    stamp = memory.store.home / "cache" / _STAMP
     return once_a_day(stamp, moment, lambda: prune(memory, at=moment))

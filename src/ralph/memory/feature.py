@@ -16,23 +16,19 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
-from ralph.index.sync import IndexSpec, Synced
-from ralph.journal import Draft, Fold
+from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import (
     NOTES,
     Answer,
     ProjectStore,
-    as_hit,
+    Stream,
     find_id,
     unasked,
-    verify_records,
-    when,
 )
-from ralph.recall import Hit, ScoredRecord
+from ralph.recall import Hit
 from ralph.recall.kinds import KINDS
 from ralph.records import (
-    Complaint,
     JournalRecord,
     Record,
     Source,
@@ -162,30 +158,14 @@ class FileSeen(msgspec.Struct, frozen=True):
     last_iteration: int
 
 
-class ProjectStream:
+class ProjectStream(Stream):
     """One journal of a project, and the collection of the index that follows it."""
 
-    foreign = False
-    cut_version: str
+    store: ProjectStore
 
-    def __init__(self, name: str, store: ProjectStore) -> None:
+    def __init__(self, name: str, store: ProjectStore, journal: Any = None) -> None:
         check_name(name)
-        self.name = name
-        self._store = store
-        self._journal = store.journals.journal(name)
-        self._fold = Fold(self._journal)
-
-    def content(self, record: Record) -> Any:
-        """What stands in a record; None for a kind that does not belong here."""
-        raise NotImplementedError
-
-    def when(self, record: Record, last_number: int) -> str:
-        """When it was, in words."""
-        raise NotImplementedError
-
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """The record as the index has it."""
-        raise NotImplementedError
+        super().__init__(name, store, journal or store.journals.journal(name))
 
     def contents(self) -> list[tuple[JournalRecord, Any]]:
         """Every living record in journal order with what is in it; `verify` reports the others."""
@@ -206,60 +186,26 @@ class ProjectStream:
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [unasked(one.record, self.when(one.record, last), found) for one, found in pairs]
 
-    # -- the index's side of it
-
-    def target(self) -> IndexSpec:
-        """What the index needs to know to follow this journal."""
-        return IndexSpec(
-            name=self._store.collection_name(self.name),
-            stream=self.name,
-            journal=self._journal,
-            cut=self.passages,
-            cut_version=f"{self.cut_version}-{kind.EMBEDDING_CHARS}",
-            embedder=self._store.embedder,
-        )
-
-    def sync(self, *, afresh: bool = False) -> Synced:
-        """Bring the index up to the journal, or build it anew."""
-        return self._store.index.sync(self.target(), afresh=afresh, progress=self._store.progress)
-
     def drop_index(self) -> None:
         """Take the collection out of the index until there is something new; the journal stays
         (F14)."""
-        disk.create(self._store.dropped / file_name(self.name), b"")
-        index = self._store.index
+        disk.create(self.store.dropped / file_name(self.name), b"")
+        index = self.store.index
         index.with_repair(lambda: index.store.drop(self.target().name))
 
     def search_again(self) -> None:
         """Index what was just written, also of a feature that had been deleted."""
-        disk.remove(self._store.dropped / file_name(self.name))
-        self._store.sync_soon(self.target())
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer."""
-        one = found.record
-        return as_hit(found, self.when(one, last_number), self.content(one))
-
-    def records(self) -> list[Record]:
-        """Every living record, whatever its kind."""
-        return [located.record for located in self._fold.records()]
+        disk.remove(self.store.dropped / file_name(self.name))
+        self.store.sync_soon(self.target())
 
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
-        gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
+        gone = self.journal.forget(ids, reason=clean(reason), stones=clean(stones))
         if gone:
-            self._store.erase_soon(self.target())
+            self.store.erase_soon(self.target())
         return gone
-
-    def forgotten(self) -> frozenset[str]:
-        """The ids of what was forgotten here."""
-        return self._fold.forgotten()
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(self._journal, self._fold, self.content)
 
 
 class NoteMemory(ProjectStream):
@@ -268,7 +214,7 @@ class NoteMemory(ProjectStream):
     Records of every other kind that has no journal of its own are kept here too.
     """
 
-    cut_version = "note-1"
+    cut_version = f"note-1-{kind.EMBEDDING_CHARS}"
 
     def __init__(self, store: ProjectStore) -> None:
         super().__init__(NOTES, store)
@@ -279,23 +225,19 @@ class NoteMemory(ProjectStream):
             return known[0].record, False
         if note.id in self.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
-        self._store.ensure()
+        self.store.ensure()
         record = record_of(note)
 
         def numbered(number: int) -> Record:
             return msgspec.structs.replace(record, number=number)
 
-        [appended] = self._journal.append([numbered])
-        self._store.sync_soon(self.target())
+        [appended] = self.journal.append([numbered])
+        self.store.sync_soon(self.target())
         return content_of(appended.record), appended.fresh
 
     def content(self, record: Record) -> Any:
         """The note, or what else is inside a record."""
         return content_of(record)
-
-    def when(self, record: Record, last_number: int) -> str:
-        """The day, and how long ago it is."""
-        return when(record.at)
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """A note as one passage."""
@@ -309,7 +251,7 @@ class NoteMemory(ProjectStream):
 class FeatureMemory(ProjectStream):
     """The memory of one feature of one project."""
 
-    cut_version = "iteration-3"
+    cut_version = f"iteration-3-{kind.EMBEDDING_CHARS}"
 
     # -- writing
 
@@ -334,9 +276,9 @@ class FeatureMemory(ProjectStream):
         self, ready: Sequence[Iteration], sources: Sequence[Source | None]
     ) -> list[SavedIteration]:
         """Keep what `prepare` gave, with one flush."""
-        self._store.ensure()
+        self.store.ensure()
         drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
-        appended = self._journal.append(drafts)
+        appended = self.journal.append(drafts)
         self.search_again()
         return [SavedIteration(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
 
@@ -362,14 +304,14 @@ class FeatureMemory(ProjectStream):
             )
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
-        return prepared(named, root=str(self._store.project.root))
+        return prepared(named, root=str(self.store.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         clean = clean_source(source) if source else None
 
         def numbered(number: int) -> Record:
             return kind.to_record(
-                iteration, project_id=self._store.project.claimed_id, number=number, source=clean
+                iteration, project_id=self.store.project.claimed_id, number=number, source=clean
             )
 
         if iteration.iteration_number is None:
@@ -382,8 +324,8 @@ class FeatureMemory(ProjectStream):
         self, query: str, *, limit: int | None = None, min_score: float | None = None
     ) -> Answer:
         """The iterations that answer the question, best first, at most 20, above the floor."""
-        question = self._store.question(query, limit=limit, min_score=min_score)
-        return self._store.ask([self], question)
+        question = self.store.question(query, limit=limit, min_score=min_score)
+        return self.store.ask([self], question)
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""

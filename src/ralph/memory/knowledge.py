@@ -11,16 +11,14 @@ import functools
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
-from ralph.index import Embedder, Only
+from ralph.index import Embedder, Only, Passage
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.index.sync import IndexSpec, Progress, Synced, open_index
+from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
 from ralph.memory import checkpoints, knowledge_state
 from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
@@ -28,14 +26,13 @@ from ralph.memory.store import (
     KNOWLEDGE,
     Answer,
     Store,
-    as_hit,
+    Stream,
     find_id,
-    home_journals,
     unasked,
     verify_records,
     when,
 )
-from ralph.recall import Hit, ScoredRecord
+from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
 from ralph.records import Complaint, Record, clean, now
@@ -53,7 +50,6 @@ _MOST_CONFLICTS = 3
 # The name the source documents gave it.
 COLLECTION = "project_knowledge"
 PATTERN = "pattern"
-_CUT_VERSION = "knowledge-1"
 # How many entries are looked at: they are put together into patterns afterwards.
 _DEPTH = 60
 _NOTE_CHARS = 500
@@ -101,33 +97,26 @@ class KnowledgeStore(Store):
 
     def names(self) -> set[str]:
         """The one stream, if there is anything."""
-        return {Knowledge.name} if self.journals.names() else set()
+        return {KNOWLEDGE} if self.journals.names() else set()
+
+    def collection_name(self, stream: str) -> str:
+        """The one collection."""
+        return COLLECTION
 
 
-class Knowledge:
+class Knowledge(Stream):
     """What all projects learned, as one stream of the index; asked by an orchestrator."""
 
-    name = "knowledge"
-    foreign = False
+    cut_version = f"knowledge-1-{EMBEDDING_CHARS}"
 
-    def __init__(
-        self,
-        *,
-        home: Path,
-        settings: Settings,
-        embedder: Embedder | None,
-        project_id: str,
-        progress: Progress | None = None,
-    ) -> None:
-        journals = home_journals(KNOWLEDGE, settings, home)
-        folder = home / "cache" / "knowledge"
-        index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
-        self.store = KnowledgeStore(journals, index, embedder, settings, progress=progress)
-        self.state = KnowledgeState(journals)
-        self.home = home
+    def __init__(self, *, project_id: str, **opened: Any) -> None:
+        store = KnowledgeStore.in_home(KNOWLEDGE, COLLECTION, **opened)
+        self.state = KnowledgeState(store.journals)
+        super().__init__(KNOWLEDGE, store, self.state)
         self._own = project_id
-        static = embedder if isinstance(embedder, StaticEmbedder) else None
-        self.grouping = checkpoints.Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
+        static = store.embedder if isinstance(store.embedder, StaticEmbedder) else None
+        static = static or StaticEmbedder(stamp_folder=store.home / "cache")
+        self.grouping = checkpoints.Grouping(static)
 
     # -- capturing
 
@@ -486,35 +475,24 @@ class Knowledge:
         found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
 
-    def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
-        self.store.index.close()
-        self.store.journals.close()
-
     # -- the index's side of it
 
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
-        return IndexSpec(
-            name=COLLECTION,
-            stream=self.name,
-            journal=self.state,
-            cut=checkpoints.passages,
-            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
-            embedder=embedder or self.store.embedder,
-        )
+        own = super().target()
+        return own if embedder is None else msgspec.structs.replace(own, embedder=embedder)
+
+    def content(self, record: Record) -> Any:
+        """An entry."""
+        return knowledge_from(record)
+
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """What an entry is found by."""
+        return checkpoints.passages(record)
 
     def records(self) -> list[Record]:
         """Every published record that is to be found."""
         return self.state.records()
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer: an entry."""
-        return as_hit(found, when(found.record.at), knowledge_from(found.record))
-
-    def sync(self, *, afresh: bool = False) -> Synced:
-        """Bring the index up to what is published, or build it anew."""
-        return self.store.index.sync(self.target(), afresh=afresh, progress=self.store.progress)
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:

@@ -3,7 +3,6 @@ described. It is read whole whenever its files have changed; nothing is kept twi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import uuid
@@ -14,16 +13,14 @@ import msgspec
 
 from ralph.errors import BadInput, UnsafeFile
 from ralph.index import Passage
-from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
-from ralph.memory.store import PLAN, ProjectStore, as_hit, unasked, when
-from ralph.recall import Hit, ScoredRecord
+from ralph.memory.feature import ProjectStream
+from ralph.memory.store import PLAN, ProjectStore
 from ralph.records import Complaint, JournalRecord, Record, read_body, short_id, write_body
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.learning import Learning
 
 LEARNING, FEATURE = "learning", "feature"
-_CUT_VERSION = "plan-1"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
 # Where an entry of a list begins.
@@ -69,7 +66,7 @@ class PlanJournal:
 
     def __init__(self, store: ProjectStore) -> None:
         self._store = store
-        self._known: tuple[str, list[JournalRecord]] = ("", [])
+        self._known: tuple[str, tuple[JournalRecord, ...]] = ("", ())
         self._unreadable = ""
 
     def unchanged(self, position: str | None) -> bool:
@@ -82,19 +79,16 @@ class PlanJournal:
         here = self._position(raw)
         if here == position:
             return Batch((), (), (), here, False, True)
-        try:
-            found = self.records(here)
-        except (BadInput, OSError):  # whoever uses the plan is told; what was read before stands
-            self._unreadable = here
-            return Batch((), (), (), position or "", False, True)
-        return Batch(tuple(found), (), (), here, position is not None, True)
-
-    def records(self, position: str | None = None) -> list[JournalRecord]:
-        """Every learning and every described feature, as records."""
-        here = position or self._position(self._raw())
         if self._known[0] != here:
-            self._known = here, list(self._read())
-        return self._known[1]
+            try:
+                self._known = here, tuple(self._read())
+            except (
+                BadInput,
+                OSError,
+            ):  # whoever uses the plan is told; what was read before stands
+                self._unreadable = here
+                return Batch((), (), (), position or "", False, True)
+        return Batch(self._known[1], (), (), here, position is not None, True)
 
     def _raw(self) -> list[bytes | None]:
         from ralph import disk
@@ -141,56 +135,25 @@ class PlanJournal:
         return [JournalRecord(record, file, 0) for record in records]
 
 
-class PlanStream:
-    """The plan of one project, as search sees it."""
+class PlanStream(ProjectStream):
+    """The plan of one project, as search sees it; it keeps no tombstones."""
 
-    name, foreign = PLAN, False
+    cut_version = "plan-1"
 
     def __init__(self, store: ProjectStore) -> None:
-        self._store = store
-        self.journal = PlanJournal(store)
+        super().__init__(PLAN, store, PlanJournal(store))
 
-    def target(self) -> IndexSpec:
-        """What the index needs to know to follow the plan."""
-        return IndexSpec(
-            name=self._store.collection_name(PLAN),
-            stream=PLAN,
-            journal=self.journal,
-            cut=_passages,
-            cut_version=_CUT_VERSION,
-            embedder=self._store.embedder,
-        )
+    def content(self, record: Record) -> Any:
+        """A learning, or the snapshot of a feature."""
+        return plan_content(record)
 
-    def records(self) -> list[Record]:
-        """Every record; none while the plan cannot be read."""
-        with contextlib.suppress(BadInput, OSError):
-            return [located.record for located in self.journal.records()]
-        return []
-
-    def find(self, record_id: str) -> list[Hit]:
-        """Every record whose id begins so."""
-        begins = record_id.lower()
-        return [
-            unasked(record, when(record.at), plan_content(record))
-            for record in self.records()
-            if record.id.startswith(begins)
-        ]
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """What a record is found by."""
+        content = plan_content(record)
+        text = content.text[:EMBEDDING_CHARS]
+        title = content.feature if record.kind == FEATURE else ""
+        return [Passage(title=title, text=text, embed=text, facets={"type": (record.kind,)})]
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many there are; `ralph plan check` tells what is wrong in the plan itself."""
         return len(self.records()), []
-
-    def forgotten(self) -> frozenset[str]:
-        """Nothing: a plan keeps no tombstones."""
-        return frozenset()
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer."""
-        return as_hit(found, when(found.record.at), plan_content(found.record))
-
-
-def _passages(record: Record) -> Sequence[Passage]:
-    content = plan_content(record)
-    text = content.text[:EMBEDDING_CHARS]
-    title = content.feature if record.kind == FEATURE else ""
-    return [Passage(title=title, text=text, embed=text, facets={"type": (record.kind,)})]

@@ -55,25 +55,19 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""
-        others = self.project.ids[1:]
-        return Conversations(project=self.project.root.name, other_ids=others, **self._shared())
+        project = self.project
+        return Conversations(ids=project.ids, project=project.root.name, **self._shared())
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
         """What all projects learned; for whoever directs agents, not for the agents."""
         from ralph.memory.knowledge import Knowledge  # a hook starts without it
 
-        return Knowledge(**self._shared())
+        return Knowledge(project_id=self.project.id, **self._shared())
 
     def _shared(self) -> dict[str, Any]:
-        store = self.store
-        return {
-            "home": store.home,
-            "settings": store.settings,
-            "embedder": store.embedder,
-            "project_id": store.project.id,
-            "progress": store.progress,
-        }
+        names = ("home", "settings", "embedder", "progress")
+        return {name: getattr(self.store, name) for name in names}
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
@@ -229,7 +223,7 @@ class Ralph:
         record_id: str,
         *,
         features: Sequence[str] | None = None,
-        everywhere: bool = True,
+        everywhere: bool = False,
         scope: Scope = PERSON,
     ) -> Hit:
         """One record of any kind, by its id or the beginning of it.
@@ -278,9 +272,9 @@ class Ralph:
 
     def _streams(
         self, kinds: Collection[str], features: Sequence[str] | None
-    ) -> list[ProjectStream | PlanStream]:
+    ) -> list[ProjectStream]:
         """The project's own streams that can have records of these kinds."""
-        streams: list[ProjectStream | PlanStream] = []
+        streams: list[ProjectStream] = []
         names = {KINDS[kind].stream for kind in kinds}
         if "features" in names:
             streams += self.features() if features is None else map(self.feature, features)
@@ -325,10 +319,9 @@ class Ralph:
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
         _claim(self.project)
-        self.store.index.close()
-        self.store.journals.close()
+        self.store.close()
         for name in {"conversations", "knowledge"} & self.__dict__.keys():
-            getattr(self, name).close()
+            getattr(self, name).store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -8,13 +8,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from ralph import disk, errors
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
-from ralph.index import Embedder, sync
-from ralph.index.sync import Index, IndexSpec, Progress
+from ralph.index import Embedder, Passage, sync
+from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
@@ -33,13 +35,6 @@ class Answer(list[Hit]):
     def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
         super().__init__(hits or [])
         self.notes = notes
-
-
-def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
-    """What recall found as an answer; `record` is what stands in the record."""
-    envelope, score, why = found.record, found.score, found.why
-    relevance, parts = found.relevance, found.parts
-    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts, envelope.at)
 
 
 def unasked(record: Record, when: str, content: Any) -> Hit:
@@ -150,6 +145,69 @@ def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
     return found.pop()
 
 
+class Stream:
+    """One journal as its memory understands it, and the collection of the index that follows it."""
+
+    cut_version: str
+    # Whether it belongs to another project, whose embedder may be another one.
+    foreign = False
+
+    def __init__(self, name: str, store: Store, journal: Any) -> None:
+        self.name = name
+        self.store = store
+        # A plan, and the knowledge of all projects, can only be followed.
+        self.journal: Journal = journal
+        self._fold = Fold(journal)
+
+    def content(self, record: Record) -> Any:
+        """What stands in a record; None for a kind that does not belong here."""
+        raise NotImplementedError
+
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """The record as the index has it."""
+        raise NotImplementedError
+
+    def when(self, record: Record, last_number: int) -> str:
+        """When it was, in words."""
+        return when(record.at)
+
+    def target(self) -> IndexSpec:
+        """What the index needs to know to follow the journal."""
+        return IndexSpec(
+            name=self.store.collection_name(self.name),
+            stream=self.name,
+            journal=self.journal,
+            cut=self.passages,
+            cut_version=self.cut_version,
+            embedder=self.store.embedder,
+        )
+
+    def sync(self, *, afresh: bool = False, budget_s: float | None = None) -> Synced:
+        """Bring the index up to the journal, or build it anew."""
+        index, progress = self.store.index, self.store.progress
+        return index.sync(self.target(), afresh=afresh, budget_s=budget_s, progress=progress)
+
+    def records(self) -> list[Record]:
+        """Every living record, whatever its kind."""
+        return [located.record for located in self._fold.records()]
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of what was forgotten here."""
+        return self._fold.forgotten()
+
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer."""
+        record = found.record
+        unscored = unasked(record, self.when(record, last_number), self.content(record))
+        names = ("score", "relevance", "why", "parts")
+        scores = {name: getattr(found, name) for name in names}
+        return msgspec.structs.replace(unscored, **scores)
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        return verify_records(self.journal, self._fold, self.content)
+
+
 def verify_records(
     journal: Journal, fold: Fold, read: Callable[[Record], object]
 ) -> tuple[int, list[Complaint]]:
@@ -162,30 +220,6 @@ def verify_records(
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
     return count, sorted(complaints, key=lambda complaint: complaint.line)
-
-
-class Stream(Protocol):
-    """One journal as its memory understands it."""
-
-    @property
-    def name(self) -> str:
-        """The journal's name."""
-
-    @property
-    def foreign(self) -> bool:
-        """Whether it belongs to another project, whose embedder may be another one."""
-
-    def target(self) -> IndexSpec:
-        """What the index needs to know to follow the journal."""
-
-    def records(self) -> list[Record]:
-        """Every living record."""
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer."""
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
 
 
 class KeptStream(NamedTuple):
@@ -202,18 +236,39 @@ class Store:
     def __init__(
         self,
         journals: Journals,
-        index: Index,
-        embedder: Embedder | None,
-        settings: Settings,
+        cache: Path,
+        scope: Callable[[], str],
         *,
+        home: Path,
+        settings: Settings,
+        embedder: Embedder | None,
         progress: Progress | None = None,
     ) -> None:
         self.journals = journals
-        self.index = index
+        self.index = sync.open_index(settings, [cache], home=home, scope=scope)
+        self.home = home
         self.embedder = embedder
         self.settings = settings
         self.progress = progress
+        self._scope = scope
         self._told: set[str] = set()
+
+    @classmethod
+    def in_home(
+        cls, memory: str, scope: str, *, home: Path, settings: Settings, **more: Any
+    ) -> Self:
+        """The store of what all projects keep in Ralph's home."""
+        journals, cache = home_journals(memory, settings, home), home / "cache" / memory
+        return cls(journals, cache, lambda: scope, home=home, settings=settings, **more)
+
+    def collection_name(self, stream: str) -> str:
+        """The collection of a stream; two projects never share one (F18)."""
+        return f"{self._scope()}{short_hash(stream)}"
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.index.close()
+        self.journals.close()
 
     def names(self) -> set[str]:
         """The streams there is anything in."""
@@ -388,14 +443,16 @@ class ProjectStore(Store):
     def __init__(
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
-        journals = feature_journals(project, settings, home)
-        index = sync.open_index(
-            settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
+        super().__init__(
+            feature_journals(project, settings, home),
+            project.cache,
+            lambda: f"{short_hash(project.id)}-",
+            home=home,
+            settings=settings,
+            embedder=sync.choose_embedder(settings, home / "cache"),
+            progress=progress,
         )
-        embedder = sync.choose_embedder(settings, home / "cache")
-        super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
-        self.home = home
 
     def names(self) -> set[str]:
         """The streams there is anything in: features, notes, and the plan where there is one."""
@@ -421,10 +478,6 @@ class ProjectStore(Store):
                 where=str(self.project.folder),
                 todo="Free space or permit writing there, then try again.",
             ) from error
-
-    def collection_name(self, stream: str) -> str:
-        """The collection of a feature; two projects never share one (F18)."""
-        return f"{short_hash(self.project.id)}-{short_hash(stream)}"
 
 
 # -- What is done at most once a day, and the file that notes when it was.

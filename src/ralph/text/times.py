@@ -1,9 +1,7 @@
 """The time a question asks about, where that is plain: "last week", "in March", "since 2025".
 
-Conservative on purpose: a range that nobody meant hides answers, which is worse than no range.
-Quoted words and code are never read as dates, nor are dates in a pasted log; what may as well be a
-plan ("what should I do on Monday") or a habit ("every March") is left alone. Where an expression
-is vague, its range is wide.
+A range only ranks what lies in it higher, so a time that is vague or may be a plan ("what should I
+do on Monday") has none. Quoted words, code, and dates in a pasted log are never read as dates.
 """
 
 from __future__ import annotations
@@ -16,55 +14,34 @@ from typing import Literal, cast
 from ralph.errors import BadInput
 from ralph.text.tokens import compiled
 
-# -- Whether a sentence asks or tells, and whether it is about the past, by cue words.
+# A longer text is no question but a prompt with things pasted into it.
+LONGEST_QUESTION = 500
 
+Days = tuple[date, date]
+Bounds = tuple[date | None, date | None]
+Relation = Literal["before", "after", "since"]
+
+# -- Whether a sentence asks, and whether it is about the past, by cue words.
 
 # A fragment ("auth bug last week") asks, though nothing says so.
 _FRAGMENT_WORDS = 10
 
-_AUXILIARY = (
-    r"\b(?:did|didn't|was|were|wasn't|weren't|had|hadn't|have|haven't|has|hasn't|been|\w+'ve)\b"
-)
+_AUXILIARY = r"\b(?:did|was|were|had|have|has|been|(?:did|was|were|had|have|has)n't|\w+'ve)\b"
 _PAST_VERB = (
-    r"\b(?:said|told|made|wrote|found|went|got|gave|took|saw|came|spoke|chose|broke|ran|built|bought"
-    r"|met|kept|left|sent|(?!need\b|feed\b|speed\b|seed\b|indeed\b|proceed\b|exceed\b|embed\b|un)"
-    r"[a-z]{2,}ed)\b"
+    r"\b(?:said|told|made|wrote|found|went|got|gave|took|saw|came|chose|broke|ran|built|bought|met"
+    r"|kept|left|sent|(?!need\b|feed\b|speed\b|seed\b|indeed\b|exceed\b|embed\b|un)[a-z]{2,}ed)\b"
 )
 _NOT_PAST = (
-    r"\b(?:is|are|\w+'s the|can|could|do|does|best|will|won't|going to|gonna|shall|should|plan"
-    r"|planning|upcoming|next|tomorrow|schedule|remind|want to|need to|would like|due|deadline|i'm"
-    r"|we're|i am|we are|\w+'ll)\b"
+    r"\b(?:is|are|can|could|do|does|best|will|won't|shall|should|going to|plan|planning|upcoming"
+    r"|next|tomorrow|schedule|remind|want to|need to|would|might|due|deadline|every|each|always"
+    r"|usually|i am|\w+'m|\w+'re|\w+'ll)\b"
 )
-_HABIT = r"\b(?:every|each|always|usually|annually|yearly)\b"
-_WONDERING = r"\b(?:i|we)(?: was| were| am|'m|'re|'ve been)(?: just| also)? (?:wondering|hoping)\b"
-_ASKS = (
-    r"\A\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:what|which|who|whom"
-    r"|whose|when|where|why|how|did|do|does|was|were|is|are|have|has|had|can|could|would|show|find"
-    r"|list|search|tell|give|remind|recall|remember|summari[sz]e|look|get|fetch|open|continue|compare"
-    r"|i want to know|i'd like to know|i wonder|i was wondering|i'm wondering|i don't remember"
-    r"|i forgot)\b"
-)
+_ADVICE = r"\b(?:do you (?:have|think)|any (?:\w+ )?(?:tips|suggestions|recommendations|advice))\b"
+_TALK = r"\bi(?:'ve)? (?:\w+ )?(?:mentioned|said|told you|asked you)\b"
 _TELLS = r"\A\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
-_ADVICE = (
-    r"\b(?:do you have|do you think|any (?:good )?(?:tips|suggestions|recommendations|advice|ideas)"
-    r"|(?:can|could|would|will) you (?:please )?(?:suggest|recommend|help))\b"
-)
-_MODAL = r"\b(?:can|could|should|would|will|shall|might)\b"
-# Something that we, you or I did, or that happened to us.
-_OURS = (
-    r"\b(?:(?:did|have|had|were|was)(?:n't)? (?:i|we|you)|(?:i|we|you)(?:'ve| have| had| was| were"
-    r"| did| \w+ed)|what(?: has| have| was| were| \w+ed| broke| went))\b"
-)
-_SAY = "discuss|talk|chat|speak|mention|say|tell|ask|answer|suggest|recommend|explain|decide|agree"
-_SAID = (
-    "discussed|talked|chatted|spoken?|mentioned|said|told|asked|answered|suggested|recommended"
-    "|explained|decided|agreed"
-)
-_TALK = (
-    rf"\bdid(?:n't)? (?:we|you|i) (?:\w+ )?(?:{_SAY})\b"
-    rf"|\b(?:we|you|was|were|been)(?:'ve)?(?: \w+)? (?:{_SAID})\b"
-    r"|\bi(?:'ve)?(?: \w+)? (?:mentioned|said|(?:told|asked) you)\b"
-    r"|\b(?:our|previous|last|earlier|that) (?:conversation|discussion|chat|session)s?\b"
+_ASKS = (
+    r"\A\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:wh\w+|how|did|do|does|was|were|is"
+    r"|are|have|has|had|can|could|would|show|find|list|search|tell|give|remind|recall|remember|look)\b"
 )
 _SENTENCE = (". ", "? ", "! ")
 _CLAUSE = (*_SENTENCE, ", ", "; ")
@@ -75,7 +52,7 @@ def _has(cue: str, words: str) -> bool:
 
 
 def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
-    """The sentence or clause of the text that holds a place."""
+    """The sentence or clause of the text that contains a span."""
     begin = max(text.rfind(mark, 0, span[0]) for mark in marks) + 1
     ends = [at for mark in marks if (at := text.find(mark, span[1])) >= 0]
     return text[begin : min(ends, default=len(text)) + 1]
@@ -83,7 +60,7 @@ def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
 
 def _asks(sentence: str, text: str) -> bool:
     """Whether a sentence of the text wants to know what was, rather than tell it or get advice."""
-    for cue, asks in ((_TALK, True), (_ADVICE, False), (_ASKS, True), (_TELLS, False)):
+    for cue, asks in ((_ADVICE, False), (_TALK, True), (_TELLS, False), (_ASKS, True)):
         if _has(cue, sentence):
             return asks
     return sentence.rstrip().endswith("?") or len(text.split()) <= _FRAGMENT_WORDS
@@ -92,250 +69,147 @@ def _asks(sentence: str, text: str) -> bool:
 def _looks_back(*pieces: str) -> bool:
     """Whether the first piece with a cue, of smaller and larger ones, speaks of the past."""
     for words in pieces:
-        if _has_past(words):
-            return True
-        if _has(_NOT_PAST, words):
-            return False
+        for cue, past in ((_AUXILIARY, True), (_NOT_PAST, False), (_PAST_VERB, True)):
+            if _has(cue, words):
+                return past
     return True
 
 
 def _has_past(words: str) -> bool:
-    words = compiled(_WONDERING, re.I).sub("", words)
     return _has(_AUXILIARY, words) or _has(_PAST_VERB, words)
 
 
 # -- Dates as people write them: one expression in, its days out.
-
-
-Days = tuple[date, date]
 
 _MONTH_NAMES = (
     "january february march april may june july august september october november december".split()
 )
 _MONTHS = {form: n for n, name in enumerate(_MONTH_NAMES, 1) for form in (name, name[:3])}
 _MONTHS["sept"] = 9
+# Months that are other words when they are not capitalized.
+_AMBIGUOUS = {name for name in _MONTHS if len(name) < 5} - {"june", "july"} | {"march"}
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
 _NUMBERS = {name: number for number, name in enumerate(_COUNTS, 1)} | {"a": 1, "an": 1}
-# From how many units to how many a vague count reaches.
-_VAGUE = {"couple": (1, 4), "few": (2, 8), "several": (2, 12)}
 # Half a unit: "two weeks ago" is a day fourteen days back, or any day of that week.
 _SLACK_DAYS = {"week": 4, "month": 16, "year": 183}
-# The days of a month, and the months of a year, that are early, mid or late in it.
-_THIRD_DAYS = {"e": (1, 12), "m": (9, 22), "l": (19, 31)}
-_THIRD_MONTHS = {"e": (1, 5), "m": (4, 9), "l": (8, 12)}
 _ONE_DAY = timedelta(days=1)
 
-_NAMES = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_WEEKDAY = "|".join(_WEEKDAYS)
-_COUNT = r"\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
-_SOME = r"(?:a )?(?:couple|few|several)(?: of)?"
-_UNIT = "minute|hour|day|week|month|year"
+_COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
+_UNIT = "(?P<unit>day|week|month|quarter|year)"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])"
-_SHORT = "|".join(name[:3] for name in _MONTH_NAMES if name != "may")
-_MONTH = rf"(?P<month>{_NAMES})\b(?:(?<=\b(?:{_SHORT}))\.)?"
-_LAST = "last|past|previous"
+_MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
+_WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
+_LAST = "(?:last|past|previous)"
+
+_NEAR = {"earlier today": 0, "today": 0, "this morning": 0, "this afternoon": 0}
+_NEAR |= {"yesterday": 1, "last night": 1, "the day before yesterday": 2}
 
 # The kinds of expression, the longer before the shorter that it begins with.
 _KINDS = {
-    "iso": rf"{_YEAR}(?P<dash>[-/])(?P<number>0[1-9]|1[0-2])(?P=dash){_DAY}",
+    "iso": rf"{_YEAR}[-/](?P<number>0[1-9]|1[0-2])[-/]{_DAY}",
     "iso month": rf"{_YEAR}-(?P<number>0[1-9]|1[0-2])",
-    "part": (
-        r"(?:the )?(?P<part>(?:very )?early|mid|late|beginning of|start of|middle of|end of)"
-        rf"[- ](?:{_MONTH}(?:,? {_YEAR})?|(?P<only>20\d\d))"
-    ),
     "month day": rf"{_MONTH} {_DAY}(?:st|nd|rd|th)?\b(?:,? {_YEAR})?",
-    "day month": rf"(?:the )?{_DAY}(?P<nth>st|nd|rd|th)? (?:of )?{_MONTH}(?:,? {_YEAR})?",
-    "month": rf"(?:(?P<last>{_LAST}) )?{_MONTH}(?:,? (?:of )?{_YEAR})?",
-    "ago": (
-        r"(?:(?P<bound>about|around|roughly|almost|nearly|more than|over|at least|less than|under)"
-        rf" )?(?:(?P<low>{_COUNT}) ?(?:-|to|or|and) ?)?(?P<count>{_COUNT}|{_SOME}) "
-        rf"(?P<unit>{_UNIT})s?(?P<more> or (?:two|three|so))? ago"
-    ),
-    "rolling": (rf"(?:the )?(?:{_LAST}) (?P<count>{_COUNT}|{_SOME}) (?P<unit>{_UNIT})s?"),
-    "past": r"the past (?P<unit>day|week|month|year)",
-    "weekend": (rf"(?:the )?(?P<which>{_LAST}|this) weekend|(?:over|at|during) the weekend"),
-    "last": (
-        rf"(?:the )?(?:{_LAST}) (?P<unit>week|month|year|quarter)"
-        r"|the (?P<beforelast>week|month|year) before last(?! week)"
-    ),
-    "this": r"(?:in )?this (?P<unit>week|month|year|quarter)",
-    "last weekday": rf"(?:{_LAST}) (?P<weekday>{_WEEKDAY})",
-    "near": (
-        r"(?:the )?(?P<days>day before yesterday|earlier today|today|yesterday(?: morning"
-        r"| afternoon| evening| night)?|last night|this (?:morning|afternoon|evening))"
-    ),
-    "weekday": rf"(?P<weekday>{_WEEKDAY})",
-    "year": r"(?:the year )?(?P<year>20[1-9]\d)",
+    "day month": rf"(?:the )?{_DAY}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? {_YEAR})?",
+    "month": rf"(?P<last>{_LAST} )?{_MONTH}(?:,? {_YEAR})?",
+    "ago": rf"(?:(?:about|around) )?{_COUNT} {_UNIT}s? ago",
+    "rolling": rf"(?:the )?(?:{_LAST} {_COUNT}|past) {_UNIT}s?",
+    "last": rf"(?:the )?(?:last|previous) {_UNIT}",
+    "this": rf"this {_UNIT}",
+    "weekday": rf"(?P<last>{_LAST} )?{_WEEKDAY}",
+    "near": rf"(?P<near>{'|'.join(_NEAR)})",
+    "year": r"(?P<year>20[1-9]\d)",
 }
+_RELATIVE = {"ago", "rolling", "last", "this", "near"}
+# What is a time only after a preposition, unless it has its year.
+_NEEDS_PREPOSITION = {"iso month", "day month", "month", "rolling", "weekday", "year"}
+
+Expression = tuple[str, dict[str, str]]
 
 
-def _kind_of(words: str) -> tuple[str, re.Match[str]] | None:
-    """Which kind of expression the words are, all of them, and its parts."""
-    for name, pattern in _KINDS.items():
+def _parse(words: str) -> Expression | None:
+    """Which kind of expression the words are, all of them, and its parts as they are written."""
+    for kind, pattern in _KINDS.items():
         if found := compiled(pattern, re.I).fullmatch(words):
-            return name, found
+            return kind, {name: value for name, value in found.groupdict().items() if value}
     return None
 
 
-def _days_of(words: str, today: date, latest: date | None = None) -> Days | None:
+def _days_of(expression: Expression, today: date, latest: date | None = None) -> Days | None:
     """The days an expression means; one without a year is the last that began by `latest`."""
-    if (known := _kind_of(words)) is None:
-        return None
-    parts = {name: value.lower() for name, value in known[1].groupdict().items() if value}
+    kind, written = expression
+    parts = {name: value.lower() for name, value in written.items()}
     try:
-        return _days(known[0], parts, today, latest or today)
+        if "unit" in parts:
+            return _counted_days(kind, parts, today)
+        if "weekday" in parts:
+            back = (today.weekday() - _WEEKDAYS.index(parts["weekday"]) - 1) % 7 + 1
+            # "Last Monday", said on a Thursday, may be either.
+            either = 7 if "last" in parts and back <= today.weekday() else 0
+            return today - timedelta(days=back + either), today - timedelta(days=back)
+        if "near" in parts:
+            day = today - timedelta(days=_NEAR[parts["near"]])
+            return day, today if parts["near"] == "last night" else day
+        return _named_days(parts, latest or today)
     except (ValueError, OverflowError):  # the 30th of February, 999 years ago
         return None
 
 
-def _names_a_year(words: str) -> bool:
-    """Whether the expression says its year, or counts from today and needs none."""
-    known = _kind_of(words)
-    if known is None or known[0] not in {"part", "month day", "day month", "month"}:
-        return True
-    return bool(known[1]["year"] or known[1].groupdict().get("only"))
+def _named_days(parts: dict[str, str], latest: date) -> Days:
+    """A day, a month or a year by its name or number."""
+    if not parts.keys() & {"month", "number"}:
+        return _period(date(int(parts["year"]), 1, 1), "year")
+    month = int(parts["number"]) if "number" in parts else _MONTHS[parts["month"]]
+    day = int(parts.get("day", 1))
+    year = int(parts.get("year", latest.year - ((month, day) > (latest.month, latest.day))))
+    if "year" not in parts and (month, day) == (2, 29):
+        year -= year % 4
+    first = date(year, month, day)
+    return (first, first) if "day" in parts else _period(first, "month")
 
 
-def _days(kind: str, parts: dict[str, str], today: date, latest: date) -> Days:
-    match kind:
-        case "iso" | "iso month" | "year":
-            day = date(*(int(parts.get(part, 1)) for part in ("year", "number", "day")))
-            return (day, day) if kind == "iso" else _period(day, kind.removeprefix("iso "))
-        case "part" | "month" | "month day" | "day month":
-            return _named_days(parts, latest)
-        case "ago":
-            return _ago(parts, today)
-        case "rolling" | "past":
-            return _back(today, _counts(parts.get("count", "one"))[1], parts["unit"]), today
-        case "last" | "this":
-            back = 0 if kind == "this" else 1 if "unit" in parts else 2
-            return _period(today, parts.get("unit") or parts["beforelast"], back)
-        case "weekend":  # this one while it lasts; else, and for the last, the one that is over
-            saturday = today - timedelta(days=(today.weekday() - 5) % 7)
-            if parts.get("which", "this") != "this" and today.weekday() >= 5:
-                saturday -= timedelta(days=7)
-            return saturday, saturday + _ONE_DAY
-        case "last weekday" | "weekday":
-            weekday = _WEEKDAYS.index(parts["weekday"])
-            day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
-            # "Last Monday", said on a Thursday, may be either.
-            either = kind != "weekday" and day.isocalendar()[:2] == today.isocalendar()[:2]
-            return (day - timedelta(days=7) if either else day), day
-    words = parts["days"]  # near today
-    first = 2 if "before" in words else 1 if words.startswith(("yesterday", "last")) else 0
-    return today - first * _ONE_DAY, today - (0 if "night" in words else first) * _ONE_DAY
+def _counted_days(kind: str, parts: dict[str, str], today: date) -> Days:
+    """The days of this or the last week, month or year, or of so many of them back."""
+    unit, number = parts["unit"], parts.get("count", "one")
+    if kind in {"last", "this"}:
+        return _period(today, unit, back=int(kind == "last"))
+    count = int(number) if number.isdecimal() else _NUMBERS[number]
+    months = {"month": count, "quarter": 3 * count, "year": 12 * count}.get(unit)
+    if months is None:
+        day = today - timedelta(days=count * (7 if unit == "week" else 1))
+    else:
+        first, last = _period(today, "month", months)
+        day = first.replace(day=min(today.day, last.day))
+    if kind == "rolling":
+        return day, today
+    # The further back, the less exactly anybody counts days.
+    slack = timedelta(_SLACK_DAYS.get(unit, 0 if count < 3 else 1 if count < 7 else 2))
+    return day - slack, min(today, day + slack)
 
 
 def _period(day: date, unit: str, back: int = 0) -> Days:
-    """The week, month, quarter or year with this day in it, or one of those before."""
-    if unit == "week":
-        monday = day - timedelta(days=day.weekday() + 7 * back)
-        return monday, monday + timedelta(days=6)
+    """The day, week, month, quarter or year with this day in it, or one of those before."""
+    if unit in {"day", "week"}:
+        length = 7 if unit == "week" else 1
+        first = day - timedelta(days=day.weekday() % length + length * back)
+        return first, first + timedelta(days=length - 1)
     months = {"month": 1, "quarter": 3, "year": 12}[unit]
     start = (day.year * 12 + day.month - 1) // months * months - back * months
     years, after = divmod(start + months, 12)
     return date(start // 12, start % 12 + 1, 1), date(years, after + 1, 1) - _ONE_DAY
 
 
-def _named_days(parts: dict[str, str], latest: date) -> Days:
-    """A month, a day of it or a part of it; or a part of a year."""
-    third = parts.get("part", "").removeprefix("very ").split(" ")[0]
-    third = {"beginning": "e", "start": "e", "end": "l"}.get(third, third[:1])
-    if only := parts.get("only"):
-        begin, end = (date(int(only), month, 1) for month in _THIRD_MONTHS[third])
-        return begin, _period(end, "month")[1]
-    month, day = _MONTHS[parts["month"]], int(parts.get("day", 1))
-    if "year" in parts:
-        year = int(parts["year"])
-    elif parts.get("last"):
-        # Last March is over: in March itself it is the one a year before.
-        year = latest.year - (month >= latest.month)
-    else:
-        year = latest.year - ((month, day) > (latest.month, latest.day))
-        if (month, day) == (2, 29):
-            year -= year % 4
-    if "day" in parts:
-        return date(year, month, day), date(year, month, day)
-    first, last = _period(date(year, month, 1), "month")
-    begin_day, end_day = _THIRD_DAYS[third] if third else (1, 31)
-    return first.replace(day=begin_day), first.replace(day=min(end_day, last.day))
-
-
-def _counts(words: str) -> tuple[int, int]:
-    """How many units at least and at most."""
-    for vague, counts in _VAGUE.items():
-        if vague in words:
-            return counts
-    count = int(words) if words.isdecimal() else _NUMBERS[words]
-    return count, count
-
-
-def _back(today: date, count: int, unit: str) -> date:
-    """The day so many units before today."""
-    if unit in {"month", "year"}:
-        first, last = _period(today, "month", count * (12 if unit == "year" else 1))
-        return first.replace(day=min(today.day, last.day))
-    days = {"minute": 1, "hour": -(-count // 24), "day": count, "week": 7 * count}[unit]
-    return today - timedelta(days=days)
-
-
-def _ago(parts: dict[str, str], today: date) -> Days:
-    unit = parts["unit"]
-    few, many = _counts(parts["count"])
-    vague = few != many
-    if "low" in parts:
-        few = min(few, _counts(parts["low"])[0])
-    if "more" in parts:
-        many += 2
-    if parts.get("bound") in {"more than", "over", "at least"}:
-        return date.min, _back(today, few, unit)
-    if parts.get("bound") in {"less than", "under"} or unit in {"minute", "hour"}:
-        return _back(today, many, unit), today
-    # The further back, the less exactly anybody counts days.
-    slack = timedelta(_SLACK_DAYS.get(unit, 0 if many < 3 else 1 if many < 7 else 2))
-    slack += ("bound" in parts and unit == "day") * _ONE_DAY
-    slack *= not vague
-    return _back(today, many, unit) - slack, min(today, _back(today, few, unit) + slack)
-
-
 # -- The time a question speaks of.
 
-
-# A longer text is no question but a prompt with things pasted into it.
-LONGEST_QUESTION = 500
-
-Bounds = tuple[date | None, date | None]
-Relation = Literal["before", "after", "since"]
-
-_PREPOSITIONS: dict[str, str] = {
+_PREPOSITIONS = {
     "since": r"since|starting (?:in|on|from)",
     "after": r"after",
-    "from": r"from",
     "before": r"before|prior to",
     "until": r"until|till|up to",
-    "in": r"back in|in|during|throughout|within|over",
-    "for": r"for|of",
-    "on": r"on",
-    "no": r"by|as of|due|next|every|each|per|half|like|such as|the first|the second",
+    "in": r"(?:back )?in|during|throughout|within|over|on|for|of|from",
+    "no": r"by|as of|due|next|every|each|per|half|like|such as|(?:more|less) than|at least",
 }
-_DAYS_OF_A_MONTH = {"month day", "day month"}
-# What may stand without a preposition, and what after which one.
-_BARE = {"iso", *_DAYS_OF_A_MONTH, "part", "ago", "weekend", "last", "last weekday"}
-_BARE |= {"near", "this"}
-_RELATIVE = {"ago", "rolling", "past", "weekend", "last", "this", "last weekday", "near"}
-_MONTHLY = {"iso month", "month", "part", "year"}
-_ALLOWED: dict[str, set[str]] = {
-    "": _BARE,
-    "in": _MONTHLY | {"rolling", "past", "last", "this", "weekend", "ago", "near"},
-    "on": {"iso", *_DAYS_OF_A_MONTH, "weekday", "last weekday"},
-    "for": _BARE,
-    "since": set(_KINDS),
-    "from": set(_KINDS),
-    **dict.fromkeys(("after", "before", "until"), set(_KINDS) - {"weekday", "past"}),
-}
-
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c]*\u201c|(?<!\w)'[^']+'(?!\w)"
 # Words after which a number that looks like a date is a name.
 _NAMED = (
@@ -349,58 +223,37 @@ _ENDS = (
 )
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
-_TIMES = """
-today yesterday week weeks month months year years quarter weekend days ago night morning afternoon
-evening hours past
-"""
-_HINTS = frozenset(_MONTHS) | frozenset(_WEEKDAYS) | frozenset(_TIMES.split())
+_HINTS = {*_MONTHS, *_WEEKDAYS, "today", "yesterday", "night", "morning", "afternoon"}
+_HINTS |= {f"{unit}{s}" for unit in ("day", "week", "month", "quarter", "year") for s in ("", "s")}
 # Of the length of what they stand for.
-_PLAIN = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
+_TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
 _EVENT = (
-    r"(?i)\b(?P<said>before|prior to|after|ever since|since) (?P<event>"
+    r"(?i)\b(?P<relation>before|prior to|after|since) (?P<event>"
     r"(?:the|our|my|that|we|i|you|they) (?:[^,.;:?!()]|[.:](?=\w))*[^\W_](?=[,.;:?!)]|\Z)"
     r")"
 )
-_REASON = (
-    r"(?i)\b(?:is|are|isn't|aren't|will|can|can't|could|should|have|has|\w+'re|i'm"
-    r"|you (?:said|mentioned|told))\b"
-)
+_REASON = r"\b(?:is|are|isn't|aren't|will|can|can't|could|should|have|has|\w+'re|i'm|you said)\b"
 _EVENT_ENDS = (
-    r"(?i) (?:about|regarding|concerning|with respect to|in terms of"
-    r"|(?:what|who|which|how|why|where|when)(?: \w+)? (?:did|was|were|have|had|do|we|i)"
-    r"|did|was there)\b"
+    r"(?i) (?:about|regarding|concerning|did|was there"
+    r"|(?:what|who|which|how|why|where|when)(?: \w+)? (?:did|was|were|have|had|do|we|i))\b"
 )
 
 
 @cache
-def _single_pattern() -> re.Pattern[str]:
-    """A preposition and an expression."""
-    before = "|".join(f"(?P<{name}>{words})" for name, words in _PREPOSITIONS.items())
-    return re.compile(
-        rf"(?<![\w./:@#$%=+\\-])(?:(?:{before}) )?(?P<words>{_any()})(?:'s?(?!\w))?"
-        rf"(?P<onward> onwards?| on(?=[,.;?!]|\Z))?{_EDGE}",
-        re.I,
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """One for two expressions that are the ends of a range, one for an expression alone."""
+    words = "|".join(re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in _KINDS.values())
+    before = "|".join(f"(?P<{name}>{forms})" for name, forms in _PREPOSITIONS.items())
+    pair = (
+        rf"(?<![\w./:@-])(?:between|from|starting) (?P<a>{words})"
+        rf"(?: ?- ?| (?:and|to|until|till|through) )(?P<b>{words}){_EDGE}"
     )
-
-
-@cache
-def _pair_pattern() -> re.Pattern[str]:
-    """Two expressions, and what makes a range of them."""
-    day = r"(?:the )?\d\d?(?:st|nd|rd|th)?"
-    return re.compile(
-        rf"(?<![\w./:@-])(?:between|from|starting) (?P<a>{_any()}|{day})"
-        r"(?: ?- ?| (?:and|to|until|till|through)(?: to)? )"
-        rf"(?P<b>{_any()}|{day}){_EDGE}",
-        re.I,
+    single = (
+        rf"(?<![\w./:@#$%=+\\-])(?:(?:{before}) )?(?P<words>{words})(?:'s?(?!\w))?"
+        rf"(?P<onward> onwards?| on(?=[,.;?!]|\Z))?{_EDGE}"
     )
-
-
-def _any() -> str:
-    return "|".join(
-        re.sub(r"\(\?P<\w+>", "(?:", pattern.replace("(?P=dash)", "[-/]"))
-        for pattern in _KINDS.values()
-    )
+    return re.compile(pair, re.I), re.compile(single, re.I)
 
 
 def time_range(question: str, today: date) -> Bounds | None:
@@ -410,62 +263,49 @@ def time_range(question: str, today: date) -> Bounds | None:
     if len(text) > LONGEST_QUESTION or not _hinted(text):
         return None
     # Quoted words keep their length and lose their meaning.
-    seen = text.translate(_PLAIN)
-    seen = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), seen)
-    found = list[Bounds]()
-    ranged = compiled(r"(?i)\b(?:between|from|starting) ").search(seen)
-    for pair in _pair_pattern().finditer(seen) if ranged else ():
-        if (days := _between(pair, seen, today)) is not None:
-            found.append(days)
+    text = text.translate(_TYPEWRITER)
+    text = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), text)
+    pairs, singles = _patterns()
+    found = list[Bounds | None]()
+    for pair in pairs.finditer(text):
+        found.append(_between(pair, text, today))
         # Understood or not: half of a range is none.
-        seen = seen[: pair.start()] + "\x00" * len(pair[0]) + seen[pair.end() :]
-    found += filter(None, (_single(one, seen, today) for one in _single_pattern().finditer(seen)))
-    return _joined([bounds for bounds in found if bounds[0] is None or bounds[0] <= today])
+        text = text[: pair.start()] + "\x00" * len(pair[0]) + text[pair.end() :]
+    found += [_single(single, text, today) for single in singles.finditer(text)]
+    return _joined([days for days in found if days and (days[0] is None or days[0] <= today)])
 
 
 def event_range(question: str) -> tuple[Relation, str] | None:
     """The event that a question about the past is tied to ("before the release"), undated."""
-    text = " ".join(question.split()).translate(_PLAIN)
+    text = " ".join(question.split()).translate(_TYPEWRITER)
     found = compiled(_EVENT).search(text) if len(text) <= LONGEST_QUESTION else None
     if found is None:
         return None
     event = compiled(_EVENT_ENDS).split(found["event"])[0]
     sentence = _around(text, found.span(), _SENTENCE)
-    others = sentence.replace(event, "")
-    if not _asks(sentence, text) or not _has_past(others) or _has(_MODAL, others):
+    if not _asks(sentence, text) or not _has_past(sentence.replace(event, "")):
         return None
     # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
-    if len(event.split()) > 9 or compiled(_REASON).search(event) or _hinted(event):
+    if len(event.split()) > 9 or _has(_REASON, event) or _hinted(event):
         return None
-    relation = found["said"].lower().removeprefix("ever ").replace("prior to", "before")
-    return cast(Relation, relation), event
+    return cast(Relation, found["relation"].lower().replace("prior to", "before")), event
 
 
 def _hinted(text: str) -> bool:
     """Cheap: nearly no question speaks of time."""
-    return "20" in text or not _HINTS.isdisjoint(re.split(r"[^\w]+", text.lower()))
+    return "20" in text or not _HINTS.isdisjoint(re.split(r"\W+", text.lower()))
 
 
 def _between(pair: re.Match[str], text: str, today: date) -> Days | None:
-    """The days from the one expression to the other, years filled in from each other."""
-    a, b = pair["a"], pair["b"]
-    kinds = [known[0] if (known := _kind_of(words)) else "" for words in (a, b)]
-    if not kinds[0] and kinds[1] == "day month":  # from the 3rd to the 10th of March
-        a = re.sub(r"\d+(?:st|nd|rd|th)?", re.sub(r"(?i)the ", "", a), b, count=1)
-    elif not kinds[1] and kinds[0] == "month day":  # from March 3 to 10
-        b = re.sub(r"\b\d\d?(?:st|nd|rd|th)?\b", re.sub(r"(?i)the ", "", b), a, count=1)
-    elif "" in kinds or {"weekday", "rolling", "past"} & set(kinds):
+    """The days from the one expression to the other; the first is the last one before it."""
+    a, b = _parse(pair["a"]), _parse(pair["b"])
+    if a is None or b is None or {a[0], b[0]} & {"weekday", "rolling"}:
         return None
-    if "year" in kinds and not compiled(_ENDS).match(text, pair.end()):
+    if "year" in {a[0], b[0]} and not compiled(_ENDS).match(text, pair.end()):
         return None
-    dated = _names_a_year(a), _names_a_year(b)
-    plain = any(dated) or _looks_back(_around(text, pair.span(), _CLAUSE), text)
+    plain = "year" in a[1] or "year" in b[1] or _looks_back(_around(text, pair.span(), _CLAUSE))
     if not plain or not _asks(_around(text, pair.span(), _SENTENCE), text):
         return None
-    if dated == (True, False) and (begin := _days_of(a, today)):
-        b = f"{b} {begin[0].year}"
-        if (end := _days_of(b, today)) and end[1] < begin[0]:
-            b = f"{b[:-5]} {begin[0].year + 1}"
     end = _days_of(b, today)
     begin = _days_of(a, today, end[0] if end else None)
     return (min(begin[0], end[0]), max(begin[1], end[1])) if begin and end else None
@@ -473,66 +313,46 @@ def _between(pair: re.Match[str], text: str, today: date) -> Days | None:
 
 def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
     """The days of one expression after its preposition, if it is plain that they are meant."""
-    said = next((name for name in _PREPOSITIONS if found[name]), "")
-    known, days = _kind_of(found["words"]), _days_of(found["words"], today)
-    if known is None or days is None or said == "no":
-        return None
-    kind, parts = known
-    allowed = kind in _ALLOWED[said] or (
-        (kind == "month" and (parts["last"] or (parts["year"] and said in {"", "for"})))
-        or (kind in {"rolling", "past"} and (found.start() == 0 or (kind == "past" and not said)))
-    )
-    if not allowed or not _meant(kind, parts, said, found, text):
+    preposition = next((name for name in _PREPOSITIONS if found[name]), "")
+    expression = _parse(found["words"])
+    days = _days_of(expression, today) if expression else None
+    if not (expression and days) or not _is_meant(expression, preposition, found, text):
         return None
     first, last = days
-    onward = found["onward"] or kind not in _RELATIVE | {"weekday"}
-    if said == "since" or (said == "from" and onward):
+    if preposition == "since" or found["onward"]:
         return first, None
-    if said == "after":
+    if preposition == "after":
         return last + _ONE_DAY, None
-    if said == "before":
-        return None, first - _ONE_DAY if first > date.min else first
-    return (None if said == "until" or first == date.min else first), last
+    if preposition == "before":
+        return None, first - _ONE_DAY
+    return (None if preposition == "until" else first), last
 
 
-def _meant(kind: str, parts: re.Match[str], said: str, found: re.Match[str], text: str) -> bool:
+def _is_meant(expression: Expression, preposition: str, found: re.Match[str], text: str) -> bool:
     """Whether these words ask for a time that is over, and for nothing else."""
+    kind, parts = expression
     start, end = found.span()
-    clause = _around(text, (start, end), _CLAUSE)
-    if not _asks(_around(text, (start, end), _SENTENCE), text):
+    if preposition == "no" or not _asks(_around(text, (start, end), _SENTENCE), text):
+        return False
+    dated = kind in _RELATIVE or "year" in parts
+    complete = "last" in parts or ("month" in parts and dated) or found["words"].startswith("the p")
+    if kind in _NEEDS_PREPOSITION and not (preposition or complete):
         return False
     of_more = kind in _RELATIVE and text.startswith(" of ", end)  # the last week of March
-    half = not said and compiled(r" ?(?:-|to|through|until) ?\d").match(text, end)  # of a range
+    half = compiled(r" ?(?:-|to|through|until) ?\d").match(text, end)  # of a range
     named = kind in {"iso", "iso month", "year"} and compiled(_NAMED).search(text[:start])
     if of_more or half or named:
         return False
+    ends = compiled(_ENDS).match(text, end) is not None
     if kind == "year":
-        return compiled(_ENDS).match(text, end) is not None
-    which = parts.groupdict().get("which") or ""
-    if kind == "this" or which.lower() == "this" or parts[0].lower() == "today":
-        ours = _has(_OURS, compiled(_WONDERING, re.I).sub("", clause))
-        return said == "from" or len(text.split()) < 5 or ours
-    yearless = not _names_a_year(parts[0])
-    if (yearless or kind == "weekday") and (_has(_HABIT, text) or not _looks_back(clause, text)):
-        return False
-    return not yearless or _plain_month(kind, parts, said, text, found)
-
-
-def _plain_month(
-    kind: str, parts: re.Match[str], said: str, text: str, found: re.Match[str]
-) -> bool:
-    """A month without its year: "may" and "march" are verbs, "dec" and "mar" anything."""
-    name = parts["month"]
-    if name == "MAY":
-        return False
-    small = not name.istitle() and (len(name) < 5 or name.lower() == "march")
-    if kind == "month":
-        if said == "from" and name.lower() in {"april", "june", "may", "august"}:
-            return bool(found["onward"])  # from April, who wrote it
-        return not small or compiled(_ENDS).match(text, found.end()) is not None
-    if kind == "day month" and not said and not parts["nth"] and found.start() > 0:
-        return False  # "Windows 10 March update"
-    return not small or said != ""
+        return ends
+    clause = _around(text, (start, end), _CLAUSE)
+    if kind == "this" or not _NEAR.get(parts.get("near", "yesterday").lower()):
+        return _looks_back(clause) and (_has_past(clause) or len(text.split()) < 5)
+    name = parts.get("month", "")
+    # "may" and "march" are verbs, "MAY" is a rule.
+    verb = name.lower() in _AMBIGUOUS and not name.istitle() and not (preposition and ends)
+    return dated or (_looks_back(clause, text) and not verb and not name.isupper())
 
 
 def _joined(found: list[Bounds]) -> Bounds | None:

@@ -175,8 +175,9 @@ def whereabouts(hit: Hit) -> list[Span]:
 
 def one_line_of(hit: Hit) -> str:
     """A record on one line."""
-    row = KINDS[hit.kind]
-    return excerpt(row.title(hit.record) or row.text(hit.record), _LINE_CHARS)
+    row, record = KINDS[hit.kind], hit.record
+    place = f"{record.path}:{record.line} " if hit.kind == "document" else ""
+    return excerpt(place + (row.title(record) or row.text(record)), _LINE_CHARS)
 
 
 def error_text(error: ErrorSeen) -> str:

@@ -52,7 +52,7 @@ _WORK = _READING | {
     "remember": Call(but=("private",), feature="feature"),
     "failures": _OWN,
     "files": _OWN,
-    "show": _ANY,  # shows records of the run's feature
+    "show": Call(but=("everywhere",)),  # shows records of the run's feature
     "prompt": Call(task="task_id"),
     "feature update": Call(feature="key"),
     "task add": _OWN,

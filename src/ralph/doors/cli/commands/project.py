@@ -377,7 +377,7 @@ def _conversation_id(home: Path, wanted: str) -> str:
             raise
         return session
     finally:
-        memory.close()
+        memory.store.close()
 
 
 def _pause_json(paused: pausing.Pause) -> dict[str, Any]:

@@ -284,7 +284,8 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-def show(record_id: str) -> Result:
+@context.everywhere_option
+def show(record_id: str, everywhere: bool) -> Result:
     """Show one record whole, whatever its kind.
 
     Any id that Ralph prints will do. The first four characters are enough if they are unique.
@@ -294,12 +295,13 @@ def show(record_id: str) -> Result:
       ralph show 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        return opened(ralph, ralph.get(record_id, scope=_scope()))
+        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
 
 
 @click.command("open", cls=Command, json=False)
 @click.argument("record_id", metavar="ID")
-def open_(record_id: str) -> Result:
+@context.everywhere_option
+def open_(record_id: str, everywhere: bool) -> Result:
     """Open one record in your editor or pager.
 
     A document opens in $EDITOR as the file it is. Everything else is shown as text, in $EDITOR or
@@ -310,7 +312,7 @@ def open_(record_id: str) -> Result:
       ralph open 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        hit = ralph.get(record_id)
+        hit = ralph.get(record_id, everywhere=everywhere)
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")

@@ -396,7 +396,7 @@ def prune() -> Result:
 def _prune_knowledge(ralph: Ralph) -> list[str]:
     """Delete unused index files, and what is indexed of journals that are gone."""
     memory = ralph.knowledge
-    if not (memory.home / "cache" / "knowledge").is_dir():
+    if not (memory.store.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
     if not memory.store.names():

@@ -198,7 +198,7 @@ def export_conversations(
         memory = ralph.conversations
         exported = conversation_json.export_conversations(
             memory.within(everywhere),
-            project_ids=portable_ids(memory.home) if everywhere else None,
+            project_ids=portable_ids(memory.store.home) if everywhere else None,
             conversations=ids,
             since=since,
         )
