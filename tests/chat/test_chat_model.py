@@ -356,11 +356,9 @@ def test_the_makers_own_models_have_their_list_price() -> None:
 
 
 def test_echo_repeats_what_memory_found_and_what_was_said() -> None:
-    system = (
-        "You are kind.\n\n## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it.\n\n"
-        "## Tools\nnone"
-    )
-    said = ask(EchoModel(), ChatTurn("system", system), ChatTurn("user", "How did we fix it?"))
+    section = "## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it."
+    asked = ChatTurn("user", f"How did we fix it?\n\n{section}")
+    said = ask(EchoModel(), ChatTurn("system", "You are kind."), asked)
     assert said.text == (
         "Memory found:\n\n## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it.\n\n"
         "You said: How did we fix it?"

@@ -54,7 +54,7 @@ _LIST_PRICES = {
         claude-3-5-haiku 0.8 4, claude-3-haiku 0.25 1.25""",
 }
 # The heading under which memory adds what it found to a prompt.
-_FOUND = re.compile(r"^(?P<marks>#*) *Related Past Conversations\b", re.MULTILINE)
+_FOUND = re.compile(r"^#* *Related Past Conversations\b", re.MULTILINE)
 _ORDER = re.compile(r"!(\w+)\s*(.*)", re.DOTALL)
 
 
@@ -206,7 +206,7 @@ class EchoModel:
         """What memory found and what the user said; or the call that was ordered, or its answer."""
         check_turns(messages)
         last = messages[-1]
-        order = _ORDER.fullmatch(_question(last)) if last.role == "user" else None
+        order = _ORDER.fullmatch(_split(last)[0]) if last.role == "user" else None
         ordered = order is not None and order[1] in {tool.name for tool in tools}
         calls = (tool_call("", order[1], order[2]),) if order and ordered else ()
         text = "" if calls else _echo(messages)
@@ -227,28 +227,17 @@ def _echo(messages: Turns) -> str:
     last = messages[-1]
     if last.role == "tool":
         return f"The tool {'failed' if last.failed else 'answered'}:\n{last.text}"
-    # Its own earlier answers are left out: they repeat what memory found then.
-    shown = [turn.text for turn in messages[:-1] if turn.role == "system"] + [last.text]
-    found = "\n\n".join(filter(None, map(_found_section, shown)))
+    # Earlier turns are left out: they repeat what memory found then.
+    question, found = _split(last)
     memory = f"Memory found:\n\n{found}" if found else "Memory found nothing."
-    return f"{memory}\n\nYou said: {_question(last)}"
+    return f"{memory}\n\nYou said: {question}"
 
 
-def _question(turn: ChatTurn) -> str:
-    """The user's own words, without what memory added after them."""
+def _split(turn: ChatTurn) -> tuple[str, str]:
+    """The user's own words, and what memory added after them."""
     heading = _FOUND.search(turn.text)
-    return (turn.text[: heading.start()] if heading else turn.text).strip()
-
-
-def _found_section(text: str) -> str:
-    """What memory added to this text: from its heading to the next one of that level."""
-    heading = _FOUND.search(text)
-    if heading is None:
-        return ""
-    level = len(heading["marks"])
-    rest = text[heading.end() :]
-    end = re.search(rf"^#{{1,{level}}} ", rest, re.MULTILINE) if level else None
-    return (heading[0] + (rest[: end.start()] if end else rest)).strip()
+    end = heading.start() if heading else len(turn.text)
+    return turn.text[:end].strip(), turn.text[end:].strip()
 
 
 # -- the `claude` command

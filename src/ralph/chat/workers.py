@@ -94,6 +94,10 @@ class FailedItem(msgspec.Struct, frozen=True, omit_defaults=True):
     given_up: bool = False
     count: int = 1
 
+    def __str__(self) -> str:
+        tries = f"{self.attempts} time{'' if self.attempts == 1 else 's'}"
+        return f"{self.worker} {self.item}, tried {tries}: {self.error}"
+
 
 class Retries:
     """The failures of one stream's workers: tried again after 1, 2, 4, 8, 16, 32 s, then given up.
@@ -355,19 +359,6 @@ class Worker(ABC):
 # -- all of them
 
 
-class GivenUp(msgspec.Struct, frozen=True):
-    """An item that a worker has given up: a conversation or an exchange, and why."""
-
-    worker: str
-    item: str
-    attempts: int
-    error: str
-
-    def __str__(self) -> str:
-        tries = f"{self.attempts} time{'' if self.attempts == 1 else 's'}"
-        return f"{self.worker} {self.item}, tried {tries}: {self.error}"
-
-
 def setting_of(name: WorkerName) -> str:
     """The setting that switches this worker on and off."""
     return "embedding_pipeline_enabled" if name == EMBEDDING else f"summarizer_{name}_enabled"
@@ -515,9 +506,9 @@ class Workers:
 
     # -- what failed
 
-    def given_up(self) -> list[GivenUp]:
+    def given_up(self) -> list[FailedItem]:
         """The items that are tried again only when a person says so."""
-        found: list[GivenUp] = []
+        found: list[FailedItem] = []
         for key, failed in self.retries.entries().items():
             if failed.given_up:
                 items = [failed.item]
@@ -526,7 +517,7 @@ class Workers:
 
                     with self.open_memory() as ralph:
                         items = waiting_ids(ralph.conversations)
-                found += [GivenUp(failed.worker, x, failed.attempts, failed.error) for x in items]
+                found += [msgspec.structs.replace(failed, item=item) for item in items]
         return found
 
     def retry_embeddings(self) -> None:

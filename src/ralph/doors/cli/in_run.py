@@ -43,10 +43,7 @@ _READING = dict.fromkeys(
 )
 # Work on a feature, and reviews of it.
 _WORK = _READING | {
-    "search": Call(
-        but=("conversations", "knowledge", "everywhere", "tags"),
-        feature="feature",
-    ),
+    "search": Call(but=("conversations", "knowledge", "everywhere", "tags"), feature="feature"),
     "recent": Call(but=("everywhere",), feature="feature"),
     "log": Call(but=("everywhere",), feature="feature"),
     "remember": Call(but=("private",), feature="feature"),

@@ -241,7 +241,10 @@ def typed_answer(question: str) -> str:
     sys.stdout.flush()
     sys.stderr.write(question)
     sys.stderr.flush()
-    return sys.stdin.readline()
+    typed = sys.stdin.readline()
+    if not typed.endswith("\n") or not sys.stdin.isatty():  # nobody has ended the line
+        sys.stderr.write("\n")
+    return typed
 
 
 def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:

@@ -19,7 +19,6 @@ from ralph.prompt.build import render
 from ralph.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
-    from ralph.config import Settings
     from ralph.memory.conversations import Conversations
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.project import Project
@@ -186,14 +185,6 @@ class ServerContext:
         from ralph.memory.ralph import open_ralph
 
         return open_ralph(project=PlainFolder(self.start, self.home, general=True))
-
-    @cached_property
-    def settings(self) -> Settings:
-        """The settings in force here."""
-        from ralph.config import load
-
-        found = self.find_project()
-        return load(home=self.home, project_file=found.settings_file if found else None).settings
 
     # -- what may be reached
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -13,13 +12,7 @@ from ralph.errors import NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
-from ralph.recall.kinds import (
-    AGENT_LABELS,
-    CONVERSATIONS_ALONE,
-    SESSION,
-    Scope,
-    run_scope,
-)
+from ralph.recall.kinds import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Scope, run_scope
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
@@ -109,12 +102,12 @@ def _found(
     )
     asked = harmless(query, 120)
     if not answer:
-        return _nothing_found(
+        lines = [
             f'Nothing {where} matches "{asked}" well enough.',
             "Try other words or a lower min_score, or look at get_recent_iterations; "
             "if that tells nothing either, go on without memory.",
-            answer.notes,
-        )
+        ]
+        return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
     wide = scope.feature is None
     return answers.fenced(
         f'{plural(len(answer), "record")} {where} for "{asked}", best first.',
@@ -304,10 +297,6 @@ def _numbers(hit: Hit) -> list[str]:
     }
     shown = [f"{name} {harmless(str(value))}" for name, value in facts.items() if value]
     return [f"  {', '.join(shown)}"] if shown else []
-
-
-def _nothing_found(what: str, todo: str, notes: Sequence[str]) -> str:
-    return "\n".join([what, todo, *(f"Note: {harmless(note)}" for note in notes)])
 
 
 def _is_wide(context: ServerContext) -> bool:

@@ -18,7 +18,7 @@ from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import WorkerCommands
 from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ToolCall
-from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
+from ralph.chat.workers import ELSEWHERE, FailedItem, Workers, WorkerStatus
 from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
@@ -374,14 +374,18 @@ def show_status() -> Result:
 
 
 def _statuses(
-    commands: WorkerCommands, statuses: list[WorkerStatus], given_up: list[GivenUp], code: int = 0
+    commands: WorkerCommands,
+    statuses: list[WorkerStatus],
+    given_up: list[FailedItem],
+    code: int = 0,
 ) -> Result:
     lines = [line for status in statuses for line in commands.status_lines(status)]
     if given_up:
         lines += ["", f"Given up: {plural(len(given_up), 'item')}."]
         lines += [f"  {item}" for item in given_up[:_LISTED]]
         lines += [f"  and {more} more"] if (more := len(given_up) - _LISTED) > 0 else []
-    value = msgspec.to_builtins({"workers": statuses, "given_up": given_up})
+    failures = [render.picked(item, "worker", "item", "attempts", "error") for item in given_up]
+    value = {"workers": statuses, "given_up": failures}
     off = "All workers are off. To switch them on: `ralph summarizer on`"
     return Result(value, lines or off, code=code)
 
@@ -415,7 +419,7 @@ def embeddings(words: tuple[str, ...]) -> Result:
       ralph embeddings rebuild conversations
     """
     with _worker_commands() as (crew, commands):
-        return _answer(crew, commands.embeddings(words, _confirm))
+        return _answer(crew, commands.embeddings(words, render.typed_answer))
 
 
 @click.command(cls=Command)
@@ -435,13 +439,6 @@ def rag(words: tuple[str, ...]) -> Result:
 
 def _answer(crew: Workers, lines: list[str]) -> Result:
     return Result({"lines": lines, "workers": msgspec.to_builtins(crew.statuses())}, lines)
-
-
-def _confirm(question: str) -> str:
-    typed = render.typed_answer(question)
-    if not typed.endswith("\n") or not sys.stdin.isatty():
-        sys.stderr.write("\n")
-    return typed
 
 
 @contextlib.contextmanager

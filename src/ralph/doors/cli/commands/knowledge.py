@@ -20,7 +20,6 @@ from ralph.memory.knowledge_state import prepared_entry
 from ralph.memory.lessons import technology_of
 from ralph.memory.ralph import Ralph
 from ralph.plan.model import Task
-from ralph.recall.patterns import Pattern
 from ralph.records.knowledge import Entry
 from ralph.text.tokens import plural
 
@@ -319,7 +318,7 @@ def patterns() -> Result:
 def show(pattern: str) -> Result:
     """Show one pattern with its entries. PATTERN is its id or the beginning of it."""
     with context.opened(anywhere=True) as ralph:
-        return cards.pattern_result(ralph.knowledge, _pattern(ralph.knowledge, pattern))
+        return cards.pattern_result(ralph.knowledge, ralph.knowledge.pattern(pattern))
 
 
 # -- report and prune
@@ -342,7 +341,7 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
     worked = result == "worked"
     with context.opened() as ralph:
         memory = ralph.knowledge
-        wanted = _pattern(memory, pattern).id
+        wanted = memory.pattern(pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
         now = memory.pattern(wanted)
     text = f"  worked {cards.success_ratio(now)} times, rate {now.success_rate:.2f}"
@@ -363,14 +362,6 @@ def prune(dry_run: bool) -> Result:
         found = ralph.knowledge.prune(dry_run=dry_run)
     gone = f"{plural(found.patterns, 'pattern')} without entries"
     return cards.pruned_result(found, _entries(found.entries), gone, dry_run=dry_run)
-
-
-def _pattern(memory: Knowledge, wanted: str) -> Pattern:
-    try:
-        return memory.pattern(wanted)
-    except NotFound as error:
-        todo = "`ralph knowledge patterns` lists them with their ids."
-        raise NotFound(error.what, todo=todo) from None
 
 
 # -- gates

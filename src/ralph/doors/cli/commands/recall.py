@@ -30,10 +30,9 @@ from ralph.errors import BadInput
 from ralph.recall.kinds import KINDS, LABELS, PERSON, Scope, run_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ralph.memory.conversation_stream import ConversationState
-    from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
     from ralph.recall import Hit
@@ -219,17 +218,12 @@ def failures(task: str | None, feature: str | None) -> Result:
     Examples:
       ralph failures --feature auth --task 42
     """
-    with context.opened() as ralph:
-        hits = _found(ralph, feature, lambda memory: memory.failed_attempts(task))
-    return _hits(hits, "No failed attempts in memory here.")
-
-
-def _found(
-    ralph: Ralph, feature: str | None, find: Callable[[FeatureMemory], list[Hit]]
-) -> list[Hit]:
     from ralph.memory.feature import merged
 
-    return merged(context.memories(ralph, feature), find)
+    with context.opened() as ralph:
+        memories = context.memories(ralph, feature)
+        hits = merged(memories, lambda memory: memory.failed_attempts(task))
+    return _hits(hits, "No failed attempts in memory here.")
 
 
 def _hits(hits: list[Hit], empty: str) -> Result:

@@ -30,7 +30,7 @@ def run_command(chat: Chat, line: str) -> None:
         chat.screen.lines(lines)
 
 
-def _about_workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
+def _workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
     if chat.workers is None:
         raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
     more: dict[str, Any] = {"rag": chat.last_retrieval, "embeddings": chat.screen.confirm}
@@ -151,16 +151,8 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Chat, str], Sequence[str]]]] = {
     "private": ("TEXT", "Ask something that is not saved.", _private),
     "pause": ("", "Stop saving and recalling.", _pause),
     "resume": ("", "Save and recall again.", _resume),
-    "rag": (RAG, "Show or change what is recalled.", partial(_about_workers, "rag")),
-    "summarizer": (
-        SUMMARIZER,
-        "Show or switch the summarizers.",
-        partial(_about_workers, "summarizer"),
-    ),
-    "embeddings": (
-        EMBEDDINGS,
-        "Show, switch or rebuild the embeddings.",
-        partial(_about_workers, "embeddings"),
-    ),
+    "rag": (RAG, "Show or change what is recalled.", partial(_workers, "rag")),
+    "summarizer": (SUMMARIZER, "Show or switch the summarizers.", partial(_workers, "summarizer")),
+    "embeddings": (EMBEDDINGS, "Show or rebuild the embeddings.", partial(_workers, "embeddings")),
     "quit": ("", "End the chat.", _quit),
 }
