@@ -167,7 +167,7 @@ class Grouping:
         words_a, words_b = gist(a).spelled, gist(b).spelled
         cosine = self._cosine(a, b)
         if not words_a or not words_b:
-            return Meaning(cosine, 0.0, 0.0, 0.0, 0.0)
+            return Meaning(cosine, 0.0, 0.0, 0.0, 0.0, 0.0)
         import numpy as np
 
         self._embed([*words_a, *words_b])
@@ -175,9 +175,9 @@ class Grouping:
         cosines = a_rows @ b_rows.T
         best = (cosines.max(axis=1), cosines.max(axis=0))
         aligned, aligned_most = sorted(float(row.mean()) for row in best)
-        covered = min(float((row > _NEAR_WORDS).mean()) for row in best)
+        covered, covered_most = sorted(float((row > _NEAR_WORDS).mean()) for row in best)
         weakest = sum(float(np.sort(row)[:3].mean()) for row in best) / 2
-        return Meaning(cosine, aligned, aligned_most, covered, weakest)
+        return Meaning(cosine, aligned, aligned_most, covered, covered_most, weakest)
 
     def _cosine(self, a: str, b: str) -> float:
         self._embed([a, b])

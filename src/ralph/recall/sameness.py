@@ -42,6 +42,7 @@ class Meaning(NamedTuple):
     aligned: float
     aligned_most: float
     covered: float
+    covered_most: float
     weakest: float
 
 
