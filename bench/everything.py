@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
 
 from bench import corpus
 from bench.conversations import add_conversations
@@ -15,7 +16,9 @@ from bench.knowledge import publish_entries
 from bench.measure import BenchProject, compared, each, fill, python, temporary_project
 from bench.report import NO_TARGET, Row, Target, Tell, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy
-from ralph.index import Vectors
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
 
 _TARGET_SIZE = 10_000
 _WARM_UP = 3
@@ -71,10 +74,10 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
     with place.opened() as ralph, ExitStack() as stack:
         bare = [
             stack.enter_context(
-                closing(BareSearch(one.store.index, one.store.embedder, one.stream.target().name))
+                closing(BareSearch(one.store.index, one.store.embedder, one.target().name))
             )
             for one in ralph.streams()
-            if one.stream.records()
+            if one.records()
         ]
         prepared = [[(one, one.match(q), one.vector(q)) for one in bare] for q in questions]
 

@@ -123,6 +123,11 @@ def record(place: BenchProject) -> None:
 
 def search(place: BenchProject) -> None:
     """A question over all features."""
+    run(place, "search", _question(), "--kind", "iteration")
+
+
+def everything(place: BenchProject) -> None:
+    """One search over every kind."""
     run(place, "search", _question())
 
 
@@ -171,6 +176,7 @@ def checkpoint(place: BenchProject) -> None:
 PATHS: dict[str, Callable[[BenchProject], None]] = {
     "record": record,
     "search": search,
+    "everything": everything,
     "iteration": iteration,
     "hook": hook,
     "mcp": mcp,

@@ -317,3 +317,16 @@ def test_bench_loop_tells_what_an_iteration_costs_beside_its_agent(
         "iteration, agent that reports",
     ]
     assert all(row["rounds"] == 2 and row["reference"] > 0 for row in report["rows"])
+
+
+@pytest.mark.slow
+def test_bench_everything_measures_one_search_over_three_kinds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert bench.main("everything", ["--sizes", "30", "--repeat", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["what"] for row in report["rows"]] == [
+        "one search over three kinds, fresh process",
+        "one search over three kinds, warm",
+    ]
+    assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])

@@ -91,7 +91,7 @@ def _bytes(lines: list[Any]) -> bytes:
 
 def import_sessions(client: str, memory: Conversations, **options: Any) -> ConversationImport:
     """Bring in one client's sessions."""
-    return Importer(client, memory.store, home=memory.store.home, **options).once()
+    return Importer(client, memory.store, **options).once()
 
 
 class Kept:

@@ -415,7 +415,7 @@ def test_another_way_of_cutting_embeds_only_what_reads_differently(
     memory: Ralph, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.feature("auth").remember_all([*topical(10), made("long " * 300, session_id="long")])
-    monkeypatch.setattr(feature_module.FeatureMemory, "cut_version", "next")
+    monkeypatch.setattr(feature_module.FeatureMemory, "cut_version", "next-1000")
     again = ToyEmbedder()
     monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 1000)
     with open_toy(project, again) as changed:

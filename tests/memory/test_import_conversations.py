@@ -168,9 +168,7 @@ def test_the_file_that_nobody_writes_to_any_more_ends_interrupted(
     assert bring_in(kept, sessions).waiting == 1
 
     clock = file.stat().st_mtime + ABANDONED_S + 1
-    importer = Importer(
-        "claude-code", kept.store, home=kept.home, folder=sessions, clock=lambda: clock
-    )
+    importer = Importer("claude-code", kept.store, folder=sessions, clock=lambda: clock)
     assert counts(importer.once()) == (1, 1, 0)
 
     assert [(one.user, one.status) for one in kept.exchanges()] == [("Do 1.", "interrupted")]
@@ -197,9 +195,7 @@ def test_a_last_line_that_nobody_ended_is_read_in_the_end(
     file = write(sessions / "one.jsonl", [question, last], age_s=ABANDONED_S / 2)
     assert counts(bring_in(kept, sessions)) == (0, 0, 0)
     clock = file.stat().st_mtime + ABANDONED_S + 1
-    importer = Importer(
-        "claude-code", kept.store, home=kept.home, folder=sessions, clock=lambda: clock
-    )
+    importer = Importer("claude-code", kept.store, folder=sessions, clock=lambda: clock)
     assert counts(importer.once()) == (1, 1, 0)
     assert kept.said() == [("Question 1 of one?", "Answer 1 of one.")]
     grow(file, [b"\n", *turn("one", 2, tmp_path)])

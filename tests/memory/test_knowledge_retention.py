@@ -10,8 +10,9 @@ from knowing import ids_indexed, journals, lesson, lines, opened, published_at, 
 from remembering import files_holding
 
 from ralph.errors import BadInput, BadSetting
-from ralph.memory.checkpoints import is_expired, oldest_kept, prune_if_due
+from ralph.memory.checkpoints import prune_if_due
 from ralph.memory.project import Project
+from ralph.memory.store import days_before, is_before
 from ralph.records import utc
 from ralph.text.tokens import tokens
 
@@ -63,8 +64,8 @@ def test_a_year_counts_from_the_checkpoint_and_not_from_the_capture(project: Pat
     ],
 )
 def test_to_the_second(published: str, expired: bool) -> None:
-    before = oldest_kept(365, datetime(2026, 11, 15, 12, tzinfo=UTC))
-    assert is_expired(published, before) is expired
+    before = days_before(365, datetime(2026, 11, 15, 12, tzinfo=UTC))
+    assert is_before(published, before) is expired
 
 
 def test_no_file_holds_a_byte_of_what_was_pruned(project: Path, home: Path) -> None:

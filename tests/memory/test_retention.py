@@ -178,5 +178,5 @@ def test_a_stamp_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) 
     moment = datetime(2026, 11, 15, tzinfo=UTC)
     done: list[int] = []
     with pytest.raises(IndexOff, match="cannot be noted"):
-        once_a_day(stamp, moment, lambda: done.append(1))
+        once_a_day(stamp, moment, lambda _: done.append(1))
     assert done == [1]

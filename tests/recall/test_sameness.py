@@ -18,7 +18,7 @@ from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.text.sameness import compare, gist, no_number_agrees, weigh
 
 OWN, BLIND, MORE = fit_sameness.CASE_FILES
-VERY_NEAR = Nearness(*[Meaning(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)] * 3)
+VERY_NEAR = Nearness(*[Meaning(1.0, 1.0, 1.0, 1.0, 1.0)] * 3)
 JOB_FAILS = "The nightly job fails: ERR_STALE in step 3"
 
 
@@ -140,7 +140,7 @@ WORDS = st.sampled_from(
 )
 TEXT = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=40)
 CASE = st.builds(Case, TEXT, TEXT)
-MEANING = st.builds(Meaning, *[st.floats(-1, 1)] * 6)
+MEANING = st.builds(Meaning, *[st.floats(-1, 1)] * 5)
 NEAR = st.builds(Nearness, MEANING, MEANING, MEANING)
 
 

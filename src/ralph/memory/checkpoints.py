@@ -8,7 +8,7 @@ checkpoint can always be repeated, and nothing is there twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +18,7 @@ from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
-from ralph.memory.store import once_a_day
+from ralph.memory.store import days_before, is_before, once_a_day
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
@@ -167,7 +167,7 @@ class Grouping:
         words_a, words_b = gist(a).spelled, gist(b).spelled
         cosine = self._cosine(a, b)
         if not words_a or not words_b:
-            return Meaning(cosine, 0.0, 0.0, 0.0, 0.0, 0.0)
+            return Meaning(cosine, 0.0, 0.0, 0.0, 0.0)
         import numpy as np
 
         self._embed([*words_a, *words_b])
@@ -175,9 +175,9 @@ class Grouping:
         cosines = a_rows @ b_rows.T
         best = (cosines.max(axis=1), cosines.max(axis=0))
         aligned, aligned_most = sorted(float(row.mean()) for row in best)
-        covered, covered_most = sorted(float((row > _NEAR_WORDS).mean()) for row in best)
+        covered = min(float((row > _NEAR_WORDS).mean()) for row in best)
         weakest = sum(float(np.sort(row)[:3].mean()) for row in best) / 2
-        return Meaning(cosine, aligned, aligned_most, covered, covered_most, weakest)
+        return Meaning(cosine, aligned, aligned_most, covered, weakest)
 
     def _cosine(self, a: str, b: str) -> float:
         self._embed([a, b])
@@ -403,9 +403,6 @@ def _near(
 # An outcome reported lately prolongs nothing: it is the entry that grows old.
 
 
-_STAMP = "pruned-knowledge"
-
-
 class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     """What was published before `before`: its entries, and patterns none of which is left."""
 
@@ -414,35 +411,21 @@ class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     patterns: int = 0
 
 
-def oldest_kept(keep_days: int, at: datetime | None = None) -> str:
-    """What was published before this moment has had its time."""
-    before = (at or datetime.now(UTC)) - timedelta(days=keep_days)
-    return utc(before.isoformat(timespec="milliseconds"))
-
-
-def is_expired(published: str, before: str) -> bool:
-    """Whether something published then has had its time; what has no readable date has not."""
-    try:
-        return datetime.fromisoformat(utc(published)) < datetime.fromisoformat(before)
-    except errors.BadRecord:  # nobody knows when it was, and `journal verify` says so
-        return False
-
-
 def prune(
     memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
 ) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
-    before = oldest_kept(memory.store.settings.knowledge_keep_days, at)
+    before = days_before(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()
-    old = {entry for entry, slot in history.slots.items() if is_expired(slot.at, before)}
+    old = {entry for entry, slot in history.slots.items() if is_before(slot.at, before)}
     gone = sum(old.issuperset(entries) for entries in history.patterns.values())
     if old and not dry_run:
         memory.forget(old, reason=EXPIRED)
-    return PrunedKnowledge(before=before, entries=len(old), patterns=gone)
+    until = utc(before.isoformat(timespec="milliseconds"))
+    return PrunedKnowledge(before=until, entries=len(old), patterns=gone)
 
 
 def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
     """Prune unless that was done within a day; None when it was."""
-    moment = at or datetime.now(UTC)
-    stamp = memory.store.home / "cache" / _STAMP
-    return once_a_day(stamp, moment, lambda: prune(memory, at=moment))
+    stamp = memory.store.home / "cache" / "pruned-knowledge"
+    return once_a_day(stamp, at, lambda moment: prune(memory, at=moment))

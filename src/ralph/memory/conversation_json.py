@@ -17,17 +17,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ralph.capture.lines import items, mapping, moment, text_of, whole
-from ralph.config import home_folder
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationImport,
     ConversationStream,
-    is_before,
 )
 from ralph.memory.conversations import held_at, the_only
 from ralph.memory.project import GENERAL, note_owner
-from ralph.memory.store import Store
+from ralph.memory.store import Store, is_before
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange, Message, Summary
@@ -406,7 +404,7 @@ def import_conversations(
         known = any(home == part.name for part in own.parts)
         homes.setdefault(own.name if known else home, []).append(talk)
         for git_id in git_ids:
-            note_owner(home_folder(), git_id, ids=[home])
+            note_owner(store.home, git_id, ids=[home])
     found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
     for home, talks in homes.items():
         # What another project here has, or has forgotten, is not brought in again.

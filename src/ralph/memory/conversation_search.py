@@ -18,17 +18,9 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS
 from ralph.recall.score import RELEVANT
+from ralph.records import conversation as schema
 from ralph.records import utc
-from ralph.records.conversation import (
-    DOCUMENT,
-    EXCHANGE,
-    SUMMARY,
-    Conversation,
-    Exchange,
-    content_of,
-    conversation_id,
-    exchange_id,
-)
+from ralph.records.conversation import Conversation, Exchange
 from ralph.text.times import time_range
 from ralph.text.tokens import spellings
 
@@ -83,13 +75,13 @@ class SearchFilter(msgspec.Struct, frozen=True):
 
     def in_time(self, hit: Hit) -> bool:
         """Whether an exchange was held in the days that were asked for."""
-        day = (hit.record.completed or "")[:10] if hit.kind == EXCHANGE else ""
+        day = (hit.record.completed or "")[:10] if hit.kind == schema.EXCHANGE else ""
         return bool(day) and day >= self.first and (not self.last or day <= self.last)
 
     def allows(self, hit: Hit, home: str, histories: Sequence[ConversationStates]) -> bool:
         """Whether the hit lies in the days that are a limit, and has the tags."""
         limited = (self.first or self.last) and not self.named
-        if hit.kind == EXCHANGE and limited and not self.in_time(hit):
+        if hit.kind == schema.EXCHANGE and limited and not self.in_time(hit):
             return False
         states = [one.conversations[home] for one in histories if home in one.conversations]
         return not self.tags or any(self.tags.issubset(state.tags) for state in states)
@@ -99,30 +91,29 @@ def homes(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> dict[
     """The conversation that each hit belongs to, by the hit's id; "" for a document."""
     found: dict[str, str] = {}
     for hit in hits:
-        if hit.kind == SUMMARY and hit.record.of == "conversation":
+        if hit.kind == schema.SUMMARY and hit.record.of == "conversation":
             found[hit.id] = hit.record.target
         else:
-            exchange = hit.record if hit.kind == EXCHANGE else _summarized(hit, histories)
+            exchange = hit.record if hit.kind == schema.EXCHANGE else _summarized(hit, histories)
             found[hit.id] = exchange.conversation if exchange else ""
     return found
 
 
 def _summarized(hit: Hit, histories: Sequence[ConversationStates]) -> Exchange | None:
     """The exchange that a summary is about."""
-    target = hit.record.target if hit.kind == SUMMARY else ""
-    targets = [history.records.get(target) for history in histories]
-    found = (content_of(one) for one in targets if one is not None and one.kind == EXCHANGE)
-    return next(found, None)
+    target = hit.record.target if hit.kind == schema.SUMMARY else ""
+    found = [one.records[target] for one in histories if target in one.records]
+    return next((schema.content_of(one) for one in found if one.kind == schema.EXCHANGE), None)
 
 
 def without_summaries(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> list[Hit]:
     """Exchanges and documents; one that was found by its summary takes its place."""
     found: dict[str, Hit] = {}
     for hit in hits:
-        if hit.kind != SUMMARY:
+        if hit.kind != schema.SUMMARY:
             found.setdefault(hit.id, hit)
         elif exchange := _summarized(hit, histories):
-            fields = {"id": exchange.id, "kind": EXCHANGE, "record": exchange}
+            fields = {"id": exchange.id, "kind": schema.EXCHANGE, "record": exchange}
             found.setdefault(exchange.id, msgspec.structs.replace(hit, **fields))
     return list(found.values())
 
@@ -148,7 +139,7 @@ def ranked(
             value *= _LIKED if rating > 0 else _DISLIKED
         if hit.id in in_time:
             value += _IN_TIME
-        if half_life_days and hit.kind == EXCHANGE and hit.record.completed:
+        if half_life_days and hit.kind == schema.EXCHANGE and hit.record.completed:
             age = (now - datetime.fromisoformat(hit.record.completed)).total_seconds() / 86400
             value *= 0.5 ** (max(0.0, age) / half_life_days)
         return value
@@ -226,7 +217,7 @@ def grouped(
     shown = [
         hit
         for hit in without_summaries([hit for hit in hits if home[hit.id] in chosen], histories)
-        if hit.kind == EXCHANGE and (hit.score or 0.0) >= floor
+        if hit.kind == schema.EXCHANGE and (hit.score or 0.0) >= floor
     ]
     found: list[RelatedConversation] = []
     for name in chosen:
@@ -237,7 +228,8 @@ def grouped(
         found.append(
             RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
         )
-    topical = [hit for hit in hits if hit.kind != DOCUMENT and (hit.score or 0.0) >= RELEVANT]
+    relevant = [hit for hit in hits if (hit.score or 0.0) >= RELEVANT]
+    topical = [hit for hit in relevant if hit.kind != schema.DOCUMENT]
     about = [
         history.conversations[name].conversation
         for name in dict.fromkeys(home[hit.id] for hit in topical)
@@ -280,7 +272,7 @@ def run_name(session: str, key: str) -> str:
 def held_in(record: object, session: str) -> bool:
     """Whether this person's session is where it happened."""
     if isinstance(record, Exchange):
-        return record.conversation == conversation_id(CLAUDE_CODE, session)
+        return record.conversation == schema.conversation_id(CLAUDE_CODE, session)
     run = getattr(record, "session_id", None) or ""
     return run.rpartition("#")[0] == session != ""
 
@@ -288,7 +280,7 @@ def held_in(record: object, session: str) -> bool:
 def exchange_of_run(run: str | None) -> str | None:
     """The id of the exchange that a run was; None for a run that was none."""
     session, apart, key = (run or "").rpartition("#")
-    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else None
+    return schema.exchange_id(schema.conversation_id(CLAUDE_CODE, session), key) if apart else None
 
 
 def event_of(hit: Hit) -> str:

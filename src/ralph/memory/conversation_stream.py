@@ -5,44 +5,26 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
-from ralph.journal import Draft
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, Stream
-from ralph.records import Complaint, Record, clean_text, utc
+from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
+from ralph.records import Complaint, Record, clean_text, iteration, utc
+from ralph.records import conversation as schema
 from ralph.records.conversation import (
-    DOCUMENT,
-    EXCHANGE,
-    LABEL,
-    RATING,
-    SUMMARY,
     Annotation,
     Conversation,
-    Document,
     Exchange,
     Label,
     Message,
     Rating,
     Summary,
-    content_of,
-    record_of,
-    said_id,
 )
-from ralph.records.iteration import (
-    DECISION_CHARS,
-    EMBEDDING_CHARS,
-    ERROR_CHARS,
-    MOST_ERRORS,
-    MOST_FILES,
-    cut,
-    strongest,
-)
+from ralph.records.iteration import EMBEDDING_CHARS, cut
 from ralph.records.note import NOTE
 from ralph.text.sanitize import strip_marked
 
@@ -86,12 +68,12 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
         errors=tuple(
             msgspec.structs.replace(
                 error,
-                message=_fit(error.message, ERROR_CHARS),
-                resolution=_fit(error.resolution, DECISION_CHARS) or None,
+                message=_fit(error.message, iteration.ERROR_CHARS),
+                resolution=_fit(error.resolution, iteration.DECISION_CHARS) or None,
             )
-            for error in exchange.errors[:MOST_ERRORS]
+            for error in exchange.errors[: iteration.MOST_ERRORS]
         ),
-        files_touched=strongest(exchange.files_touched)[:MOST_FILES],
+        files_touched=iteration.strongest(exchange.files_touched)[: iteration.MOST_FILES],
         messages=_messages(exchange.messages),
     )
     if not (ready.user or ready.assistant):
@@ -168,10 +150,10 @@ class ConversationStates:
         with contextlib.suppress(
             BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError
         ):  # `verify` reports what cannot be read
-            if record.kind == EXCHANGE:
+            if record.kind == schema.EXCHANGE:
                 self._add_exchange(record)
             else:
-                self._add(content_of(record))
+                self._add(schema.content_of(record))
             self.records[record.id] = record
 
     def _add_exchange(self, record: Record) -> None:
@@ -232,7 +214,7 @@ class ConversationStates:
         for name in conversations:
             for record_id in self.exchanges.get(name, ()):
                 with contextlib.suppress(BadRecord):  # `verify` reports it
-                    found.append(content_of(self.records[record_id]))
+                    found.append(schema.content_of(self.records[record_id]))
         return found
 
 
@@ -255,7 +237,7 @@ class ConversationContent(msgspec.Struct, frozen=True):
     project_ids: Sequence[str] = ()
 
 
-class SavedConversations(msgspec.Struct, frozen=True):
+class SavedConversations(msgspec.Struct):
     """Which conversations grew, the new exchanges by id, and how many exchanges were known.
 
     What was forgotten once is known, too, and stays forgotten.
@@ -300,7 +282,7 @@ class ConversationStream(Stream):
         self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
     ) -> None:
         super().__init__(name, store, store.journals.journal(name))
-        self.foreign = foreign
+        self.label, self.foreign = CONVERSATIONS, foreign
         self.parts = [*(ConversationStream(one, store) for one in also), self]
         self._states = ConversationStates()
         self._generations = self._seen = [0 for _ in self.parts]
@@ -321,18 +303,18 @@ class ConversationStream(Stream):
 
     def content(self, record: Record) -> Any:
         """An exchange, a summary, a section of a document, and so on."""
-        return content_of(record)
+        return schema.content_of(record)
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """What a record is found by."""
         with contextlib.suppress(BadRecord):
-            if record.kind == EXCHANGE:
-                return _exchange_passages(content_of(record))
-            if record.kind in (SUMMARY, NOTE):
-                text = content_of(record).text
+            if record.kind == schema.EXCHANGE:
+                return _exchange_passages(schema.content_of(record))
+            if record.kind in (schema.SUMMARY, NOTE):
+                text = schema.content_of(record).text
                 return [Passage(title="", text=text, embed=text)]
-            if record.kind == DOCUMENT:
-                section: Document = content_of(record)
+            if record.kind == schema.DOCUMENT:
+                section: schema.Document = schema.content_of(record)
                 whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
                 text = section.text[:EMBEDDING_CHARS]
                 return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
@@ -365,24 +347,23 @@ class ConversationStream(Stream):
         met = self.met()
         records: list[Record] = []
         saved = SavedConversations(set(), {})
-        known = 0
         for talk in talks:
             conversation = prepared_conversation(talk.conversation)
             if begins and conversation.id not in met and conversation.id not in saved.conversations:
                 saved.conversations.add(conversation.id)
-                records.append(record_of(conversation))
+                records.append(schema.record_of(conversation))
             for exchange in talk.exchanges:
                 if exchange.id in met or exchange.id in saved.exchanges:
-                    known += 1
+                    saved.known += 1
                     continue
                 ready = prepared_exchange(exchange, conversation.id)
                 saved.exchanges[exchange.id] = ready
                 saved.conversations.add(conversation.id)
-                records.append(record_of(ready))
-            about = [record_of(said, id=identity) for said, identity in self._about(talk)]
+                records.append(schema.record_of(ready))
+            about = [schema.record_of(said, id=identity) for said, identity in self._about(talk)]
             records += [one for one in about if one.id not in met]
         self.append(records)
-        return msgspec.structs.replace(saved, known=known)
+        return saved
 
     def _about(self, talk: ConversationContent) -> Iterator[tuple[Annotation, str]]:
         """What was said of a conversation elsewhere and not here, each with its id."""
@@ -392,20 +373,21 @@ class ConversationStream(Stream):
         tags = {plain_tag(tag) for tag in talk.tags} - {"", *(state.tags if state else ())}
         if tags and name in here:
             ordered = tuple(sorted(tags))
-            yield Label(target=name, add=ordered), said_id(LABEL, name, *ordered)
+            yield Label(target=name, add=ordered), schema.said_id(schema.LABEL, name, *ordered)
         for target, value in talk.ratings.items():
             if target in here and target not in history.ratings:
-                yield Rating(target=target, value=value), said_id(RATING, target, str(value))
+                identity = schema.said_id(schema.RATING, target, str(value))
+                yield Rating(target=target, value=value), identity
         for one in talk.summaries:
             known = history.summaries.get(one.target)
             if one.target in here and (known is None or known.covers < one.covers):
                 text = _fit(one.text, _SUMMARY_CHARS)
                 summary = msgspec.structs.replace(one, text=text, by=_fit(one.by, _TITLE_CHARS))
-                yield summary, said_id(SUMMARY, one.target, str(one.covers))
+                yield summary, schema.said_id(schema.SUMMARY, one.target, str(one.covers))
 
     def append(self, records: Sequence[Record]) -> None:
         """Write these, each under the number that the journal gives it: all of them, or none."""
-        self.journal.append([_numbered(record) for record in records])
+        self.journal.append([numbered(record) for record in records])
 
     def bound_to(self, ids: Iterable[str]) -> set[str]:
         """These records and those that cannot stay without them."""
@@ -424,9 +406,9 @@ class ConversationStream(Stream):
             if not bound.isdisjoint(exchanges)
         }
         for record in history.records.values():
-            if record.kind in (SUMMARY, LABEL, RATING):
-                said = content_of(record)
-                covers = said.covers if record.kind == SUMMARY else 0
+            if record.kind in (schema.SUMMARY, schema.LABEL, schema.RATING):
+                said = schema.content_of(record)
+                covers = said.covers if record.kind == schema.SUMMARY else 0
                 if said.target in bound or covers > first.get(said.target, covers):
                     bound.add(record.id)
         return bound
@@ -444,7 +426,7 @@ class ConversationStream(Stream):
         ids = gone | {one.id for one in titled}
         removed = [(part, part.journal.forget(ids, reason=reason)) for part in self.parts]
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
-        self.append([record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
+        self.append([schema.record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
         for part, were_there in removed:
             if were_there:
                 self.store.erase_soon(part.target())
@@ -459,7 +441,7 @@ class ConversationStream(Stream):
             lost = gone.intersection(exchanges)
             if record is None or not (lost or name in titles):
                 continue
-            conversation: Conversation = content_of(record)
+            conversation: Conversation = schema.content_of(record)
             texts = {one: list(texts_of(history.records[one].body)) for one in exchanges}
             removed = [text for one in lost for text in texts.pop(one)]
             left = [text for some in texts.values() for text in some]
@@ -468,10 +450,6 @@ class ConversationStream(Stream):
             ):
                 found.append(conversation)
         return found
-
-
-def _numbered(record: Record) -> Draft:
-    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
@@ -484,14 +462,3 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     beside += [file.path for file in exchange.files_touched]
     text = "\n".join(part for part in beside if part)
     return [Passage(title=asked, text=text, places=answered, embed=embed)]
-
-
-# -- Times.
-
-
-def is_before(at: str, limit: datetime) -> bool:
-    """Whether this was before; never of an unknown time, which `journal verify` reports."""
-    try:
-        return datetime.fromisoformat(utc(at)) < limit
-    except BadRecord:
-        return False

@@ -4,70 +4,41 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.index.sync import Synced
-from ralph.memory.conversation_search import (
-    Related,
-    SearchFilter,
-    grouped,
-    homes,
-    ranked,
-    without_summaries,
-)
+from ralph.memory import conversation_search, store
+from ralph.memory.conversation_search import Related, SearchFilter
 from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationState,
     ConversationStream,
-    is_before,
     plain_tag,
     prepared_conversation,
     prepared_exchange,
 )
 from ralph.memory.project import GENERAL
-from ralph.memory.store import (
-    CONVERSATIONS,
-    Answer,
-    Store,
-    once_a_day,
-    short_hash,
-    unasked,
-    when,
-)
+from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
 from ralph.records import Record, Tombstone, clean, now, utc
-from ralph.records.conversation import (
-    CONVERSATION,
-    DOCUMENT,
-    EXCHANGE,
-    Annotation,
-    Conversation,
-    Exchange,
-    Label,
-    Rating,
-    Summary,
-    content_of,
-    conversation_id,
-    exchange_id,
-    record_of,
-)
+from ralph.records import conversation as schema
+from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
 from ralph.text.times import event_range
 
-_SHORTEST_ID = 4
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
 # What is kept beside the conversations, and is only found where it is asked for.
-_NONE_BESIDE = {DOCUMENT: False, NOTE: False}
-_OPENED = (EXCHANGE, DOCUMENT, NOTE, CONVERSATION)
+_NONE_BESIDE = {schema.DOCUMENT: False, NOTE: False}
+_OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
 _T = TypeVar("_T")
 
 
@@ -85,7 +56,8 @@ class Conversations:
     def __init__(
         self, *, ids: Sequence[str] = (GENERAL,), project: str = "", **opened: Any
     ) -> None:
-        self.store = Store.in_home(CONVERSATIONS, f"{short_hash(CONVERSATIONS)}-", **opened)
+        name = store.CONVERSATIONS
+        self.store = Store.in_home(name, f"{store.short_hash(name)}-", **opened)
         # Conversations of this project may be kept under other ids, too.
         self._own, *self._other_ids = ids
         self._project = "" if self._own == GENERAL else project
@@ -124,7 +96,7 @@ class Conversations:
 
     def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
         """Start a conversation and return its id; a session that is known continues."""
-        identity = conversation_id(source, session or uuid.uuid4().hex)
+        identity = schema.conversation_id(source, session or uuid.uuid4().hex)
         self.add(Conversation(id=identity, title=title, source=source, created=now()), [])
         return identity
 
@@ -140,7 +112,7 @@ class Conversations:
                 raise
             # Its server is away: the conversation is there, and what is said in it waits here.
             talk, begins = Conversation(id=conversation), False
-        identity = exchange_id(talk.id, key or uuid.uuid4().hex)
+        identity = schema.exchange_id(talk.id, key or uuid.uuid4().hex)
         try:
             exchange = Exchange(
                 id=identity, conversation=talk.id, user=user, assistant=assistant, **more
@@ -164,7 +136,7 @@ class Conversations:
         def saved(exchange: Exchange) -> SavedExchange:
             now_saved = fresh.get(exchange.id)
             if now_saved is None and exchange.id in known:
-                now_saved = content_of(known[exchange.id])
+                now_saved = schema.content_of(known[exchange.id])
             now_saved = now_saved or prepared_exchange(exchange, named.id)
             return SavedExchange(exchange.id, now_saved, exchange.id in fresh)
 
@@ -225,7 +197,7 @@ class Conversations:
         """
         met = self.stream.met()
         fresh = [(one, identity) for one, identity in said if identity not in met]
-        self.stream.append([record_of(one, id=identity) for one, identity in fresh])
+        self.stream.append([schema.record_of(one, id=identity) for one, identity in fresh])
         return [identity not in met for _, identity in said]
 
     # -- looking up
@@ -241,7 +213,7 @@ class Conversations:
     def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
         """A conversation by its id or a prefix of it."""
         states = self.states(everywhere=everywhere)
-        return the_only(states, wanted, CONVERSATION).conversation
+        return the_only(states, wanted, schema.CONVERSATION).conversation
 
     def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
         """A conversation's exchanges, in the order they were held."""
@@ -252,11 +224,8 @@ class Conversations:
 
     def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
         """One exchange by its id or a prefix of it."""
-        return self._hit(wanted, EXCHANGE, everywhere)
-
-    def document(self, wanted: str, *, everywhere: bool = False) -> Hit:
-        """One section of a document by its id or a prefix of it."""
-        return self._hit(wanted, DOCUMENT, everywhere)
+        kind, hits = schema.EXCHANGE, self.find(wanted, everywhere=everywhere)
+        return the_only({hit.id: hit for hit in hits if hit.kind == kind}, wanted, kind)
 
     def find(
         self, record_id: str, *, everywhere: bool = False, newest: int | None = None
@@ -275,25 +244,15 @@ class Conversations:
                     by_kind.setdefault(record.kind, []).append(record)
             for records in by_kind.values():
                 found += sorted(records, key=lambda one: one.at)[-newest if newest else 0 :]
-        hits = [unasked(one, when(one.at), content_of(one)) for one in found]
-        return [hit for hit in hits if hit.kind != CONVERSATION or not newest]
+        hits = [store.unasked(one, store.when(one.at), schema.content_of(one)) for one in found]
+        return [hit for hit in hits if hit.kind != schema.CONVERSATION or not newest]
 
     def remember(self, note: Note) -> tuple[Note, bool]:
         """Keep a private note; returns it as it is kept, and whether it is new."""
         if note.id in self.stream.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         [fresh] = self.say_all([(note, note.id)])
-        return content_of(self.stream.history.records[note.id]), fresh
-
-    def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
-        records = {
-            name: record
-            for stream in self.within(everywhere)
-            for name, record in stream.history.records.items()
-            if record.kind == kind
-        }
-        record = the_only(records, wanted, kind)
-        return unasked(record, when(record.at), content_of(record))
+        return schema.content_of(self.stream.history.records[note.id]), fresh
 
     def said(self, kind: str) -> list[Record]:
         """Every record of one kind in this project, in journal order."""
@@ -338,11 +297,11 @@ class Conversations:
             streams,
             scope,
             exclude=exclude,
-            beside={DOCUMENT: documents, NOTE: notes},
+            beside={schema.DOCUMENT: documents, NOTE: notes},
             meaning=not words_only,
             budget_s=budget_s,
         )
-        hits = without_summaries(found, [stream.history for stream in streams])
+        hits = conversation_search.without_summaries(found, [stream.history for stream in streams])
         return Answer(hits[: question.limit], found.notes)
 
     def related(
@@ -363,7 +322,7 @@ class Conversations:
         streams = self.within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
         found = self._find(asked, streams, scope, exclude=exclude)
-        return grouped(
+        return conversation_search.grouped(
             question,
             found,
             [stream.history for stream in streams],
@@ -391,12 +350,12 @@ class Conversations:
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
             dated = self.store.ask(parts, asked, meaning=meaning, budget_s=budget_s)
-            days = [hit.record.completed[:10] for hit in dated if hit.kind == EXCHANGE]
+            days = [hit.record.completed[:10] for hit in dated if hit.kind == schema.EXCHANGE]
             scope = scope.around(side, days[0]) if days else scope
         deeper = msgspec.structs.replace(question, limit=_DEPTH)
         found = self.store.ask(parts, deeper, meaning=meaning, budget_s=budget_s)
         histories = [stream.history for stream in streams]
-        home = homes(found, histories)
+        home = conversation_search.homes(found, histories)
         # The index may know more than can be read of a journal whose server is away.
         readable = {"", *(name for history in histories for name in history.conversations)}
         away = self.store.journals.trouble() is not None
@@ -408,7 +367,7 @@ class Conversations:
             and beside.get(hit.kind, True)
             and not (away and home[hit.id] not in readable)
         ]
-        ordered = ranked(
+        ordered = conversation_search.ranked(
             hits,
             home,
             ratings={name: value for one in histories for name, value in one.ratings.items()},
@@ -424,8 +383,7 @@ class Conversations:
         wanted = {tag.casefold() for tag in tags}
         listed = [
             state
-            for stream in self.within(everywhere)
-            for state in stream.history.conversations.values()
+            for state in self.states(everywhere=everywhere).values()
             if wanted.issubset(state.tags)
         ]
         # Of those that ended in the same moment, the one begun later.
@@ -434,15 +392,9 @@ class Conversations:
 
 def the_only(found: Mapping[str, _T], wanted: str, what: str) -> _T:
     """The one whose id starts so, or an error that helps."""
-    fitting = [name for name in found if name.startswith(wanted.lower())]
-    if not fitting or len(wanted) < _SHORTEST_ID:
-        raise NotFound(
-            f"there is no {what} {wanted!r}",
-            todo="Listing, showing and searching conversations gives the ids.",
-        )
-    if len(fitting) > 1:
-        raise BadInput(f"{wanted} is the beginning of {len(fitting)} ids; give more of it")
-    return found[fitting[0]]
+    todo = "Listing, showing and searching conversations gives the ids."
+    missing = NotFound(f"there is no {what} {wanted!r}", todo=todo)
+    return found[store.find_id(wanted, found, missing, shortest=store.SHORTEST_ID)]
 
 
 def held_at(exchange: Exchange) -> tuple[str, int]:
@@ -477,7 +429,7 @@ def details(
             todo='For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}',
         )
     wanted = (exchange or conversation or "").strip()
-    if len(wanted) < _SHORTEST_ID:
+    if len(wanted) < store.SHORTEST_ID:
         raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
     # Another project's conversations do not exist here, unless all were asked for.
     exchanges: Sequence[Exchange] | None = None
@@ -507,7 +459,6 @@ def details(
 
 
 REASON = "older than conversations_keep_days"
-_STAMP = "pruned"
 
 
 class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
@@ -528,7 +479,7 @@ def prune(
             "conversations are kept for ever: conversations_keep_days is 0",
             todo="Say how long, for example: ralph config --user conversations_keep_days 365",
         )
-    before = (at or datetime.now(UTC)) - timedelta(days=days)
+    before = store.days_before(days, at)
     kinds: list[str] = []
     for name in memory.store.journals.names():
         stream = ConversationStream(name, memory.store)
@@ -538,18 +489,18 @@ def prune(
             one.id
             for one in history.records.values()
             if (
-                one.kind == EXCHANGE
-                or (one.kind == CONVERSATION and one.id not in history.exchanges)
+                one.kind == schema.EXCHANGE
+                or (one.kind == schema.CONVERSATION and one.id not in history.exchanges)
             )
-            and is_before(one.at, before)
+            and store.is_before(one.at, before)
         )
         kinds += [one.kind for one in history.records.values() if one.id in old]
         if old and not dry_run:
             stream.forget(old, reason=REASON)
     return PrunedConversations(
         before=utc(before.isoformat(timespec="seconds")),
-        exchanges=kinds.count(EXCHANGE),
-        conversations=kinds.count(CONVERSATION),
+        exchanges=kinds.count(schema.EXCHANGE),
+        conversations=kinds.count(schema.CONVERSATION),
     )
 
 
@@ -559,6 +510,5 @@ def prune_if_due(
     """Prune where that is wanted and the last time was a day ago; None when it was not."""
     if not memory.store.settings.conversations_keep_days:
         return None
-    moment = at or datetime.now(UTC)
-    stamp = memory.store.home / "cache" / _STAMP
-    return once_a_day(stamp, moment, lambda: prune(memory, at=moment))
+    stamp = memory.store.home / "cache" / "pruned"
+    return store.once_a_day(stamp, at, lambda moment: prune(memory, at=moment))

@@ -86,13 +86,9 @@ def adopt(
 
     `by_id`: where the id is known, the record that is here stays the only one.
     """
-    journal, store, stream = (
-        journal_of(ralph, key),
-        _store(ralph, key.memory),
-        stream_at(ralph, key),
-    )
+    journal, stream = journal_of(ralph, key), stream_at(ralph, key)
     if stones and journal.forget((), stones=clean(stones)):
-        store.erase_soon(stream.target())
+        stream.store.erase_soon(stream.target())
     batch = journal.read()
     buried = {stone.id for stone in batch.tombstones}
     here = {one.record.id for one in batch.records} if by_id else set[str]()

@@ -18,26 +18,10 @@ from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
-from ralph.memory.store import (
-    NOTES,
-    Answer,
-    ProjectStore,
-    Stream,
-    find_id,
-    unasked,
-)
+from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS
-from ralph.records import (
-    JournalRecord,
-    Record,
-    Source,
-    Tombstone,
-    clean,
-    clean_text,
-    now,
-    utc,
-)
+from ralph.records import JournalRecord, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, FileAction, FileTouched, Iteration, from_record
@@ -105,12 +89,6 @@ def _fit_texts(value: T) -> T:
             most = kind.TEXT_CHARS.get(name, kind.SHORT_TEXT_CHARS)
             texts[name] = kind.cut(clean_text(_whole(text)), most) or empty.get(name, "")
     return msgspec.structs.replace(value, **texts)
-
-
-def clean_source(source: Source) -> Source:
-    """Where a record came from, without what must not be written."""
-    file = redact(_whole(source.file)) if source.file else None
-    return Source(run=_run(source.run), file=file, line=source.line)
 
 
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
@@ -226,12 +204,7 @@ class NoteMemory(ProjectStream):
         if note.id in self.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         self.store.ensure()
-        record = record_of(note)
-
-        def numbered(number: int) -> Record:
-            return msgspec.structs.replace(record, number=number)
-
-        [appended] = self.journal.append([numbered])
+        [appended] = self.journal.append([numbered(record_of(note))])
         self.store.sync_soon(self.target())
         return content_of(appended.record), appended.fresh
 
@@ -307,11 +280,13 @@ class FeatureMemory(ProjectStream):
         return prepared(named, root=str(self.store.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
-        clean = clean_source(source) if source else None
+        if source:  # without what must not be written
+            file = redact(_whole(source.file)) if source.file else None
+            source = Source(run=_run(source.run), file=file, line=source.line)
 
         def numbered(number: int) -> Record:
             return kind.to_record(
-                iteration, project_id=self.store.project.claimed_id, number=number, source=clean
+                iteration, project_id=self.store.project.claimed_id, number=number, source=source
             )
 
         if iteration.iteration_number is None:
@@ -383,37 +358,29 @@ class FeatureMemory(ProjectStream):
 
     def when(self, record: Record, last_number: int) -> str:
         """Which iteration it was, and how many ago."""
-        return _when(record.number, last_number)
+        ago = last_number - record.number
+        counted = f"{ago} iteration{'s' if ago > 1 else ''} ago" if ago > 0 else "the latest"
+        return f"iteration {record.number}, {counted}"
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """An iteration as one passage."""
-        with contextlib.suppress(BadRecord):
-            if record.kind == KIND:
-                return _passages(record, from_record(record))
-        return ()
-
-
-def _passages(record: Record, iteration: Iteration) -> Sequence[Passage]:
-    whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
-    title = iteration.task_title
-    places = [file.path for file in iteration.files_touched]
-    places += [error.file_path for error in iteration.errors if error.file_path]
-    body = whole[len(title) :] if whole.startswith(title) else whole
-    task = () if iteration.task_id is None else (str(iteration.task_id),)
-    facets: dict[str, tuple[str, ...]] = {
-        "type": (record.kind,),
-        "outcome": (iteration.outcome,),
-        "task_id": task,
-    }
-    named = "\n".join(dict.fromkeys(places))
-    return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
-
-
-def _when(number: int, last: int) -> str:
-    ago = last - number
-    if ago <= 0:
-        return f"iteration {number}, the latest"
-    return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"
+        try:
+            iteration = self.content(record)
+        except BadRecord:
+            return ()
+        if iteration is None:
+            return ()
+        whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
+        title = iteration.task_title
+        places = [file.path for file in iteration.files_touched]
+        places += [error.file_path for error in iteration.errors if error.file_path]
+        facets: dict[str, tuple[str, ...]] = {
+            "type": (record.kind,),
+            "outcome": (iteration.outcome,),
+            "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
+        }
+        named, body = "\n".join(dict.fromkeys(places)), whole.removeprefix(title)
+        return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
 
 
 def merged(

@@ -11,19 +11,10 @@ import msgspec
 
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.memory import forgetting, store
 from ralph.memory.conversation_search import exchange_of_run
-from ralph.memory.conversation_stream import is_before
 from ralph.memory.export import JournalKey, journal_keys, journal_of, stream_at
-from ralph.memory.forgetting import (
-    Words,
-    forget_in_plan,
-    learnings_of,
-    left_to_the_person,
-    old_journals,
-    plan_places,
-    remove_copies,
-    texts_of,
-)
+from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
@@ -31,20 +22,13 @@ from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.records import Record, utc
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
-from ralph.records.knowledge import (
-    ENTRIES,
-    GATE,
-    OUTCOME,
-    FailureSolution,
-    knowledge_from,
-)
+from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
-_SHORTEST_ID = 4
 _TOLD_IDS = 10
 
 
@@ -185,13 +169,14 @@ def choose(
     found_ids: set[str] = set()
 
     words = Words((), match or "")
+    beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
 
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
-        named = [(one, name) for name in names if (one := _prefix(name, wanted))]
+        named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
         fit = (
             (not wanted or bool(named))
-            and (limit is None or is_before(at, limit))
+            and (limit is None or store.is_before(at, limit))
             and (not match or words.match_in(body))
         )
         for one, name in named if fit else ():
@@ -222,7 +207,7 @@ def choose(
         chosen[key] = [*dict.fromkeys(fit)]
     learnings = [
         one
-        for one in learnings_of(ralph)
+        for one in forgetting.learnings_of(ralph)
         if (wanted or match) and FEATURES in memories
         if feature in (None, one.feature) and fits([one.id], one.created or "", one.text.encode())
     ]
@@ -235,7 +220,7 @@ def choose(
                 f"{prefix} is the beginning of {len(found)} ids",
                 todo="Give more of it; nothing was forgotten.",
             )
-    places = plan_places(ralph, words) if len(memories) > 1 else []
+    places = forgetting.plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     # Who clears away what is old wants to keep what was learned from it.
@@ -279,7 +264,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     learnings = [
         one
-        for one in (learnings_of(ralph) if numbers else ())
+        for one in (forgetting.learnings_of(ralph) if numbers else ())
         if one.source != "human" and (one.feature, one.iteration) in numbers
         if one not in choice.learnings
     ]
@@ -325,7 +310,7 @@ def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
     records = chosen_records(ralph, choice)
-    words = Words((text for one in records for text in texts_of(one.body)), choice.match)
+    words = Words((text for one in records for text in forgetting.texts_of(one.body)), choice.match)
     gone: list[str] = []
     known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)
     for key, ids in choice.ids.items():
@@ -335,14 +320,15 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
         gone += ralph.conversations.forget(said, reason=reason, titles=choice.titles)
     if known:
         gone += ralph.knowledge.forget(known, reason=reason)
-    changed = forget_in_plan(ralph, choice.learnings, words if choice.places else Words(()))
+    in_plan = words if choice.places else Words(())
+    changed = forgetting.forget_in_plan(ralph, choice.learnings, in_plan)
     copies = []
     if texts := changed - len(choice.learnings):
         copies.append(f"the words from {plural(texts, 'text')} of the plan")
     if gone or changed or choice.match:
-        copies += remove_copies(ralph, words, versions=bool(changed))
-    old = old_journals(ralph, {record.id for record in records})
-    remains = [*choice.remains, *left_to_the_person(ralph, words), *old]
+        copies += forgetting.remove_copies(ralph, words, versions=bool(changed))
+    old = forgetting.old_journals(ralph, {record.id for record in records})
+    remains = [*choice.remains, *forgetting.left_to_the_person(ralph, words), *old]
     return Forgotten(len(gone) + len(choice.learnings), copies, remains)
 
 
@@ -375,10 +361,3 @@ def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:
     """By the id of a published entry that of its pattern."""
     return {one: (slot.pattern,) for one, slot in ralph.knowledge.state.history().slots.items()}
-
-
-def _prefix(record_id: str, wanted: list[str]) -> str | None:
-    for prefix in wanted:
-        if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
-            return prefix
-    return None

@@ -20,18 +20,9 @@ from ralph.index import Embedder, Only, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
-from ralph.memory import checkpoints, knowledge_state
+from ralph.memory import checkpoints, knowledge_state, store
 from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
-from ralph.memory.store import (
-    KNOWLEDGE,
-    Answer,
-    Store,
-    Stream,
-    find_id,
-    unasked,
-    verify_records,
-    when,
-)
+from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
@@ -110,12 +101,12 @@ class Knowledge(Stream):
     cut_version = f"knowledge-1-{EMBEDDING_CHARS}"
 
     def __init__(self, *, project_id: str, **opened: Any) -> None:
-        store = KnowledgeStore.in_home(KNOWLEDGE, COLLECTION, **opened)
-        self.state = KnowledgeState(store.journals)
-        super().__init__(KNOWLEDGE, store, self.state)
+        shared = KnowledgeStore.in_home(KNOWLEDGE, COLLECTION, **opened)
+        self.state = KnowledgeState(shared.journals)
+        super().__init__(KNOWLEDGE, shared, self.state)
         self._own = project_id
-        static = store.embedder if isinstance(store.embedder, StaticEmbedder) else None
-        static = static or StaticEmbedder(stamp_folder=store.home / "cache")
+        static = shared.embedder if isinstance(shared.embedder, StaticEmbedder) else None
+        static = static or StaticEmbedder(stamp_folder=shared.home / "cache")
         self.grouping = checkpoints.Grouping(static)
 
     # -- capturing
@@ -236,17 +227,15 @@ class Knowledge(Stream):
     def context_for_task(
         self,
         task_description: str,
-        agent_type: str | None = None,
-        task_type: str | None = None,
-        technology: str | None = None,
-        *,
+        *of: str | None,
         basic: str | None = None,
-        budget_s: float | None = None,
+        **more: Any,
     ) -> Context:
-        """The context an agent gets for a task; `basic` is what it is told without patterns."""
-        found = self.query_for_task(
-            task_description, agent_type, task_type, technology, budget_s=budget_s
-        )
+        """The context an agent gets for a task; `basic` is what it is told without patterns.
+
+        The patterns are those of `query_for_task`, which takes all else.
+        """
+        found = self.query_for_task(task_description, *of, **more)
         shown = found[:_PATTERNS_IN_CONTEXT]
         block = rules.context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
@@ -263,18 +252,13 @@ class Knowledge(Stream):
         *,
         limit: int | None = None,
         min_score: float | None = None,
-        agent_type: str | None = None,
-        task_type: str | None = None,
-        technology: str | None = None,
         budget_s: float | None = None,
     ) -> Answer:
         """The published entries that answer the question, best first."""
-        wanted, found = self._ask(
-            query, facets(agent_type, task_type, technology), limit, min_score, budget_s
-        )
-        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
+        wanted, found = self._ask(query, None, limit, min_score, budget_s)
+        before = store.days_before(self.store.settings.knowledge_keep_days)
         # Nothing is published before it was captured, so most searches need not read all of it.
-        if any(checkpoints.is_expired(hit.at, before) for hit in found):
+        if any(store.is_before(hit.at, before) for hit in found):
             slots = self.living().slots
             found = Answer([hit for hit in found if hit.id in slots], found.notes)
         return Answer(found[:wanted], found.notes)
@@ -356,10 +340,10 @@ class Knowledge(Stream):
     def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.state.history()
-        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
-        if not checkpoints.is_expired(history.oldest, before):
+        before = store.days_before(self.store.settings.knowledge_keep_days)
+        if not store.is_before(history.oldest, before):
             return history  # as always but in the hours before the daily pruning
-        return history.without(lambda slot: checkpoints.is_expired(slot.at, before))
+        return history.without(lambda slot: store.is_before(slot.at, before))
 
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
         entry: Entry = knowledge_from(self.state.entry(history, history.patterns[pattern][0]))
@@ -394,7 +378,7 @@ class Knowledge(Stream):
         """Every entry, pattern and waiting rejection whose id begins so."""
         begins = record_id.lower()
         found = [
-            unasked(record, when(record.at), knowledge_from(record))
+            store.unasked(record, store.when(record.at), knowledge_from(record))
             for account in self.state.accounts()
             for name, record in (account.entries | account.gates).items()
             if name.startswith(begins)
@@ -403,7 +387,7 @@ class Knowledge(Stream):
             if pattern.id.startswith(begins):
                 at = pattern.published
                 found.append(
-                    Hit(pattern.id, PATTERN, None, None, when(at), None, pattern, None, at)
+                    Hit(pattern.id, PATTERN, None, None, store.when(at), None, pattern, None, at)
                 )
         return found
 
@@ -472,7 +456,7 @@ class Knowledge(Stream):
         def read(record: Record) -> object:
             return kinds.is_knowledge_kind(record.kind) and knowledge_from(record)
 
-        found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
+        found = [store.verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
 
     # -- the index's side of it

@@ -19,7 +19,16 @@ from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, KeptStream, ProjectStore, find_id
+from ralph.memory.store import (
+    MOST_HITS,
+    NOTES,
+    PLAN,
+    SHORTEST_ID,
+    Answer,
+    ProjectStore,
+    Stream,
+    find_id,
+)
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
 from ralph.records import Source, clean_text
@@ -34,9 +43,27 @@ if TYPE_CHECKING:
     from ralph.memory.plan_stream import PlanStream
 
 
-_SHORTEST_ID = 4
 # How many hits of a project are looked at for each that is wanted: some are of other features.
 _SPARE = 2
+
+
+class _Reach(msgspec.Struct, frozen=True):
+    """The kinds, memories, features and days (both included) that a call reaches."""
+
+    kinds: frozenset[str]
+    keepers: frozenset[Keeper]
+    features: Sequence[str] | None
+    first: str
+    last: str
+
+    def has(self, hit: Hit) -> bool:
+        """Whether a record is among them; notes of the project are of every feature."""
+        feature = getattr(hit.record, "feature", None)
+        return (
+            hit.kind in self.kinds
+            and (self.features is None or feature == "" or feature in self.features)
+            and self.first <= hit.at[:10] <= self.last
+        )
 
 
 class Ralph:
@@ -149,23 +176,20 @@ class Ralph:
         `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
         question = self.store.question(query, limit=limit, min_score=min_score)
-        days = (since and day_of(since, "since")) or "", (until and day_of(until, "until")) or "9"
-        wanted, keepers, features = self._within(scope, kinds, features, tags)
-        deep: dict[str, Any] = {
-            "limit": MOST_HITS,
-            "min_score": question.min_score,
-            "budget_s": budget_s,
-        }
+        reach = self._reach(scope, kinds, features, tags, since, until)
+        deep: dict[str, Any] = {"min_score": question.min_score, "budget_s": budget_s}
         found: list[Answer] = []
-        if "project" in keepers:
+        if "project" in reach.keepers:
             asked = msgspec.structs.replace(question, limit=MOST_HITS * _SPARE)
-            streams = self._streams(wanted, features)
-            found.append(self.store.ask(streams, asked, meaning=meaning, budget_s=budget_s))
-        if "conversations" in keepers:
+            found.append(
+                self.store.ask(self._streams(reach), asked, meaning=meaning, budget_s=budget_s)
+            )
+        if "conversations" in reach.keepers:
             said = self.conversations.search(
                 question.text,
-                since=days[0] or None,
-                until=until and days[1],
+                limit=MOST_HITS,
+                since=since and reach.first,
+                until=until and reach.last,
                 tags=tags,
                 everywhere=everywhere,
                 words_only=not meaning,
@@ -175,11 +199,11 @@ class Ralph:
                 **deep,
             )
             found.append(said)
-        if "knowledge" in keepers:
-            found.append(self.knowledge.search(question.text, **deep))
+        if "knowledge" in reach.keepers:
+            found.append(self.knowledge.search(question.text, limit=MOST_HITS, **deep))
         ordered: list[list[Hit]] = []
         for answer in found:
-            fit = [hit for hit in answer if _fits(hit, wanted, features, days)]
+            fit = list(filter(reach.has, answer))
             for by_person in (True, False):
                 ordered.append([h for h in fit if KINDS[h.kind].by_person(h.record) is by_person])
         # Only the first of each are compared, so the order within each memory stays.
@@ -201,18 +225,11 @@ class Ralph:
         """What happened last, whatever its kind, newest first."""
         if count < 1:
             raise BadInput(f"count must be at least 1, not {count}")
-        days = (since and day_of(since, "since")) or "", (until and day_of(until, "until")) or "9"
         daily = [name for name, row in KINDS.items() if row.daily]
-        wanted, keepers, features = self._within(scope, kinds or daily, features, ())
+        reach = self._reach(scope, kinds or daily, features, (), since, until)
         newest = None if since or until or everywhere else count
-        hits: list[Hit] = []
-        if "project" in keepers:
-            hits += [hit for one in self._streams(wanted, features) for hit in one.find("")]
-        if "conversations" in keepers:
-            hits += self.conversations.find("", everywhere=everywhere, newest=newest)
-        if "knowledge" in keepers:
-            hits += self.knowledge.find("")
-        fit = [hit for hit in reversed(hits) if _fits(hit, wanted, features, days)]
+        hits = self._find("", reach, everywhere=everywhere, newest=newest)
+        fit = list(filter(reach.has, reversed(hits)))
         fit.sort(key=lambda hit: hit.at, reverse=True)
         # An iteration that was an exchange of a person's session is listed as the iteration.
         iterations = {event_of(hit) for hit in fit if hit.kind == ITERATION}
@@ -230,34 +247,43 @@ class Ralph:
 
         `everywhere`: where this project has none, the conversations of others are looked through.
         """
-        wanted, keepers, features = self._within(scope, (), features, ())
+        reach = self._reach(scope, (), features)
         missing = NotFound(
             f"there is no record {record_id!r}", todo="`ralph recent` lists records with their ids."
         )
-        if len(record_id) < _SHORTEST_ID:
+        if len(record_id) < SHORTEST_ID:
             raise missing
-        streams = self._streams(wanted, features) if "project" in keepers else []
-        found = [hit for stream in streams for hit in stream.find(record_id)]
-        if "conversations" in keepers:
-            found += self.conversations.find(record_id)
-        if "knowledge" in keepers:
-            found += self.knowledge.find(record_id)
-        if not found and everywhere and "conversations" in keepers:
+        found = self._find(record_id, reach)
+        if not found and everywhere and "conversations" in reach.keepers:
             found += self.conversations.find(record_id, everywhere=True)
-        found = [hit for hit in found if _fits(hit, wanted, features)]
+        found = list(filter(reach.has, found))
+        streams = self._streams(reach) if "project" in reach.keepers else []
         if not found and any(i.startswith(record_id) for one in streams for i in one.forgotten()):
             raise NotFound(f"record {record_id!r} was forgotten, and stays so")
         find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
 
-    def _within(
+    def _find(self, begins: str, reach: _Reach, **conversations: Any) -> list[Hit]:
+        """Every record of these memories whose id begins so."""
+        hits: list[Hit] = []
+        if "project" in reach.keepers:
+            hits += [hit for one in self._streams(reach) for hit in one.find(begins)]
+        if "conversations" in reach.keepers:
+            hits += self.conversations.find(begins, **conversations)
+        if "knowledge" in reach.keepers:
+            hits += self.knowledge.find(begins)
+        return hits
+
+    def _reach(
         self,
         scope: Scope,
         kinds: Collection[str],
         features: Sequence[str] | None,
-        tags: Collection[str],
-    ) -> tuple[frozenset[str], frozenset[Keeper], Sequence[str] | None]:
-        """The kinds, the memories and the features that a call reaches in this scope."""
+        tags: Collection[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+    ) -> _Reach:
+        """What a call reaches in this scope."""
         wanted = kinds_of(kinds)
         keepers = frozenset(KINDS[kind].keeper for kind in wanted) & scope.keepers
         if scope.feature is not None:
@@ -268,14 +294,15 @@ class Ralph:
             keepers &= {"conversations"}
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
-        return wanted, keepers, features
+        first = day_of(since, "since") if since else ""
+        last = day_of(until, "until") if until else "9"
+        return _Reach(wanted, keepers, features, first, last)
 
-    def _streams(
-        self, kinds: Collection[str], features: Sequence[str] | None
-    ) -> list[ProjectStream]:
-        """The project's own streams that can have records of these kinds."""
+    def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:
+        """The project's own streams, all or those that can have what a call reaches."""
         streams: list[ProjectStream] = []
-        names = {KINDS[kind].stream for kind in kinds}
+        names = {KINDS[kind].stream for kind in (reach.kinds if reach else KINDS)}
+        features = reach.features if reach else None
         if "features" in names:
             streams += self.features() if features is None else map(self.feature, features)
         if "notes" in names:
@@ -284,29 +311,19 @@ class Ralph:
             streams.append(self.plan)
         return streams
 
-    def streams(self, feature: str | None = None) -> list[KeptStream]:
+    def streams(self, feature: str | None = None) -> list[Stream]:
         """Every stream of this project that has anything in it, or the one of a feature."""
         if feature is not None:
-            return [KeptStream(feature, self.store, self.feature(feature))]
-        labels = {NOTES: "notes", PLAN: "plan"}
+            return [self.feature(feature)]
         names = self.store.names()
-        found = [
-            KeptStream(labels.get(one.name, one.name), self.store, one)
-            for one in self._streams(kinds_of(()), None)
-            if one.name in names
-        ]
-        memory = self.conversations
-        for part in memory.stream.parts if memory.exist else ():
-            found.append(KeptStream("conversations", memory.store, part))
-        if self.knowledge.store.names():
-            found.append(KeptStream("knowledge", self.knowledge.store, self.knowledge))
-        return found
+        found: list[Stream] = [one for one in self._streams() if one.name in names]
+        found += self.conversations.stream.parts if self.conversations.exist else ()
+        return found + ([self.knowledge] if self.knowledge.store.names() else [])
 
     def orphans(self) -> list[index.Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""
         self.store.need_journals()  # one that is away is not gone
-        streams = self._streams(kinds_of(()), None)
-        expected = {stream.target().name for stream in streams}
+        expected = {stream.target().name for stream in self._streams()}
         return [one for one in self.store.index.collections() if one.name not in expected]
 
     def prune(self) -> list[str]:
@@ -328,21 +345,6 @@ class Ralph:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _fits(
-    hit: Hit,
-    kinds: Collection[str],
-    features: Sequence[str] | None,
-    days: tuple[str, str] = ("", "9"),
-) -> bool:
-    """Whether a record is of these kinds, features and days; project notes fit every feature."""
-    feature = getattr(hit.record, "feature", None)
-    return (
-        hit.kind in kinds
-        and (features is None or feature == "" or feature in features)
-        and days[0] <= hit.at[:10] <= days[1]
-    )
 
 
 def open_ralph(

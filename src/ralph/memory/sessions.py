@@ -152,7 +152,6 @@ class Importer:
         client: str,
         store: Store,
         *,
-        home: Path,
         folder: Path | None = None,
         within: Project | None = None,
         progress: Callable[[int], None] = lambda done: None,
@@ -161,23 +160,15 @@ class Importer:
         self._client = BY_SOURCE[client]
         self._files = self._client.program.sessions()
         self._store = store
-        self._home = home
         self.folder = folder or self._files.session_folder(os.environ)
         self._within = within
         self._progress = progress
         self._clock = clock
-        self._marks_file = home / "cache" / "imports" / f"{client}.json"
-        self._marks: dict[str, Mark] = {}
-        self._home_of = functools.cache(functools.partial(home_of, home=home))
+        self._marks_file = store.home / "cache" / "imports" / f"{client}.json"
+        self._home_of = functools.cache(functools.partial(home_of, home=store.home))
         self._streams: dict[SessionHome, ConversationStream] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
-        # What was read and is not saved yet: conversations by stream, and marks by file.
-        self._talks: dict[SessionHome, list[ConversationContent]] = {}
-        self._new_marks: dict[str, Mark] = {}
-        self._unsaved_bytes = 0
-        self._grown: set[str] = set()
-        self._result = ConversationImport()
         self.total_bytes = 0
 
     def once(self) -> ConversationImport:
@@ -203,8 +194,12 @@ class Importer:
         return self._result
 
     def _read_all(self) -> None:
-        self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
-        self._grown, self._result = set(), ConversationImport()
+        # What was read and is not saved yet: conversations by stream, and marks by file.
+        self._talks: dict[SessionHome, list[ConversationContent]] = {}
+        self._new_marks: dict[str, Mark] = {}
+        self._unsaved_bytes = 0
+        self._grown: set[str] = set()
+        self._result = ConversationImport()
         self._marks = read_marks(self._marks_file)
         sizes = dict(self._sizes())
         self.total_bytes = sum(sizes.values())
@@ -331,7 +326,7 @@ class Importer:
         talks, marks = self._talks, self._new_marks
         self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
         for home, some in talks.items():
-            free = unpaused_talks(self._home, home.ids, some, folder=home.folder)
+            free = unpaused_talks(self._store.home, home.ids, some, folder=home.folder)
             if free != some:  # what was held in a pause may have given titles
                 marks = {
                     file: msgspec.structs.replace(mark, title="") for file, mark in marks.items()

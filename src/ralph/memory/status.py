@@ -15,7 +15,7 @@ from ralph.index.sync import IndexSpec, is_current
 if TYPE_CHECKING:
     from ralph.index import Embedder
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import KeptStream, Store, Stream
+    from ralph.memory.store import Stream
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -91,11 +91,11 @@ def status(ralph: Ralph) -> RagStatus:
     )
 
 
-def _count(kept: KeptStream) -> dict[str, int]:
+def _count(stream: Stream) -> dict[str, int]:
     """How many records a stream has, and how many of them the index has."""
     try:
-        journalled = len(kept.stream.records())
-        indexed = _size(kept.store, kept.stream.target()).records if journalled else 0
+        journalled = len(stream.records())
+        indexed = _size(stream).records if journalled else 0
     except (MemoryOff, Corrupt):
         return dict(_NOTHING)
     return {"journalled": journalled, "indexed": indexed}
@@ -111,8 +111,8 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     return {"journalled": journalled, "staged": sum(len(one.staged) for one in accounts)}
 
 
-def _size(store: Store, target: IndexSpec) -> CollectionSize:
-    with store.index.answering(target.name) as (view, live):
+def _size(stream: Stream) -> CollectionSize:
+    with stream.store.index.answering(stream.target().name) as (view, live):
         return view.size(live) if live else CollectionSize(0, 0, 0)
 
 
@@ -163,7 +163,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
         journalled, size, current = len(memory.records()), CollectionSize(0, 0, 0), False
         if trouble is None:
             try:
-                size = _size(ralph.store, memory.target())
+                size = _size(memory)
                 current = is_current(store, memory.target())
             except (MemoryOff, Corrupt) as error:
                 trouble = _off(error)
@@ -220,8 +220,8 @@ def verify_index(ralph: Ralph) -> Checked:
     return Checked(not faults, records, faults)
 
 
-def _stream_faults(kept: KeptStream) -> tuple[list[Fault], int]:
-    name, index, memory = kept.label, kept.store.index, kept.stream
+def _stream_faults(memory: Stream) -> tuple[list[Fault], int]:
+    name, index = memory.label, memory.store.index
     target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:

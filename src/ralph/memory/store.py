@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -17,12 +17,12 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
-from ralph.journal import Fold, Journal, Journals
+from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
-from ralph.records import Complaint, Record
+from ralph.records import Complaint, Record, utc
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -132,17 +132,25 @@ def _warn_of_waiting(spools: Path, memory: str) -> None:
 
 
 _SHORTEST_QUERY = 3
+# An id may be given by its beginning, but not by less of it.
+SHORTEST_ID = 4
 _TRIES = 3
 
 
-def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
+def find_id(wanted: str, ids: Iterable[str], missing: NotFound, *, shortest: int = 1) -> str:
     """The id that is meant by itself or by its beginning."""
-    found = {one for one in ids if wanted and one.startswith(wanted.lower())}
+    long = len(wanted) >= shortest
+    found = {one for one in ids if long and one.startswith(wanted.lower())}
     if not found:
         raise missing
     if len(found) > 1:
         raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
     return found.pop()
+
+
+def numbered(record: Record) -> Draft:
+    """The record under the number that the journal gives it."""
+    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 class Stream:
@@ -154,6 +162,8 @@ class Stream:
 
     def __init__(self, name: str, store: Store, journal: Any) -> None:
         self.name = name
+        # What people call it.
+        self.label = {NOTES: "notes", PLAN: "plan"}.get(name, name)
         self.store = store
         # A plan, and the knowledge of all projects, can only be followed.
         self.journal: Journal = journal
@@ -220,14 +230,6 @@ def verify_records(
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
     return count, sorted(complaints, key=lambda complaint: complaint.line)
-
-
-class KeptStream(NamedTuple):
-    """A stream, what people call it, and the store that indexes it."""
-
-    label: str
-    store: Store
-    stream: Stream
 
 
 class Store:
@@ -480,22 +482,36 @@ class ProjectStore(Store):
             ) from error
 
 
-# -- What is done at most once a day, and the file that notes when it was.
+# -- Retention: how old something is, and what is done at most once a day.
 
 
 _EVERY = timedelta(days=1)
 
 
-def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | None:
+def days_before(days: int, at: datetime | None = None) -> datetime:
+    """The moment so many days ago."""
+    return (at or datetime.now(UTC)) - timedelta(days=days)
+
+
+def is_before(at: str, limit: datetime) -> bool:
+    """Whether this was before; never of an unknown time, which `journal verify` reports."""
+    try:
+        return datetime.fromisoformat(utc(at)) < limit
+    except errors.BadRecord:
+        return False
+
+
+def once_a_day(stamp: Path, at: datetime | None, work: Callable[[datetime], _T]) -> _T | None:
     """Do the work unless that was done within a day; None when it was.
 
     A stamp of the future is a clock that was wrong.
     """
+    moment = at or datetime.now(UTC)
     with contextlib.suppress(OSError, ValueError, TypeError):  # never yet, or nobody knows when
         last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
         if timedelta() <= moment - last < _EVERY:
             return None
-    done = work()
+    done = work(moment)
     try:
         disk.make_folder(stamp.parent)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")

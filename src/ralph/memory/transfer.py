@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -285,19 +284,12 @@ def waiting_records(home: Path) -> dict[str, int]:
 
 def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
     """Hand everything that waits on this machine to the server, of whichever project, by memory."""
-    from ralph.journal.spool import server_journals
-
     delivered: dict[str, int] = {}
+    chosen = msgspec.structs.replace(settings, journal_url=url)
     for memory in waiting_records(home):
-        journals = server_journals(
-            url,
-            partial(str, memory),
-            home / SPOOL,
-            lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.wait_s,
-        )
-        with contextlib.closing(journals):
-            delivered[memory] = journals.deliver()
+        with contextlib.closing(store.home_journals(memory, chosen, home)) as journals:
+            if server := store.on_server(journals):
+                delivered[memory] = server.deliver()
     return delivered
 
 

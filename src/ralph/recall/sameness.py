@@ -42,7 +42,6 @@ class Meaning(NamedTuple):
     aligned: float
     aligned_most: float
     covered: float
-    covered_most: float
     weakest: float
 
 

@@ -51,68 +51,55 @@ _PIPED: Final = (
     r"|[^\n|]{0,200}?(?:--(?:password-|pass-)?stdin|--with-token))"
 )
 # A secret by its place among words, sought in lower case: for each kind what must be there at all,
-# and then for each pattern what must be there too.
-_PLACES: Final[dict[str, dict[str, dict[str, str]]]] = {
+# and the pattern.
+_PLACES: Final[dict[str, dict[str, str]]] = {
     "password": {
-        "pass": {
-            "pass": rf"-(?:src|dest|)(?:store|key)pass[ =]{_VALUE}",
-            " -password": rf" -password[ =](?!-){_VALUE}",
-            "pass:": r"-pass(?:in|out)?[ =]['\"]?pass:(?P<v>[^\s'\"]+)",
-            " /pass:": rf" /pass:{_VALUE}",
-            "htpasswd -": rf"htpasswd -\w*b\w* +(?:[^\s-]\S* +)?{_USER} +{_VALUE}",
-            "rabbitmqctl": rf"change_password +{_USER} +{_VALUE}",
-            "ldappasswd": rf"ldappasswd[^\n]{{0,200}}? -s +{_VALUE}",
-            "requirepass": rf"(?<![\w-])requirepass[ \t]+{_VALUE}[ \t]*(?:\n|\Z)",
-            "password_maps": rf"static:{_USER}:(?P<v>\S+)",
-            "-user-pass ": rf"auth-user-pass +{_USER} +{_VALUE}",
-            " password '": r"(?:role|user|login|with)\b[^\n;]{0,60} password '(?P<v>[^'\n]+)'",
-            "password('": r"(?<![\w.])password\('(?P<v>[^'\n]+)'\)",
-            "_": rf"(?:password_hash|make_password)\({_VALUE}",
+        "pass": rf"-(?:src|dest|)(?:store|key)pass[ =]{_VALUE}",
+        " -password": rf" -password[ =](?!-){_VALUE}",
+        "pass:": r"-pass(?:in|out)?[ =]['\"]?pass:(?P<v>[^\s'\"]+)",
+        " /pass:": rf" /pass:{_VALUE}",
+        "htpasswd -": rf"htpasswd -\w*b\w* +(?:[^\s-]\S* +)?{_USER} +{_VALUE}",
+        "rabbitmqctl": rf"(?:change_password|add_user) +{_USER} +{_VALUE}",
+        "ldappasswd": rf"ldappasswd[^\n]{{0,200}}? -s +{_VALUE}",
+        "password_maps": rf"static:{_USER}:(?P<v>\S+)",
+        "-user-pass ": rf"auth-user-pass +{_USER} +{_VALUE}",
+        " password '": r"(?:role|user|login|with)\b[^\n;]{0,60} password '(?P<v>[^'\n]+)'",
+        "password('": r"(?<![\w.])password\('(?P<v>[^'\n]+)'\)",
+        "password_hash(": rf"password_hash\({_VALUE}",
+        "make_password(": rf"make_password\({_VALUE}",
+        "login": r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)",
+        ".login(": rf"\.login{_SECOND}",
+        "redis-cli": rf"redis-cli[^\n]{{0,80}}? auth +{_VALUE}",
+        "auth": rf"(?:auth ?= ?|basicauth){_SECOND}",
+        "-creds": rf"--(?:\w+-)?creds[ =]['\"]?{_USER}:(?P<v>[^\s'\"]+)",
+        "credential": rf"credentials?{_SECOND}",
+        "cred": rf"cred(?:ential)?s(?: are| is)?[ \t]?:?[ \t]+{_USER} ?[:/] ?{_NUMBERED}",
+        "-user": rf"--(?:proxy-)?user[ =]?['\"]?{_USER}:(?P<v>[^\s'\"]+)",
+        "net user ": rf"net user +{_USER} +(?![/*]){_VALUE}",
+        "net use ": rf"net use +(?:\w: +)?\\\\\S+ +(?![/*]){_VALUE} +/user:",
+        "echo ": rf"echo +(?:-\w +)?['\"]?(?:{_USER}:(?=[^\n]*chpasswd))?{_PIPED}",
+        "printf ": rf"printf +(?:['\"]?%s(?:\\n)?['\"]? +)?['\"]?{_PIPED}",
+        "<<<": rf"(?:stdin|-token|kinit|chpasswd)[^\n<]{{0,80}}<<<[ \t]*{_VALUE}",
+        "sqlplus": rf"sqlplus[^\n]{{0,40}}?{_ORACLE}",
+        "pdp ": rf"(?:ex|im)pdp [^\n]{{0,40}}?{_ORACLE}",
+        "oracle:": rf"oracle:(?:thin|oci):{_ORACLE}",
+        "freerdp": rf" /p:{_VALUE}",
+        "mc alias set": rf"mc alias set +\S+ +\S+ +\S+ +{_VALUE}",
+        "identified": r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)",
+        "bcrypt": rf"bcrypt\.hash\w*\(b?{_VALUE}",
+        **{
+            name: rf"(?<![\w-]){name}[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"
+            for name in ("requirepass", "masterauth", "bindpw")
         },
-        "login": {
-            "password": r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)",
-            ".login(": rf"\.login{_SECOND}",
-        },
-        "auth": {
-            "masterauth": rf"(?<![\w-])masterauth[ \t]+{_VALUE}[ \t]*(?:\n|\Z)",
-            "redis-cli": rf"redis-cli[^\n]{{0,80}}? auth +{_VALUE}",
-            "(": rf"(?:auth ?= ?|basicauth){_SECOND}",
-        },
-        "cred": {
-            "-creds": rf"--(?:\w+-)?creds[ =]['\"]?{_USER}:(?P<v>[^\s'\"]+)",
-            "credential": rf"credentials?{_SECOND}",
-            "s": rf"cred(?:ential)?s(?: are| is)?[ \t]?:?[ \t]+{_USER} ?[:/] ?{_NUMBERED}",
-        },
-        "user": {
-            "-user": rf"--(?:proxy-)?user[ =]?['\"]?{_USER}:(?P<v>[^\s'\"]+)",
-            "rabbitmqctl": rf"add_user +{_USER} +{_VALUE}",
-            "net user ": rf"net user +{_USER} +(?![/*]){_VALUE}",
-            "net use ": rf"net use +(?:\w: +)?\\\\\S+ +(?![/*]){_VALUE} +/user:",
-        },
-        "echo ": {"|": rf"echo +(?:-\w +)?['\"]?(?:{_USER}:(?=[^\n]*chpasswd))?{_PIPED}"},
-        "printf ": {"|": rf"printf +(?:['\"]?%s(?:\\n)?['\"]? +)?['\"]?{_PIPED}"},
-        "<<<": {"<": rf"(?:stdin|-token|kinit|chpasswd)[^\n<]{{0,80}}<<<[ \t]*{_VALUE}"},
-        "sqlplus": {"/": rf"sqlplus[^\n]{{0,40}}?{_ORACLE}"},
-        "pdp ": {"/": rf"(?:ex|im)pdp [^\n]{{0,40}}?{_ORACLE}"},
-        "bindpw": {" ": rf"(?<![\w-])bindpw[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"},
-        "oracle:": {"/": rf"oracle:(?:thin|oci):{_ORACLE}"},
-        "freerdp": {"/p:": rf" /p:{_VALUE}"},
-        "mc alias set": {" ": rf"mc alias set +\S+ +\S+ +\S+ +{_VALUE}"},
-        "identified": {"by": r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)"},
-        "bcrypt": {"hash": rf"bcrypt\.hash\w*\(b?{_VALUE}"},
     },
     "token": {
-        "login": {"vault login ": rf"vault login +(?:-\S+ +)*(?:token=)?(?!-){_VALUE}"},
-        "auth": {
-            "auth token ": rf"auth token +(?=\S*\d)(?!-){_VALUE}",
-            "digest ": r"digest [^\n]{0,300}?\bresponse=\"?(?P<v>[0-9a-z-]{12,})",
-        },
-        " code": {" ": rf"(?:recovery|backup) codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}"},
+        "vault login ": rf"vault login +(?:-\S+ +)*(?:token=)?(?!-){_VALUE}",
+        "auth token ": rf"auth token +(?=\S*\d)(?!-){_VALUE}",
+        "digest ": r"digest [^\n]{0,300}?\bresponse=\"?(?P<v>[0-9a-z-]{12,})",
+        " code": rf"(?:recovery|backup) codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}",
     },
-    "cookie": {
-        "curl": {"=": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"}
-    },
-    "private-key": {'"kty"': {'"d"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'}},
+    "cookie": {"curl": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"},
+    "private-key": {'"kty"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'},
 }
 # host:port:database:user:password; the output of a compiler or of grep has numbers there.
 _PGPASS: Final = (
@@ -133,11 +120,10 @@ def commands(text: str, lowered: str) -> Iterator[Span]:
     """Passwords and tokens given by position."""
     if " -" in text:
         yield from _flags(text, lowered)
-    for kind, hints in _PLACES.items():
-        for hint, places in hints.items():
-            for other, pattern in places.items() if hint in lowered else ():
-                if other in lowered:
-                    yield from _found(lowered, pattern, kind)
+    for kind, places in _PLACES.items():
+        for hint, pattern in places.items():
+            if hint in lowered:
+                yield from _found(lowered, pattern, kind)
     if ":*:" in text or ":543" in text:
         yield from _found(text, _PGPASS, "password")
     if "phrase" in lowered or "mnemonic" in lowered or "seed w" in lowered:

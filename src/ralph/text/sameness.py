@@ -1,7 +1,7 @@
 """Whether two texts say the same, contradict each other, or say different things.
 
 A text is read once: its content words, stemmed, which of them it denies, its numbers and names.
-Plain comparisons of two texts (shared words, letters, numbers, denials) are the features of a
+Plain comparisons of two texts (shared words, names, numbers, denials) are the features of a
 logistic model. It judges learnings by their words alone; recall/sameness.py adds embeddings and
 judges entries of knowledge. bench/fit_sameness.py fits the weights on the pairs in tests/data and
 chooses thresholds for precision: a false merge loses something, a missed one does not.
@@ -9,10 +9,8 @@ chooses thresholds for precision: a false merge loses something, a missed one do
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -147,30 +145,22 @@ _QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
 feature            learning     again   problem  solution     whole
-bias                  -4.01     -4.89         -         -     -8.29
-shared                 0.80     -4.73     -2.24     -2.51     -1.32
-contained              2.19      3.35      1.73      1.63     -0.55
-couples               -0.50     -3.83     -2.44     -1.03     -5.60
-letters                2.69      5.96      1.06      2.21      1.61
-short                  0.75      0.68      0.06      0.58      0.79
-ratio                 -0.22     -0.82     -0.37     -0.44     -0.99
-names                  0.61      0.18     -0.38     -0.16      0.35
-names_apart           -0.85     -0.28     -0.34      0.02     -0.47
-names_exchanged       -1.09     -0.70      0.03     -0.88      0.23
-numbers_exchanged     -1.85     -1.15      0.02     -1.42     -0.09
-numbers_common         0.85      0.57      0.26      1.30     -0.35
-number_alone          -1.04     -0.53     -0.11     -0.49      0.22
-codes_common          -0.25      0.40     -0.12      0.42      0.45
-flipped               -3.86     -2.21      0.23     -1.39      0.19
-denial_alone          -1.20      0.18     -0.32      0.27      0.13
-exchanged             -4.57     -3.22     -0.29      3.78     -0.33
-reordered              2.59      1.98     -4.77      4.15      4.35
-cosine                    -      1.91     -1.54      2.84      1.82
-aligned                   -      0.37     -0.06     -0.65      2.50
-aligned_most              -      5.35      1.25      3.55      1.33
-covered                   -     -3.21     -1.85     -2.40     -0.87
-covered_most              -      0.56      0.05      0.67     -0.19
-weakest                   -     -6.43     -1.17     -4.68      6.47
+bias                  -2.42     -3.94         -         -     -6.30
+shared                 1.88     -3.53     -2.38     -2.36     -0.84
+contained              2.70      5.16      2.16      2.11      0.33
+couples                0.39     -2.27     -2.79     -0.54     -3.87
+names_exchanged       -1.47     -0.85     -0.03     -0.70     -0.07
+numbers_exchanged     -1.72     -1.19      0.08     -1.49      0.15
+numbers_common         0.79      0.57      0.27      1.14     -0.10
+number_alone          -1.12     -0.50     -0.09     -0.44      0.31
+flipped               -4.21     -2.04      0.15     -1.07      0.32
+exchanged             -4.03     -2.95      0.34      4.08     -0.33
+reordered              3.87      3.28     -4.39      5.61      0.44
+cosine                    -      3.23     -0.95      3.41      2.02
+aligned                   -      1.00     -0.05     -0.02      2.71
+aligned_most              -      7.49      1.98      4.62      1.78
+covered                   -     -3.14     -2.45     -2.17     -1.27
+weakest                   -     -8.72     -2.38     -6.05      6.16
 """
 
 
@@ -187,7 +177,6 @@ class Gist(NamedTuple):
     parts: frozenset[str]
     couples: frozenset[tuple[str, ...]]
     triples: frozenset[tuple[str, ...]]
-    letters: dict[str, int]
     denials: int
     numbers: frozenset[str]
     figures: frozenset[str]
@@ -257,7 +246,6 @@ def gist(text: str) -> Gist:
         parts=frozenset(found),
         couples=frozenset(pairwise(found)),
         triples=frozenset(zip(order, order[1:], order[2:], strict=False)),
-        letters=_letters(found),
         denials=denials,
         numbers=_figures(text, units=False),
         figures=_figures(text),
@@ -274,13 +262,8 @@ def from_signature(signature: str) -> Gist:
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
     everything = affirmed | denied
     numbers = _figures(" ".join(sorted(everything)), units=False)
-    read = gist("")._replace(words=everything, parts=everything, letters=_letters(everything))
-    read = read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
-    return read._replace(numbers=numbers, figures=numbers)
-
-
-def _letters(words: Iterable[str]) -> dict[str, int]:
-    return Counter(f" {word} "[n : n + 3] for word in words for n in range(len(word)))
+    read = gist("")._replace(words=everything, parts=everything, numbers=numbers, figures=numbers)
+    return read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
 
 
 def _keys(word: str) -> list[str]:
@@ -393,27 +376,17 @@ def no_number_agrees(a: frozenset[str], b: frozenset[str]) -> bool:
 
 def features(a: Gist, b: Gist) -> dict[str, float]:
     """Two readings compared in numbers; the order does not matter."""
-    common = len(a.parts & b.parts)
-    short, long = sorted((len(a.parts), len(b.parts)))
-    common_share = shared(a, b)
-    neighbors = couples(a, b)
-    names = a.names & b.names
+    short = min(len(a.parts), len(b.parts))
+    common_share, neighbors = shared(a, b), couples(a, b)
     return {
         "shared": common_share,
-        "contained": common / short if short else 1.0,
+        "contained": len(a.parts & b.parts) / short if short else 1.0,
         "couples": neighbors,
-        "letters": _cosine(a.letters, b.letters),
-        "short": math.log1p(short),
-        "ratio": short / long if long else 1.0,
-        "names": len(names) / max(1, len(a.names | b.names)),
-        "names_apart": float(bool(a.names and b.names) and not names),
         "names_exchanged": float(bool(a.names - b.names and b.names - a.names)),
         "numbers_exchanged": float(bool(a.figures - b.figures and b.figures - a.figures)),
         "numbers_common": float(bool(a.figures & b.figures)),
         "number_alone": float(bool(a.figures) != bool(b.figures)),
-        "codes_common": float(bool(a.codes & b.codes)),
         "flipped": float(bool(flipped(a, b))),
-        "denial_alone": float(bool(a.denied) != bool(b.denied)),
         "exchanged": common_share * bool(a.words - b.words and b.words - a.words),
         "reordered": common_share * max(0.0, common_share - neighbors),
     }
@@ -429,12 +402,6 @@ def couples(a: Gist, b: Gist) -> float:
     if not (a.couples and b.couples):
         return shared(a, b)
     return 2 * len(a.couples & b.couples) / (len(a.couples) + len(b.couples))
-
-
-def _cosine(a: dict[str, int], b: dict[str, int]) -> float:
-    product = sum(count * b.get(letters, 0) for letters, count in a.items())
-    lengths = sum(n * n for n in a.values()) * sum(n * n for n in b.values())
-    return product / math.sqrt(lengths) if lengths else 1.0
 
 
 def compare(one: str | Gist, other: str | Gist) -> Verdict:

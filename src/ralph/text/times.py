@@ -136,8 +136,8 @@ def _parse(words: str) -> Expression | None:
     return None
 
 
-def _days_of(expression: Expression, today: date, latest: date | None = None) -> Days | None:
-    """The days an expression means; one without a year is the last that began by `latest`."""
+def _days_of(expression: Expression, today: date) -> Days | None:
+    """The days an expression means; one without a year is the last that has begun."""
     kind, written = expression
     parts = {name: value.lower() for name, value in written.items()}
     try:
@@ -151,18 +151,18 @@ def _days_of(expression: Expression, today: date, latest: date | None = None) ->
         if "near" in parts:
             day = today - timedelta(days=_NEAR[parts["near"]])
             return day, today if parts["near"] == "last night" else day
-        return _named_days(parts, latest or today)
+        return _named_days(parts, today)
     except (ValueError, OverflowError):  # the 30th of February, 999 years ago
         return None
 
 
-def _named_days(parts: dict[str, str], latest: date) -> Days:
+def _named_days(parts: dict[str, str], today: date) -> Days:
     """A day, a month or a year by its name or number."""
     if not parts.keys() & {"month", "number"}:
         return _period(date(int(parts["year"]), 1, 1), "year")
     month = int(parts["number"]) if "number" in parts else _MONTHS[parts["month"]]
     day = int(parts.get("day", 1))
-    year = int(parts.get("year", latest.year - ((month, day) > (latest.month, latest.day))))
+    year = int(parts.get("year", today.year - ((month, day) > (today.month, today.day))))
     if "year" not in parts and (month, day) == (2, 29):
         year -= year % 4
     first = date(year, month, day)
@@ -207,7 +207,7 @@ _PREPOSITIONS = {
     "after": r"after",
     "before": r"before|prior to",
     "until": r"until|till|up to",
-    "in": r"(?:back )?in|during|throughout|within|over|on|for|of|from",
+    "in": r"(?:back )?in|during|throughout|within|over|on|for|of|from|between|and|to",
     "no": r"by|as of|due|next|every|each|per|half|like|such as|(?:more|less) than|at least",
 }
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c]*\u201c|(?<!\w)'[^']+'(?!\w)"
@@ -218,8 +218,8 @@ _NAMED = (
 )
 # What may follow a year or a month written small, so that it is neither "2000 ms" nor "may fail".
 _ENDS = (
-    r"(?i)'?\s*(?:\Z|[,.;:!?)]|(?:and|or|but|about|with|on|for|that|when|what|which|who|how|did|do"
-    r"|does|was|were|we|i|you|they|he|she|it|the|my|our|have|had|is|are|to|at|by|as|regarding)\b)"
+    r"(?i)(?: (?:and|to) 20\d\d)?+'?\s*(?:\Z|[,.;:!?)]|(?:and|or|but|about|with|on|for|that|wh\w+"
+    r"|how|did|do|does|was|were|we|i|you|they|it|the|my|our|have|had|is|are|to|at|by|as)\b)"
 )
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
@@ -241,19 +241,15 @@ _EVENT_ENDS = (
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """One for two expressions that are the ends of a range, one for an expression alone."""
+def _pattern() -> re.Pattern[str]:
+    """An expression with its preposition."""
     words = "|".join(re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in _KINDS.values())
     before = "|".join(f"(?P<{name}>{forms})" for name, forms in _PREPOSITIONS.items())
-    pair = (
-        rf"(?<![\w./:@-])(?:between|from|starting) (?P<a>{words})"
-        rf"(?: ?- ?| (?:and|to|until|till|through) )(?P<b>{words}){_EDGE}"
-    )
-    single = (
+    return re.compile(
         rf"(?<![\w./:@#$%=+\\-])(?:(?:{before}) )?(?P<words>{words})(?:'s?(?!\w))?"
-        rf"(?P<onward> onwards?| on(?=[,.;?!]|\Z))?{_EDGE}"
+        rf"(?P<onward> onwards?| on(?=[,.;?!]|\Z))?{_EDGE}",
+        re.I,
     )
-    return re.compile(pair, re.I), re.compile(single, re.I)
 
 
 def time_range(question: str, today: date) -> Bounds | None:
@@ -265,13 +261,7 @@ def time_range(question: str, today: date) -> Bounds | None:
     # Quoted words keep their length and lose their meaning.
     text = text.translate(_TYPEWRITER)
     text = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), text)
-    pairs, singles = _patterns()
-    found = list[Bounds | None]()
-    for pair in pairs.finditer(text):
-        found.append(_between(pair, text, today))
-        # Understood or not: half of a range is none.
-        text = text[: pair.start()] + "\x00" * len(pair[0]) + text[pair.end() :]
-    found += [_single(single, text, today) for single in singles.finditer(text)]
+    found = [_single(match, text, today) for match in _pattern().finditer(text)]
     return _joined([days for days in found if days and (days[0] is None or days[0] <= today)])
 
 
@@ -294,21 +284,6 @@ def event_range(question: str) -> tuple[Relation, str] | None:
 def _hinted(text: str) -> bool:
     """Cheap: nearly no question speaks of time."""
     return "20" in text or not _HINTS.isdisjoint(re.split(r"\W+", text.lower()))
-
-
-def _between(pair: re.Match[str], text: str, today: date) -> Days | None:
-    """The days from the one expression to the other; the first is the last one before it."""
-    a, b = _parse(pair["a"]), _parse(pair["b"])
-    if a is None or b is None or {a[0], b[0]} & {"weekday", "rolling"}:
-        return None
-    if "year" in {a[0], b[0]} and not compiled(_ENDS).match(text, pair.end()):
-        return None
-    plain = "year" in a[1] or "year" in b[1] or _looks_back(_around(text, pair.span(), _CLAUSE))
-    if not plain or not _asks(_around(text, pair.span(), _SENTENCE), text):
-        return None
-    end = _days_of(b, today)
-    begin = _days_of(a, today, end[0] if end else None)
-    return (min(begin[0], end[0]), max(begin[1], end[1])) if begin and end else None
 
 
 def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
@@ -339,7 +314,8 @@ def _is_meant(expression: Expression, preposition: str, found: re.Match[str], te
     if kind in _NEEDS_PREPOSITION and not (preposition or complete):
         return False
     of_more = kind in _RELATIVE and text.startswith(" of ", end)  # the last week of March
-    half = compiled(r" ?(?:-|to|through|until) ?\d").match(text, end)  # of a range
+    # Half of a range that is not read: "March 3 to 10".
+    half = compiled(r" ?(?:-|to|and|through|until) ?\d\d?\b").match(text, end)
     named = kind in {"iso", "iso month", "year"} and compiled(_NAMED).search(text[:start])
     if of_more or half or named:
         return False

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.clients import agent_environment, own_command
-from ralph.clients.claude_code import tool_errors
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput, warnings_to
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
-from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
@@ -28,6 +26,7 @@ from ralph.records.iteration import Iteration
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
     from ralph.doors.hooks.call import HookCall
+    from ralph.memory.lessons import Solved
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import PlanView
     from ralph.records.iteration import ErrorSeen
@@ -212,6 +211,8 @@ def _later_success(ralph: Ralph, hit: Hit) -> str:
     later = None
     with contextlib.suppress(BadInput):  # a record that others wrote may name any feature
         if ralph.store.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
+            from ralph.memory.lessons import later_success
+
             later = later_success(ralph, record)
     if later is None:
         return ""
@@ -233,6 +234,8 @@ _FAILURE_INDEX_SHARE = 0.2
 
 def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
+    from ralph.clients.claude_code import tool_errors  # most prompts need none of it
+
     settings = settings_of(call)
     errors = tool_errors(
         call.text("tool_name"),
@@ -262,6 +265,8 @@ def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
+    from ralph.memory.lessons import solved
+
     met: Solved | None = None
     with open_memory(call) as ralph:
         for error in errors[:_LOOKED_UP]:

@@ -401,7 +401,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
 
 def _journal(ralph: Ralph) -> Finding:
     """Every line of every journal can be read."""
-    results = [one.stream.verify() for one in ralph.streams() if one.label != "plan"]
+    results = [one.verify() for one in ralph.streams() if one.label != "plan"]
     complaints = [complaint for _, found in results for complaint in found]
     if complaints:
         return _problem(first_of(complaints), "Run: ralph journal verify")

@@ -52,7 +52,7 @@ def verify(feature: str | None) -> Result:
     """
     with context.opened() as ralph:
         streams = [one for one in ralph.streams(feature) if one.label != "plan"]
-        results = [one.stream.verify() for one in streams]
+        results = [one.verify() for one in streams]
         # Knowledge has one for each project: they learn from each other.
         journals = sum(
             len(one.store.journals.names()) if one.label == "knowledge" else 1 for one in streams
@@ -243,10 +243,10 @@ def status() -> Result:
     """
     with context.opened() as ralph:
         streams = ralph.streams()
-        targets = [one.stream.target() for one in streams if one.store is ralph.store]
+        targets = [one.target() for one in streams if one.store is ralph.store]
         found = _contents(ralph.store, targets)
         beside = {
-            one.label: _contents(one.store, [one.stream.target()])
+            one.label: _contents(one.store, [one.target()])
             for one in streams
             if one.store is not ralph.store
         }
@@ -330,9 +330,9 @@ def rebuild(feature: str | None) -> Result:
     features: list[dict[str, Any]] = []
     beside: dict[str, dict[str, Any]] = {}
     with context.opened(patience_s=0.0) as ralph:
-        for label, store, stream in ralph.streams(feature):
-            start = time.monotonic()
-            synced = store.index.sync(stream.target(), afresh=True, progress=store.progress)
+        for stream in ralph.streams(feature):
+            label, start = stream.label, time.monotonic()
+            synced = stream.sync(afresh=True)
             records = len(stream.records())
             is_feature = isinstance(stream, FeatureMemory)
             written = synced.written >= min(records, 1) or not is_feature

@@ -256,7 +256,6 @@ def _import_sessions(
         importer = Importer(
             client,
             memory.store,
-            home=ralph.store.home,
             folder=Path(folder).expanduser() if folder else None,
             within=None if everything else project,
             progress=bar,
