@@ -19,7 +19,7 @@ from ralph import disk
 from ralph.current_run import current_run
 from ralph.doors.cli.main import project_given
 from ralph.doors.cli.render import console, is_terminal, note
-from ralph.errors import BadInput, BadRecord, RalphError
+from ralph.errors import BadInput, BadRecord, RalphError, warnings_to
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -243,22 +243,9 @@ def in_agents_run() -> bool:
     return current_run() is not None
 
 
-@contextlib.contextmanager
-def warnings_noted() -> Iterator[None]:
+def warnings_noted() -> contextlib.AbstractContextManager[None]:
     """Print each warning of the memories as one line on stderr."""
-    import logging
-
-    class NoteHandler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(record.getMessage())
-
-    handler = NoteHandler(logging.WARNING)
-    logger = logging.getLogger("ralph")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+    return warnings_to(note)
 
 
 # -- files that a person names

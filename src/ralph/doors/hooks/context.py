@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
-from ralph.errors import BadInput
+from ralph.errors import BadInput, warnings_to
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
@@ -46,7 +45,7 @@ def settings_of(call: HookCall) -> Settings:
     from ralph.doors.hooks.call import limit_s
 
     file = Path(call.root) / ".ralph" / PROJECT_FILE
-    with _log_warnings(call):
+    with warnings_to(call.note):
         settings = load(home=Path(call.home), project_file=file).settings
     call.watch.limit_s = settings.hook_timeout_s or limit_s(call.event)
     return settings
@@ -58,7 +57,7 @@ def open_memory(call: HookCall) -> Iterator[Ralph]:
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
     project = project_or_folder(Path(call.root), home=Path(call.home))
-    with _log_warnings(call), open_ralph(project=project, home=call.home, **waits) as ralph:
+    with warnings_to(call.note), open_ralph(project=project, home=call.home, **waits) as ralph:
         yield ralph
 
 
@@ -69,23 +68,6 @@ def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
     except (BadInput, OSError) as error:
         call.fault(error)
         return None
-
-
-@contextlib.contextmanager
-def _log_warnings(call: HookCall) -> Iterator[None]:
-    class WarningsToLog(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            call.note(record.getMessage())
-
-    logger = logging.getLogger("ralph")
-    handler, passed_on = WarningsToLog(logging.WARNING), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False  # nothing may reach the client's screen
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = passed_on
 
 
 # -- The plan as a hook reads it: what can be read, whatever state it is in.

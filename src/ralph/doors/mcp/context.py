@@ -19,7 +19,6 @@ from ralph.prompt.build import render
 from ralph.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
-    from ralph.memory.conversations import Conversations
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -173,11 +172,6 @@ class ServerContext:
     def memory(self) -> Ralph:
         """The memories of this project, or of this folder where there is none."""
         return self._folder if self.find_project() is None else self.ralph
-
-    @property
-    def conversations(self) -> Conversations:
-        """Past conversations of this project, or of this folder where there is none."""
-        return self.memory.conversations
 
     @cached_property
     def _folder(self) -> Ralph:

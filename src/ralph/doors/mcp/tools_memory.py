@@ -244,7 +244,7 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
 
         name = f"{hit.kind}_id"
         found: loop.ToolResult = loop.conversation_details.call(
-            context.conversations,
+            context.memory.conversations,
             **{name: hit.id},
             include_full_transcript=True,
             everywhere=everywhere,
@@ -344,7 +344,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     from ralph.chat import loop
 
     found: loop.ToolResult = loop.search_conversations.call(
-        context.conversations,
+        context.memory.conversations,
         query,
         limit,
         everywhere=context.options.everywhere,
@@ -380,7 +380,7 @@ def fetch_conversation_details(
     from ralph.chat import loop
 
     found: loop.ToolResult = loop.conversation_details.call(
-        context.conversations,
+        context.memory.conversations,
         conversation_id,
         exchange_id,
         include_full_transcript,
