@@ -18,7 +18,7 @@ from bench.quality_pairs import TOP, labelled
 from bench.report import Tell, aligned, parser, print_json, print_lines, short, teller
 from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.recall.score import Constants, Evidence, features, score, score_by
+from ralph.recall.search import Constants, Evidence, features, score, score_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

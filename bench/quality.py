@@ -37,8 +37,7 @@ from ralph.errors import BadInput
 from ralph.index import Collection, Embedder, IndexView
 from ralph.index.sync import live_of
 from ralph.memory.ralph import open_ralph
-from ralph.recall.score import FLOOR
-from ralph.recall.search import Question, search
+from ralph.recall.search import FLOOR, Question, search
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

@@ -14,7 +14,7 @@ from bench.quality_index import WHOLE, CorpusIndex, Cutting, corpus_index, recor
 from bench.report import Tell
 from ralph.index import Collection, Embedder, IndexView, Passage
 from ralph.index.sync import live_of
-from ralph.recall.score import Evidence, score, weigh
+from ralph.recall.search import Evidence, score, weigh
 from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:

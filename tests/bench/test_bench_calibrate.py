@@ -40,7 +40,7 @@ from bench.calibrate import (
 )
 from bench.datasets import Ask, Corpus, Dataset, Document, Task
 from ralph.errors import BadInput
-from ralph.recall.score import Constants, Evidence, score_by
+from ralph.recall.search import Constants, Evidence, score_by
 
 OWN_PAIRS = DATA / "own_pairs.jsonl"
 RECALL_PAIRS = DATA / "recall_pairs.json"

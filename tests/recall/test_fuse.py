@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.score import CONSTANTS, FLOOR, RELEVANT, Evidence, rarity, score, weigh, why
-from ralph.recall.search import Fused, fuse, relevance, telling
+from ralph.recall.search import (
+    CONSTANTS,
+    FLOOR,
+    RELEVANT,
+    Evidence,
+    Fused,
+    fuse,
+    rarity,
+    relevance,
+    score,
+    telling,
+    weigh,
+    why,
+)
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"

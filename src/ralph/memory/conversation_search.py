@@ -6,9 +6,8 @@ exchanges.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Self
 
@@ -16,8 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.kinds import KINDS
-from ralph.recall.score import RELEVANT
+from ralph.recall.search import RELEVANT
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange
@@ -256,76 +254,3 @@ def _topic_line(
     ending = "th" if number % 100 in (11, 12, 13) else _ENDINGS.get(number % 10, "th")
     name = spellings(question).get(topic, topic)
     return f"This is the {number}{ending} conversation about {name}{since}."
-
-
-# -- The names of one event: as an exchange of a person's session, and as an iteration.
-
-
-CLAUDE_CODE = "claude-code"
-
-
-def run_name(session: str, key: str) -> str:
-    """The run that one exchange of a session was."""
-    return f"{session}#{key}"
-
-
-def held_in(record: object, session: str) -> bool:
-    """Whether this person's session is where it happened."""
-    if isinstance(record, Exchange):
-        return record.conversation == schema.conversation_id(CLAUDE_CODE, session)
-    run = getattr(record, "session_id", None) or ""
-    return run.rpartition("#")[0] == session != ""
-
-
-def exchange_of_run(run: str | None) -> str | None:
-    """The id of the exchange that a run was; None for a run that was none."""
-    session, apart, key = (run or "").rpartition("#")
-    return schema.exchange_id(schema.conversation_id(CLAUDE_CODE, session), key) if apart else None
-
-
-def event_of(hit: Hit) -> str:
-    """The id of what happened: the exchange's, also for the iteration that it was."""
-    return exchange_of_run(getattr(hit.record, "session_id", None)) or hit.id
-
-
-# From this share of common words on, two hits say the same.
-_SAME_SHARE = 0.9
-_WORD = re.compile(r"\w+")
-_COMPARED_CHARS = 4000
-
-
-def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
-    """The hits without those that are the same event as an earlier one or say the same; that one
-    names them in `like`."""
-    chosen: list[tuple[str, _HitWords, Hit, list[str]]] = []
-    for hit in hits:
-        event, wording = event_of(hit), _HitWords(hit)
-        for other_event, other, _, like in chosen:
-            if event == other_event or wording.same(other):
-                like.append(hit.id)
-                break
-        else:
-            chosen.append((event, wording, hit, []))
-    return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
-
-
-class _HitWords:
-    """The words of a hit, and how it ended."""
-
-    def __init__(self, hit: Hit) -> None:
-        row = KINDS[hit.kind]
-        text = f"{row.title(hit.record)}\n{row.text(hit.record)}"
-        found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
-        self.numbers = frozenset(word for word in found if not word.isalpha())
-        self.words = found - self.numbers
-        self.ended = getattr(hit.record, "outcome", "")
-
-    def same(self, other: _HitWords) -> bool:
-        """Whether both say the same: another number or another end makes the difference."""
-        shared = len(self.words & other.words)
-        return (
-            bool(self.words)
-            and self.numbers == other.numbers
-            and self.ended == other.ended
-            and shared >= _SAME_SHARE * len(self.words | other.words)
-        )

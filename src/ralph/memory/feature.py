@@ -19,8 +19,7 @@ from ralph.index import Passage
 from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
-from ralph.recall import Hit
-from ralph.recall.kinds import KINDS
+from ralph.recall import KINDS, Hit
 from ralph.records import JournalRecord, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of

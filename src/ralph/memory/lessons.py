@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ralph.config import Settings
-from ralph.memory.conversation_search import event_of, held_in
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
-from ralph.recall import Hit
+from ralph.recall import Hit, event_of, held_in
 from ralph.recall.search import Question
 from ralph.records import JournalRecord
 from ralph.records.conversation import Exchange

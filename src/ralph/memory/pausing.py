@@ -254,7 +254,7 @@ def unpaused(
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     pauses, project = read_pauses(ralph.store.home), ralph.project
-    from ralph.memory.conversation_search import CLAUDE_CODE
+    from ralph.recall import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []

@@ -15,7 +15,6 @@ from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
-from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
@@ -29,8 +28,7 @@ from ralph.memory.store import (
     Stream,
     find_id,
 )
-from ralph.recall import Hit
-from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
+from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, fold_twins, kinds_of, rank
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration

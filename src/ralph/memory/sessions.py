@@ -23,7 +23,6 @@ from ralph import disk
 from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
-from ralph.memory.conversation_search import CLAUDE_CODE, run_name
 from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationImport,
@@ -37,6 +36,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.store import NOTES, PLAN, Store
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
+from ralph.recall import CLAUDE_CODE, run_name
 from ralph.records import Complaint, utc
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import Iteration, Outcome, cut

@@ -18,7 +18,7 @@ from ralph.prompt.recalled import (
     hit_lines,
     sureness,
 )
-from ralph.recall.kinds import KINDS
+from ralph.recall import KINDS
 from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 

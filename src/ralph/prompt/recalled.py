@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ralph.prompt.build import day, framed, one_line, outcome, render
-from ralph.recall import Hit
-from ralph.recall.kinds import KINDS
+from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line

@@ -1,15 +1,20 @@
-"""From a question to hits: a few pure stages over what the index gives, each explained.
+"""What a search finds: hits, the kinds of records there are, and who may see them.
 
-Recall reads the index and nothing else; it knows scores and passages, not what a record means.
+Each kind is a row: what it is called, which memory keeps it, how it reads. What is done with all
+kinds (search, get, list, show) is written once, over the rows.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from ralph.errors import BadInput
 from ralph.records import Record
+from ralph.records.conversation import Exchange, conversation_id, exchange_id
 
 Relevance = Literal["relevant", "possibly"]
 
@@ -56,3 +61,198 @@ class Hit(msgspec.Struct, frozen=True):
     # When it was, and the ids of others that say the same.
     at: str = ""
     like: tuple[str, ...] = ()
+
+
+# -- Every kind of record, a row each.
+
+# The memories that keep records: each has its own journals and its own index.
+Keeper = Literal["project", "conversations", "knowledge"]
+
+
+def _field(name: str) -> Callable[[Any], str]:
+    return lambda record: getattr(record, name) or ""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind: its name, what people call it, which stream has it, its title and its text.
+
+    `by_person` says whether a person wrote this record on purpose: it ranks above what was
+    extracted automatically. `daily` kinds are a day's work, which `recent` lists.
+    """
+
+    name: str
+    label: str
+    stream: Literal["features", "notes", "plan", "conversations", "knowledge"]
+    title: Callable[[Any], str]
+    text: Callable[[Any], str]
+    by_person: Callable[[Any], bool] = lambda record: False
+    daily: bool = False
+
+    @property
+    def keeper(self) -> Keeper:
+        """The memory that keeps it."""
+        return self.stream if self.stream in ("conversations", "knowledge") else "project"
+
+
+def _lesson(name: str) -> Kind:
+    def problem(entry: Any) -> str:
+        from ralph.recall.patterns import described  # a hook starts without it
+
+        return described(entry)
+
+    def solution(entry: Any) -> str:
+        from ralph.recall.patterns import case_of
+
+        return case_of(entry).solution
+
+    return Kind(name, "lesson", "knowledge", problem, solution)
+
+
+def _by(field: str) -> Callable[[Any], bool]:
+    return lambda record: getattr(record, field) == "human"
+
+
+def _nothing(record: Any) -> str:
+    return ""
+
+
+ROWS = (
+    Kind("iteration", "iteration", "features", _field("task_title"), _field("summary"), daily=True),
+    Kind("note", "note", "notes", _nothing, _field("text"), _by("by"), daily=True),
+    Kind("learning", "learning", "plan", _nothing, _field("text"), _by("source"), daily=True),
+    Kind("feature", "feature", "plan", _field("feature"), _field("text")),
+    Kind(
+        "exchange",
+        "conversation",
+        "conversations",
+        _field("user"),
+        _field("assistant"),
+        daily=True,
+    ),
+    Kind("conversation", "conversation", "conversations", _field("title"), _nothing),
+    Kind("document", "document", "conversations", _field("heading"), _field("text")),
+    *map(_lesson, ("failure_solution", "gate_rejection", "gate_approval")),
+    Kind("pattern", "lesson", "knowledge", _field("problem"), _field("solution")),
+    Kind("gate", "gate", "knowledge", _field("subject"), _field("human_feedback")),
+)
+KINDS = {row.name: row for row in ROWS}
+# What `--kind` takes, in the order it is shown.
+LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
+# The same for an agent, which sees nothing of what all projects share.
+AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.keeper != "knowledge"))
+
+
+def kinds_of(words: Collection[str]) -> frozenset[str]:
+    """The kinds that these names or labels mean; all of them without any."""
+    found = {row.name for row in ROWS if not words or row.name in words or row.label in words}
+    for word in words:
+        if not any(word in (row.name, row.label) for row in ROWS):
+            raise BadInput(f"there is no kind {word!r}", todo=f"Kinds: {', '.join(LABELS)}.")
+    return frozenset(found)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Who asks, and so what may be found: no argument of a call makes it wider.
+
+    An agent of a run sees its own feature and the project's notes. A person's own agent sees the
+    whole project and its conversations. A person also sees what all projects published.
+    """
+
+    feature: str | None = None
+    keepers: frozenset[Keeper] = frozenset({"project", "conversations", "knowledge"})
+
+
+PERSON = Scope()
+SESSION = Scope(keepers=frozenset({"project", "conversations"}))
+
+CONVERSATIONS_ALONE = Scope(keepers=frozenset({"conversations"}))
+
+
+def run_scope(feature: str | None) -> Scope:
+    """What an agent that works on this feature, or on all of them, may see."""
+    return Scope(feature, frozenset({"project"}))
+
+
+# -- One order of hits of all kinds.
+
+# What a person wrote down stands this much above what was extracted and matches as well.
+_LIFT = 0.05
+
+
+def rank(hit: Hit) -> float:
+    """What a hit is ordered by among hits of other kinds."""
+    row = KINDS[hit.kind]
+    return (hit.score or 0.0) + (_LIFT if row.by_person(hit.record) else 0.0)
+
+
+# -- The names of one event: as an exchange of a person's session, and as an iteration.
+
+
+CLAUDE_CODE = "claude-code"
+
+
+def run_name(session: str, key: str) -> str:
+    """The run that one exchange of a session was."""
+    return f"{session}#{key}"
+
+
+def held_in(record: object, session: str) -> bool:
+    """Whether this person's session is where it happened."""
+    if isinstance(record, Exchange):
+        return record.conversation == conversation_id(CLAUDE_CODE, session)
+    run = getattr(record, "session_id", None) or ""
+    return run.rpartition("#")[0] == session != ""
+
+
+def exchange_of_run(run: str | None) -> str | None:
+    """The id of the exchange that a run was; None for a run that was none."""
+    session, apart, key = (run or "").rpartition("#")
+    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else None
+
+
+def event_of(hit: Hit) -> str:
+    """The id of what happened: the exchange's, also for the iteration that it was."""
+    return exchange_of_run(getattr(hit.record, "session_id", None)) or hit.id
+
+
+# From this share of common words on, two hits say the same.
+_SAME_SHARE = 0.9
+_WORD = re.compile(r"\w+")
+_COMPARED_CHARS = 4000
+
+
+def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits without those that are the same event as an earlier one or say the same; that one
+    names them in `like`."""
+    chosen: list[tuple[str, _HitWords, Hit, list[str]]] = []
+    for hit in hits:
+        event, wording = event_of(hit), _HitWords(hit)
+        for other_event, other, _, like in chosen:
+            if event == other_event or wording.same(other):
+                like.append(hit.id)
+                break
+        else:
+            chosen.append((event, wording, hit, []))
+    return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
+
+
+class _HitWords:
+    """The words of a hit, and how it ended."""
+
+    def __init__(self, hit: Hit) -> None:
+        row = KINDS[hit.kind]
+        text = f"{row.title(hit.record)}\n{row.text(hit.record)}"
+        found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
+        self.numbers = frozenset(word for word in found if not word.isalpha())
+        self.words = found - self.numbers
+        self.ended = getattr(hit.record, "outcome", "")
+
+    def same(self, other: _HitWords) -> bool:
+        """Whether both say the same: another number or another end makes the difference."""
+        shared = len(self.words & other.words)
+        return (
+            bool(self.words)
+            and self.numbers == other.numbers
+            and self.ended == other.ended
+            and shared >= _SAME_SHARE * len(self.words | other.words)
+        )

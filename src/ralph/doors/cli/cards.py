@@ -9,7 +9,7 @@ import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
-from ralph.recall.kinds import KINDS
+from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:

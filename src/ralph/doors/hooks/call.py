@@ -265,7 +265,7 @@ def _is_paused(call: HookCall) -> bool:
         return Project(Path(call.root), Path(call.home))
 
     def conversation() -> str:
-        from ralph.memory.conversation_search import CLAUDE_CODE
+        from ralph.recall import CLAUDE_CODE
         from ralph.records.conversation import conversation_id
 
         return conversation_id(CLAUDE_CODE, call.session)

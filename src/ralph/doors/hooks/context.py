@@ -14,12 +14,10 @@ from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput, warnings_to
-from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import Hit
-from ralph.recall.kinds import SESSION, rank
+from ralph.recall import CLAUDE_CODE, SESSION, Hit, event_of, held_in, rank
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 

@@ -23,7 +23,7 @@ from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.memory.documents import Added
-from ralph.recall.kinds import CONVERSATIONS_ALONE
+from ralph.recall import CONVERSATIONS_ALONE
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}

@@ -360,8 +360,8 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
 
 def _conversation_id(home: Path, wanted: str) -> str:
     """The id of a conversation that is paused or in memory, or of a session that is neither."""
-    from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.memory.conversations import Conversations
+    from ralph.recall import CLAUDE_CODE
     from ralph.records.conversation import conversation_id
 
     session = conversation_id(CLAUDE_CODE, wanted)

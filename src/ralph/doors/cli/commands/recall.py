@@ -27,7 +27,7 @@ from ralph.doors.cli.render import (
     plain,
 )
 from ralph.errors import BadInput
-from ralph.recall.kinds import KINDS, LABELS, PERSON, Scope, run_scope
+from ralph.recall import KINDS, LABELS, PERSON, Scope, run_scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from ralph.doors.cli.render import Cards, TextView, page_text
 from ralph.errors import BadInput
 from ralph.memory import pausing
 from ralph.memory.conversations import details
-from ralph.recall.kinds import CONVERSATIONS_ALONE
+from ralph.recall import CONVERSATIONS_ALONE
 
 
 def run_command(chat: Chat, line: str) -> None:

@@ -29,7 +29,7 @@ from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
-from ralph.recall.kinds import KINDS
+from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
