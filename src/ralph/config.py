@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -429,3 +430,25 @@ def _parse(key: str, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+# -- Warnings, of settings and of memories.
+
+
+@contextmanager
+def warnings_to(tell: Callable[[str], None]) -> Iterator[None]:
+    """Pass each warning that Ralph logs on to `tell`, and to nobody else."""
+    import logging
+
+    class WarningHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(record.getMessage())
+
+    logger, handler = logging.getLogger("ralph"), WarningHandler(logging.WARNING)
+    passed_on, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = passed_on

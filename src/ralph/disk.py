@@ -533,3 +533,20 @@ def _draft(name: str) -> str:
     # Two threads of a process may be at the same file.
     folder, last = os.path.split(name)
     return os.path.join(folder, f".{last}.{os.getpid()}-{next(_serial)}.tmp")
+
+
+def find_repository(start: str) -> str:
+    """The folder of the nearest git repository upwards, or "".
+
+    A repository of a person's whole home folder is for its own files, not for everything below.
+    """
+    home, below = os.path.realpath(os.path.expanduser("~")), ""
+    try:
+        folder = os.path.realpath(start)
+    except ValueError:  # a name that was written in another locale
+        return ""
+    while folder != below:
+        if os.path.lexists(os.path.join(folder, ".git")) and (folder != home or not below):
+            return folder
+        folder, below = os.path.dirname(folder), folder
+    return ""

@@ -26,8 +26,6 @@ Every message says what happened, where, and what to do now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 
@@ -148,22 +146,3 @@ def os_error_text(error: OSError) -> str:
     """An error of the system in a line: the file, and what is wrong with it."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
-
-
-@contextmanager
-def warnings_to(tell: Callable[[str], None]) -> Iterator[None]:
-    """Pass each warning that Ralph logs on to `tell`, and to nobody else."""
-    import logging
-
-    class WarningHandler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            tell(record.getMessage())
-
-    logger, handler = logging.getLogger("ralph"), WarningHandler(logging.WARNING)
-    passed_on, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = passed_on

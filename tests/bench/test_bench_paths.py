@@ -12,7 +12,7 @@ from bench.paths import PATHS
 FILES = {
     "record": (38, "clients/__init__.py"),
     "search": (25, "recall/search.py"),
-    "everything": (40, "recall/kinds.py"),
+    "everything": (40, "recall/__init__.py"),
     "iteration": (60, "loop/iteration.py"),
     "hook": (42, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),

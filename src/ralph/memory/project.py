@@ -26,7 +26,7 @@ from ralph.config import PROJECT_FILE, home_folder
 from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.file import check_name
-from ralph.memory.repository import ask_git, find_top, first_commit, history_folder
+from ralph.memory.repository import ask_git, first_commit, history_folder
 from ralph.records import now
 from ralph.trust import TrustRequest, trusted_hashes
 
@@ -104,14 +104,16 @@ class Project:
         """The ids in `.ralph` folders of this repository, or of another machine."""
         ids = self._owner(self.git_id).get("ids", []) if self.git_id else []
         paths = {one: self._owner(one).get("paths", []) for one in ids}
-        histories = {one: [history_folder(find_top(path)) for path in paths[one]] for one in ids}
-        own = history_folder(find_top(self._path))
+        histories = {
+            one: [history_folder(disk.find_repository(path)) for path in paths[one]] for one in ids
+        }
+        own = history_folder(disk.find_repository(self._path))
         return [one for one in ids if not paths[one] or own in histories[one]]
 
     @functools.cached_property
     def git_id(self) -> str:
         """The id that the repository's first commit gives this folder, or ""."""
-        top = find_top(self._path)
+        top = disk.find_repository(self._path)
         commit = first_commit(top, self.home) if top else ""
         within = os.path.relpath(self._path, top).replace(os.sep, "/") if commit else ""
         return str(uuid.uuid5(_GIT_SPACE, f"{commit}/{within}")) if commit else ""
@@ -280,7 +282,7 @@ class PlainFolder(Project):
     """
 
     def __init__(self, start: Path, home: Path, *, general: bool = False) -> None:
-        super().__init__(Path(find_top(os.fspath(start)) or start.resolve()), home)
+        super().__init__(Path(disk.find_repository(os.fspath(start)) or start.resolve()), home)
         self._other_ids = [GENERAL] if general else []
 
     def init(self) -> list[Path]:
@@ -394,7 +396,7 @@ def _commits(root: str | Path) -> list[str]:
 
 def _git(root: str | Path, *words: str) -> str:
     """What git says, or nothing: no repository, no git, or it takes too long."""
-    code, text = ask_git(root, *words) if find_top(os.fspath(root)) else (-1, "")
+    code, text = ask_git(root, *words) if disk.find_repository(os.fspath(root)) else (-1, "")
     return text if code == 0 else ""
 
 

@@ -27,23 +27,6 @@ _TIMEOUT_S = 1.0
 _ASK_AGAIN_S = 86_400.0
 
 
-def find_top(start: str) -> str:
-    """The folder of the nearest repository upwards, or "".
-
-    A repository of a person's whole home folder is for its own files, not for everything below.
-    """
-    home, below = os.path.realpath(os.path.expanduser("~")), ""
-    try:
-        folder = os.path.realpath(start)
-    except ValueError:  # a name that was written in another locale
-        return ""
-    while folder != below:
-        if os.path.lexists(os.path.join(folder, _GIT)) and (folder != home or not below):
-            return folder
-        folder, below = os.path.dirname(folder), folder
-    return ""
-
-
 def history_folder(top: str) -> str:
     """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
     git = folder = os.path.join(top, _GIT)

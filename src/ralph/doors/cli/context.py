@@ -19,7 +19,7 @@ from ralph import disk
 from ralph.current_run import current_run
 from ralph.doors.cli.main import project_given
 from ralph.doors.cli.render import console, is_terminal, note
-from ralph.errors import BadInput, BadRecord, RalphError, warnings_to
+from ralph.errors import BadInput, BadRecord, RalphError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -245,6 +245,8 @@ def in_agents_run() -> bool:
 
 def warnings_noted() -> contextlib.AbstractContextManager[None]:
     """Print each warning of the memories as one line on stderr."""
+    from ralph.config import warnings_to
+
     return warnings_to(note)
 
 

@@ -364,9 +364,8 @@ def find_root(starts: list[Any], home: str) -> str:
     plain = next((one for one in folders if os.path.isdir(one)), "")
     if not plain or paused_folders(home) is None:
         return ""
-    from ralph.memory.repository import find_top
 
-    return find_top(plain) or plain
+    return disk.find_repository(plain) or plain
 
 
 def _is_safe(inside: str) -> bool:

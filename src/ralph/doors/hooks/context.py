@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.clients import agent_environment, own_command
-from ralph.config import PROJECT_FILE, Settings, load, within
+from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
-from ralph.errors import BadInput, warnings_to
+from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
