@@ -75,18 +75,16 @@ def showing(opened: Callable[[], Ralph]) -> Showing:
 def test_summarizer_tells_of_both_at_work(showing: Showing, opened: Callable[[], Ralph]) -> None:
     assert WorkerCommands(showing, opened).summarizer([]) == [
         "Conversation Summarizer: RUNNING",
-        "  Done: 3, to do: 7, failed: 0",
+        "  Progress: 3/10 conversations",
+        "  Completed: 3, Failed: 0",
         "  Current: conversation_id=125",
         "  Spend: $0.15",
         "Exchange Summarizer: RUNNING",
-        "  Done: 15, to do: 35, failed: 0",
+        "  Progress: 15/50 exchanges",
+        "  Completed: 15, Failed: 0",
         "  Current: exchange_id=892",
         "  Spend: $0.42",
-        "Embedding Pipeline: RUNNING",
-        "  Done: 127, to do: 23, failed: 0",
-        "  Current: batch of 23",
-        "  Spend: $0.19 (estimated)",
-        "  Retrying: 3 items, next in 4 seconds",
+        "Embedding Pipeline: RUNNING (see /embeddings for details)",
     ]
 
 
@@ -94,8 +92,9 @@ def test_summarizer_tells_of_one_that_rests(showing: Showing, opened: Callable[[
     showing.told[0] = WorkerStatus("conversation", "idle", 1247, 1247, spend_usd=2.31)
     assert WorkerCommands(showing, opened).summarizer(["conversation"]) == [
         "Conversation Summarizer: IDLE",
-        "  Done: 1,247, to do: 0, failed: 0",
+        "  Completed: 1,247, Failed: 0",
         "  Spend: $2.31",
+        "  All conversations are summarized. Worker is idle.",
     ]
 
 
@@ -105,7 +104,9 @@ def test_summarizer_tells_of_what_failed(showing: Showing, opened: Callable[[], 
     )
     assert WorkerCommands(showing, opened).summarizer(["exchange"]) == [
         "Exchange Summarizer: IDLE",
-        "  Done: 5, to do: 4, failed: 2",
+        "  Completed: 5, Failed: 2",
+        "  To do: 4",
+        "  Spend: $0.00",
         "  Retrying: 2 items, next in 4 seconds",
         "  Given up: 2 items. List them: `ralph workers status`. "
         "Try again: `ralph conversations retry`",
@@ -126,7 +127,7 @@ def test_summarizer_on_starts_all_three_and_stays_so(
     until(lambda: states(workers) == ["idle"] * 3, "rest")
     told = chat.summarizer(["exchange"])
     assert "  Note: summaries are extractive: no LLM is set (summary_model)" in told
-    assert told[:2] == ["Exchange Summarizer: IDLE", "  Done: 2, to do: 0, failed: 0"]
+    assert told[:2] == ["Exchange Summarizer: IDLE", "  Completed: 2, Failed: 0"]
 
     assert chat.summarizer(["off"]) == ["Conversation Summarizer: OFF", "Exchange Summarizer: OFF"]
     assert states(workers) == ["stopped", "stopped", "idle"]
@@ -170,7 +171,8 @@ def test_embeddings_tells_of_a_batch_and_what_waits(
 ) -> None:
     assert WorkerCommands(showing, opened).embeddings([], never) == [
         "Embedding Pipeline: RUNNING",
-        "  Done: 127, to do: 23, failed: 0",
+        "  Progress: 127/150 embeddings",
+        "  Completed: 127, Failed: 0",
         "  Current: batch of 23",
         "  Spend: $0.19 (estimated)",
         "  Retrying: 3 items, next in 4 seconds",
@@ -189,8 +191,9 @@ def test_embeddings_tells_what_there_is_and_what_waits_while_it_is_off(
     fill(project, [2, 2])
     assert chat.embeddings([], never) == [
         "Embedding Pipeline: STOPPED",
-        "  Done: 8, to do: 1, failed: 0",
+        "  To do: 1",
         "  Note: off. To switch it on: /embeddings on",
+        "  Warning: 1 item is awaiting embeddings (pipeline is OFF)",
         "  Total embeddings: 8",
         "    - Conversation summaries: 2",
         "    - Exchange summaries: 3",

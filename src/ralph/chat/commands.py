@@ -80,27 +80,35 @@ class WorkerCommands:
             return self._switch(WORKER_NAMES if on and not alone else names, on=on)
         if rest:
             raise self._usage(f"summarizer {SUMMARIZER}")
-        shown = [self.status_lines(each) for each in self._workers.statuses(alone or WORKER_NAMES)]
-        return [line for lines in shown for line in lines]
+        shown = [self.status_lines(each) for each in self._workers.statuses(names)]
+        lines = [line for each in shown for line in each]
+        more = f"see {self._prefix}embeddings for details"
+        pipeline = f"Embedding Pipeline: {self._pipeline().state.upper()} ({more})"
+        return lines if alone else [*lines, pipeline]
 
     def status_lines(self, status: WorkerStatus) -> list[str]:
         """What a worker does, as every command shows it."""
         note, embeds = status.note, status.name == EMBEDDING
-        if not note and status.state == "stopped":
+        running, works = status.state == "running", status.state != "stopped"
+        if not note and not works:
             command = "embeddings" if embeds else f"summarizer {status.name}"
             note = f"off. To switch it on: {self._prefix}{command} on"
             if getattr(self._settings(), setting_of(status.name)):
                 note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
-        left, wait = status.total - status.completed, _duration(status.next_retry_s or 0.0)
-        given_up = _count(status.given_up, "item")
-        again = "List them: `ralph workers status`. Try again: `ralph conversations retry`"
+        left, items = status.total - status.completed, "embeddings" if embeds else f"{status.name}s"
+        waiting = f"{_count(left, 'item')} {'is' if left == 1 else 'are'} awaiting embeddings"
+        estimated = " (estimated)" if embeds and status.spend_usd else ""
+        done = status.state == "idle" and not (left or status.retrying or status.given_up or embeds)
         lines = {
-            f"  Done: {status.completed:,}, to do: {left:,}, failed: {status.failed:,}": True,
-            f"  Current: {status.current}": status.current,
-            f"  Spend: ${status.spend_usd:.2f}{' (estimated)' if embeds else ''}": status.spend_usd,
-            f"  Retrying: {_count(status.retrying, 'item')}, next in {wait}": status.retrying,
-            f"  Given up: {given_up}. {again}": status.given_up,
+            f"  Progress: {status.completed:,}/{status.total:,} {items}": running,
+            f"  Completed: {status.completed:,}, Failed: {status.failed:,}": works,
+            f"  To do: {left:,}": left and not running,
+            f"  Current: {status.current}": running and status.current,
+            f"  Spend: ${status.spend_usd:.2f}{estimated}": works,
+            **dict.fromkeys(_troubles(status), True),
             f"  Note: {note}": note,
+            f"  Warning: {waiting} (pipeline is OFF)": embeds and left and not works,
+            f"  All {items} are summarized. Worker is idle.": done,
         }
         head = f"{_TITLES[status.name]}: {status.state.upper()}"
         return [head, *(line for line, applies in lines.items() if applies)]
@@ -145,7 +153,7 @@ class WorkerCommands:
             return ["", f"Embeddings cleared. The pipeline is off: {on}"]
         [status] = self._workers.run_once([EMBEDDING])
         recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
-        return ["", "Embeddings cleared.", recreated, *self.status_lines(status)[2:]]
+        return ["", "Embeddings cleared.", recreated, *_troubles(status)]
 
     def _pipeline(self) -> WorkerStatus:
         return next(s for s in self._workers.statuses() if s.name == "embedding")
@@ -294,6 +302,18 @@ def _show(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.2f}" if key == "rag_min_similarity" else f"{value:g}"
+
+
+def _troubles(status: WorkerStatus) -> list[str]:
+    """What failed and is tried again, and what waits for a person."""
+    lines: list[str] = []
+    if status.retrying:
+        wait = _duration(status.next_retry_s or 0.0)
+        lines.append(f"  Retrying: {_count(status.retrying, 'item')}, next in {wait}")
+    if status.given_up:
+        again = "List them: `ralph workers status`. Try again: `ralph conversations retry`"
+        lines.append(f"  Given up: {_count(status.given_up, 'item')}. {again}")
+    return lines
 
 
 def _count(count: int, word: str) -> str:

@@ -40,11 +40,16 @@ def test_once_does_what_there_is_to_do(ralph: Line, project: Path) -> None:
     ran = ralph.well("workers", "run", "--once")
     assert [line for line in ran.out.splitlines() if not line.startswith("  Note: ")] == [
         "Conversation Summarizer: IDLE",
-        "  Done: 2, to do: 0, failed: 0",
+        "  Completed: 2, Failed: 0",
+        "  Spend: $0.00",
+        "  All conversations are summarized. Worker is idle.",
         "Exchange Summarizer: IDLE",
-        "  Done: 3, to do: 0, failed: 0",
+        "  Completed: 3, Failed: 0",
+        "  Spend: $0.00",
+        "  All exchanges are summarized. Worker is idle.",
         "Embedding Pipeline: IDLE",
-        "  Done: 8, to do: 0, failed: 0",
+        "  Completed: 8, Failed: 0",
+        "  Spend: $0.00",
     ]
     assert "extractive" in ran.out
     assert [
@@ -110,14 +115,12 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
     fill(project, [2])
     assert ralph.well("summarizer").out == (
         "Conversation Summarizer: STOPPED\n"
-        "  Done: 0, to do: 1, failed: 0\n"
+        "  To do: 1\n"
         "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
         "Exchange Summarizer: STOPPED\n"
-        "  Done: 0, to do: 2, failed: 0\n"
+        "  To do: 2\n"
         "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
-        "Embedding Pipeline: STOPPED\n"
-        "  Done: 0, to do: 2, failed: 0\n"
-        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
+        "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
     )
     assert [one["total"] for one in ralph.well("summarizer", "--json").json["workers"]] == [1, 2, 2]
 
@@ -132,7 +135,7 @@ def test_switches_are_kept_for_whoever_runs_the_workers(
     assert {one.of for one in written(project)} == {"conversation"}
     assert ralph.well("summarizer", "exchange").out == (
         "Exchange Summarizer: STOPPED\n"
-        "  Done: 0, to do: 1, failed: 0\n"
+        "  To do: 1\n"
         "  Note: off. To switch it on: ralph summarizer exchange on\n"
     )
     assert ralph.well("summarizer", "on").out == (
