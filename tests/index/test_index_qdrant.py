@@ -333,6 +333,7 @@ def test_vectors_are_used_again_when_only_the_way_of_cutting_changes(
         memory.feature("auth").remember_all(topical(20))
         memory.feature("auth").sync()
     done = len(toy.embedded)
+    monkeypatch.setattr("ralph.memory.feature.FeatureMemory.cut_version", "iteration-3-3999")
     monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 3999)
     with open_served(project, server.url, toy) as memory:
         assert memory.feature("auth").sync().rebuilt

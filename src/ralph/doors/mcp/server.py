@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import mimetypes
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +39,11 @@ _MOST_BYTES = 100_000
 #
 # Half a surrogate pair (half an emoji that somebody cut) and deep nesting are JSON to some and not
 # to others. Such a request gets an error under its own id.
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
+_ID_TEXT = re.compile(r'"([\x20-\x7e]{0,200})"')
+_ID_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class AnsweredRequests(ObjectReceiveStream[Any]):
@@ -82,11 +87,26 @@ def _request_id(error: Exception) -> int | str | None:
     for one in tell() if callable(tell) else ():
         given = one.get("input")
         if isinstance(given, str) and one.get("type") == "json_invalid":
-            with contextlib.suppress(ValueError, RecursionError):
-                given = json.loads(given)  # reads more than the SDK does
+            return _id_in(given)
         name = given.get("id") if isinstance(given, dict) else None
-        if isinstance(name, int | str) and not isinstance(name, bool) and str(name).isprintable():
+        if isinstance(name, int | str) and not isinstance(name, bool):
             return name
+    return None
+
+
+def _id_in(text: str) -> int | str | None:
+    """The `id` on the outside of a JSON object, read without reading the rest."""
+    depth = 0
+    before = ["", ""]
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if depth == 1 and before == ['"id"', ":"]:
+            if number := _ID_NUMBER.fullmatch(token):
+                return int(number.group())
+            named = _ID_TEXT.fullmatch(token)
+            return named.group(1) if named and "\\" not in token else None
+        depth += (token in "[{") - (token in "]}")
+        before = [before[1], token]
     return None
 
 
