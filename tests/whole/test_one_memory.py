@@ -131,6 +131,7 @@ def test_what_a_model_remembers_is_a_note_by_an_agent(
     texts = "".join(file.read_text(encoding="utf-8") for file in notes)
     assert fact in texts
     assert "small commits" not in texts
+    assert found(ralph, "prefers small commits", "--kind", "note")["note"]
     assert found(ralph, "prefers small commits")["note"]
 
 
