@@ -232,11 +232,20 @@ def test_an_answer_that_never_ends_is_a_time_out_too(
     assert [one.outcome for one in loop.told("export")] == ["timeout"]
 
 
+# Runs the command after it, with no wait for a provider's limit.
+IMPATIENT = """
+import sys
+from ralph.doors.cli.main import run
+from ralph.loop import run as loop
+loop._RATE_LIMIT_WAIT_S = 0.01
+sys.exit(run(sys.argv[sys.argv.index("ralph") + 1 :]))
+"""
+
+
 def test_every_error_of_the_api_is_recorded_and_the_next_iteration_works(
     world: World, root: Path
 ) -> None:
     world.environ["CLAUDE_CODE_MAX_RETRIES"] = "0"
-    world.environ["RALPH_RATE_LIMIT_WAIT_S"] = "0.01"
     world.environ["RALPH_STAGNATION_LIMIT"] = "9"
     begun = Step(text="I begin, and I say at some length what it is that I begin.", calls=(MAKE,))
     broken = (
@@ -249,7 +258,8 @@ def test_every_error_of_the_api_is_recorded_and_the_next_iteration_works(
     with ScriptedModel(*runs, NOTHING) as model:
         world.talk_to(model.url)
         # Of the provider's refusals for rate the loop counts none.
-        ran = world.loop(root, "--agent", "claude", "--max-iterations", "4")
+        impatient = [sys.executable, "-c", IMPATIENT]
+        ran = world.loop(root, "--agent", "claude", "--max-iterations", "4", prefix=impatient)
     *failed, last = ran.told["export"]
     assert [one.outcome for one in failed] == ["failure", "rate_limited", "failure", "failure"]
     for one, said in zip(failed, ("400", "429", "529", "Connection"), strict=True):

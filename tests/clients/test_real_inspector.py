@@ -129,6 +129,7 @@ def test_it_calls_every_tool_of_one_feature_and_its_review(
         Called("get_feature_files", {}, "Makefile"),
         Called("get_failed_attempts", {"task_id": 1}, "Make knows no target"),
         Called("get_memory", {"id": record.id[:8]}, "Make knows no target"),
+        Called("remember", {"text": "The csv goes out at six."}, "Saved as note"),
         Called("update_task", {"status": "in_progress", "comment": "begun"}, "is in_progress"),
         Called("append_learning", {"text": "Make is called from the root."}, "from the root"),
         Called("update_feature", {"boundaries": "No spreadsheets."}, "boundaries"),
@@ -160,6 +161,7 @@ def test_it_calls_every_tool_of_conversations(inspector: Inspector, memory: Ralp
         "--conversations",
         Called("search_conversations", {"query": "empty cells"}, "None is written so"),
         Called("fetch_conversation_details", {"conversation_id": talk}, "Why the empty cells?"),
+        Called("get_memory", {"id": talk}, "Why the empty cells?"),
     )
 
 
@@ -177,7 +179,8 @@ def test_it_reads_the_knowledge_files_as_resources(inspector: Inspector) -> None
 def test_it_finds_the_tools_of_a_person_s_own_work_portable(inspector: Inspector) -> None:
     tools = inspector.ask("--focus", "tools/list", "--strict")["tools"]
     names = {tool["name"] for tool in tools}
-    assert {"search_feature_memory", "update_task", "search_conversations"} <= names
+    assert {"search_memory", "search_feature_memory", "update_task", "remember"} <= names
+    assert "search_conversations" in names
     assert not {"remove_learning", "create_feature"} & names
 
 
