@@ -68,6 +68,20 @@ def blob_lengths(memory: Ralph) -> set[int]:
 # -- served
 
 
+def test_one_search_over_all_memories_asks_the_server_once(
+    opened: Open, server: EmbeddingServer
+) -> None:
+    with opened() as memory:
+        memory.feature("auth").remember_all(topical(5))
+        memory.remember("The login form is validated on the server.")
+        talk = memory.conversations.start("Login")
+        memory.conversations.exchange(talk, user="Why validate the login form?", assistant="Spam.")
+        memory.search("something else")  # and everything is indexed
+        found = memory.search(QUESTION)
+    assert {hit.kind for hit in found} >= {"iteration", "note", "exchange"}
+    assert len([text for text in server.texts() if text.endswith(QUESTION)]) == 1
+
+
 def test_what_a_server_embeds_is_found_by_meaning_and_checked(opened: Open, kind: str) -> None:
     with opened() as memory:
         memory.feature("auth").remember_all(topical(20))

@@ -46,6 +46,15 @@ def told(ralph: Line, project: Path, tmp_path: Path) -> dict[str, str]:
     return {"login": login, "cookie": cookie, "note": note, "private": private["id"]}
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is no project."""
+    made = tmp_path / "plain"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    return made
+
+
 def found(ralph: Line, *words: str) -> dict[str, str]:
     """The kinds that a search finds, each with the id of its first hit."""
     hits = ralph.well("search", *words, "--json").json
@@ -166,6 +175,11 @@ def test_an_agent_of_a_feature_sees_its_feature_and_the_projects_notes(
             assert identity[:8] not in answer, query
             assert "no record" in server.refused("get_memory", id=identity)
         assert "no argument" in server.refused("search_feature_memory", query="x", kinds=["note"])
+        # What was meant to be private must not end in the project.
+        assert "private" in server.refused(
+            "remember", text="My key is under the mat.", private=True
+        )
+    assert "note" not in found(ralph, "key under the mat", "--min-score", "0.5")
 
 
 def test_near_twins_are_folded_and_named(ralph: Line) -> None:
@@ -227,13 +241,7 @@ def test_every_id_that_a_list_prints_is_opened(ralph: Line, told: dict[str, str]
         assert ralph.well("open", identity).out, identity
 
 
-def test_notes_need_no_project_and_are_then_private(
-    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
+def test_notes_need_no_project_and_are_then_private(ralph: Line, folder: Path) -> None:
     saved = ralph.well("remember", "The printer is called Gutenberg.", "--json").json
 
     assert saved["private"] is True
@@ -289,11 +297,8 @@ def test_a_plan_that_cannot_be_read_keeps_nobody_from_searching(
 
 
 def test_a_folder_that_is_no_project_has_its_memory_over_mcp_where_the_user_wants_it(
-    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ralph: Line, folder: Path
 ) -> None:
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
     with served(folder, "--focus") as server:
         assert server.tools() == {}
 

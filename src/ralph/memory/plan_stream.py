@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import BadInput, UnsafeFile
 from ralph.index import Passage
 from ralph.journal import Batch
@@ -82,17 +83,12 @@ class PlanJournal:
         if self._known[0] != here:
             try:
                 self._known = here, tuple(self._read())
-            except (
-                BadInput,
-                OSError,
-            ):  # whoever uses the plan is told; what was read before stands
-                self._unreadable = here
+            except (BadInput, OSError):
+                self._unreadable = here  # `plan check` reports it; what was read before stands
                 return Batch((), (), (), position or "", False, True)
         return Batch(self._known[1], (), (), here, position is not None, True)
 
     def _raw(self) -> list[bytes | None]:
-        from ralph import disk
-
         found: list[bytes | None] = []
         for name in _FILES:
             try:

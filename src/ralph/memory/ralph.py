@@ -32,7 +32,7 @@ from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, fold_twins
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
-from ralph.records.note import NOTE, Author, Note, make_note
+from ralph.records.note import Author, Note, make_note
 from ralph.text.times import day_of
 
 if TYPE_CHECKING:
@@ -283,10 +283,7 @@ class Ralph:
     ) -> _Reach:
         """What a call reaches in this scope."""
         wanted = kinds_of(kinds)
-        keepers = frozenset(KINDS[kind].keeper for kind in wanted)
-        if NOTE in wanted:
-            keepers |= {"conversations"}  # which have a person's private notes
-        keepers &= scope.keepers
+        keepers = scope.keepers & {one for kind in wanted for one in KINDS[kind].keepers}
         if scope.feature is not None:
             features = [scope.feature]
         if features is not None:

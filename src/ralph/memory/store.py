@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -153,7 +154,7 @@ def numbered(record: Record) -> Draft:
     return lambda number: msgspec.structs.replace(record, number=number)
 
 
-class Stream:
+class Stream(ABC):
     """One journal as its memory understands it, and the collection of the index that follows it."""
 
     cut_version: str
@@ -169,13 +170,13 @@ class Stream:
         self.journal: Journal = journal
         self._fold = Fold(journal)
 
+    @abstractmethod
     def content(self, record: Record) -> Any:
-        """What stands in a record; None for a kind that does not belong here."""
-        raise NotImplementedError
+        """The content of a record; None for a kind that does not belong here."""
 
+    @abstractmethod
     def passages(self, record: Record) -> Sequence[Passage]:
         """The record as the index has it."""
-        raise NotImplementedError
 
     def when(self, record: Record, last_number: int) -> str:
         """When it was, in words."""

@@ -89,9 +89,11 @@ class Kind(msgspec.Struct, frozen=True):
     daily: bool = False
 
     @property
-    def keeper(self) -> Keeper:
-        """The memory that keeps it."""
-        return self.stream if self.stream in ("conversations", "knowledge") else "project"
+    def keepers(self) -> frozenset[Keeper]:
+        """The memories that keep it; conversations have the private notes."""
+        if self.stream in ("conversations", "knowledge"):
+            return frozenset({self.stream})
+        return frozenset({"project", "conversations"} if self.stream == "notes" else {"project"})
 
 
 def _lesson(name: str) -> Kind:
@@ -139,7 +141,7 @@ KINDS = {row.name: row for row in ROWS}
 # What `--kind` takes, in the order it is shown.
 LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
 # The same for an agent, which sees nothing of what all projects share.
-AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.keeper != "knowledge"))
+AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.stream != "knowledge"))
 
 
 def kinds_of(words: Collection[str]) -> frozenset[str]:
@@ -164,7 +166,6 @@ class Scope(msgspec.Struct, frozen=True):
 
 PERSON = Scope()
 SESSION = Scope(keepers=frozenset({"project", "conversations"}))
-
 CONVERSATIONS_ALONE = Scope(keepers=frozenset({"conversations"}))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ralph.doors.mcp.context import ServerContext
-from ralph.errors import NotFound
+from ralph.errors import BadInput, NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
@@ -104,8 +104,7 @@ def _found(
     if not answer:
         lines = [
             f'Nothing {where} matches "{asked}" well enough.',
-            "Try other words or a lower min_score, or look at get_recent_iterations; "
-            "if that tells nothing either, go on without memory.",
+            "Try other words or a lower min_score; if that finds nothing either, go on without it.",
         ]
         return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
     wide = scope.feature is None
@@ -130,7 +129,9 @@ def remember(context: ServerContext, text: str, private: bool = False) -> str:
         private: Keep it for this user alone, outside of the project.
     """
     feature = context.options.feature
-    alone = not feature and (private or context.find_project() is None)
+    if feature and private:
+        raise BadInput("an agent's notes belong to its feature", todo="Leave out private.")
+    alone = private or context.find_project() is None
     note, fresh = context.memory.remember(text, feature=feature, private=alone, by="agent")
     return f"{'Saved' if fresh else 'Already saved'} as note {plain_id(note.id)[:8]}."
 

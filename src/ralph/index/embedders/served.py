@@ -146,6 +146,8 @@ _OVERLAP_SHARE = 0.125
 # A server that failed is not asked again for so long, and a model's version not looked up again.
 _REST_S = 30.0
 _LOOK_AGAIN_S = 30.0
+# How long a question's vector serves the other memories of the same search.
+_SAME_SEARCH_S = 2.0
 _SHORTEST_S = 0.25
 _REQUEST_CHARS = 200_000
 # So slow is no server that works: how long it may be depends on what it is given.
@@ -217,6 +219,8 @@ class ServedEmbedder(msgspec.Struct, eq=False):
     looked_at: float = -math.inf
     worked_at: float = -math.inf
     rest: tuple[float, EmbedderOff] | None = None
+    # The last question, when it was asked, and its vector: one search asks several memories.
+    asked: tuple[str, float, Vectors] | None = None
 
     def __post_init__(self) -> None:
         self.title = self.dialect.title
@@ -260,12 +264,16 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     def embed_query(self, text: str) -> Vectors:
         """One vector, or EmbedderOff, within the short time-out."""
+        if self.asked and self.asked[0] == text and self.clock() - self.asked[1] < _SAME_SEARCH_S:
+            return self.asked[2]
         deadline = Deadline(self.query_timeout_s)
         with self._resting():
             known = self._looked(deadline)
             parts = ends(self.pieces(text))
             prefix = self.dialect.recipe.query
-            return mean_direction(self._rows(known, parts, prefix, deadline))
+            vector = mean_direction(self._rows(known, parts, prefix, deadline))
+        self.asked = text, self.clock(), vector
+        return vector
 
     def check(self) -> None:
         """Reachable, its model there, a vector made; what it says of itself counts from now on."""
