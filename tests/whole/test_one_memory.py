@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from commanding import COOKIE, LOGIN, Line
 from hooking import Session
+from remembering import made
 from serving import served
 
 from ralph.memory.ralph import open_ralph
+from ralph.recall import Hit, rank
+from ralph.records.note import Note
 
 QUESTION = "How do we make the nightly export faster?"
 ANSWER = "Batching the rows by 500 made the nightly export four times as fast."
@@ -151,6 +154,20 @@ def test_what_a_person_wrote_stands_above_what_was_extracted(ralph: Line, projec
     first, second = ralph.well("search", "when do sessions expire", "--json").json
 
     assert (first["kind"], second["kind"]) == ("note", "iteration")
+
+
+def test_a_persons_note_is_lifted_above_a_slightly_better_match_and_an_agents_is_not() -> None:
+    def scored(kind: str, score: float, record: object) -> Hit:
+        return Hit("id", kind, score, "relevant", "today", None, record)
+
+    iteration = scored("iteration", 0.70, made("Sessions expire after fifteen minutes."))
+    by_person, by_agent = (
+        scored("note", 0.67, Note(text="Sessions expire after an hour.", by=author))
+        for author in ("human", "agent")
+    )
+
+    assert rank(by_person) > rank(iteration) > rank(by_agent)
+    assert rank(scored("iteration", 0.80, iteration.record)) > rank(by_person)
 
 
 def test_an_agent_of_a_feature_sees_its_feature_and_the_projects_notes(
