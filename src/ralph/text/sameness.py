@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ralph.text.tokens import STOP_WORDS, stem, tokens
+from ralph.text.tokens import STOP_WORDS, compiled, stem, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 
@@ -85,14 +85,14 @@ hourly daily weekly monthly/staging production
 """
 # fmt: on
 
-_WORD = re.compile(
+_WORD = (
     r"[^\W_]\w*(?:'[a-z]{1,2}\b)?(?:(?:::|->|[./:@-])\w+)*|[.,;!?()\n\u2013\u2014]|(?<=\s)-(?=\s)"
 )
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CJK = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"))
-_PLACES = re.compile(r"\b(?:line|column|col|iteration|attempt)s?\s+#?\d+(?::\d+)?", re.I)
+_PLACES = r"\b(?:line|column|col|iteration|attempt)s?\s+#?\d+(?::\d+)?"
 # Times, ids, addresses, places and folders differ whenever the same thing happens elsewhere.
-_DRIFTING = re.compile(
+_DRIFTING = (
     r"\x1b\[[0-?]*[ -/]*[@-~]"
     r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
     r"|\b\d{4}[-/]\d{2}[-/]\d{2}(?:[T ]\d{1,2}:\d{2}[\d:.,]*)?Z?"
@@ -103,45 +103,39 @@ _DRIFTING = re.compile(
     r"|\b(?:line|ln|column|col|char|position|process|pid|transaction|attempt|iteration|run|build|job"
     r"|thread)s?[ :#]{1,2}\d+(?:[:,-] ?\d+)*"
     r"|(?<=\.[a-z]):\d+|(?<=\.[a-z]{2}):\d+|(?<=\.[a-z]{3}):\d+"
-    r"|(?<![@\w])(?:[a-z]:|~|\.{1,2})?[\\/]?(?:\b[\w.+$~-]++[\\/])++(?=[\w.@+$~-])",
-    re.I,
+    r"|(?<![@\w])(?:[a-z]:|~|\.{1,2})?[\\/]?(?:\b[\w.+$~-]++[\\/])++(?=[\w.@+$~-])"
 )
 _AUXILIARY = "can|could|does|do|did|is|are|was|were|will|would|should|must|has|have|had|be|may|need"
-_REWRITES = tuple(
-    (re.compile(pattern, re.I), plain)
-    for pattern, plain in (
-        # What looks like a denial and is none.
-        (r"\b(?:not|never|don't|do\s+not)\s+forget\b(?:\s+to\b)?", " "),
-        (r"\bnot\s+(?:only|just|merely)\b|\bno\s+(?:doubt|matter)\b", " "),
-        (r"\b(?:fails?|breaks?|crash(?:es)?|cannot\s+\w+|does\s+not\s+\w+)\s+without\b", " needs "),
-        # How it was before is neither asked for nor denied.
-        (r"\b(?:had|was|were)(?:n't|\s+not|\s+never)\b", " but "),
-        # What is a denial in more than one word.
-        (r"\b(?:instead|in\s+place|in\s+lieu)\s+of\b|\brather\s+than\b", " insteadof "),
-        (r"\bno\s+longer\b|\bno\s+need\s+to\b", " donot "),
-        (r"\b(?:stay|keep)\s+away\s+from\b|\bsteer\s+clear\s+of\b", " avoid "),
-        (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)on\b", r" enable \1"),
-        (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)off\b", r" disable \1"),
-        (r"\b(?:on|off)(?=\s*(?:$|[.,;)]|for\b|in\b))", r"\g<0>state"),
-        (rf"\b(?:{_AUXILIARY})\s+not\b|\b\w+n't\b", " donot "),
-    )
+_REWRITES = (
+    # What looks like a denial and is none.
+    (r"\b(?:not|never|don't|do\s+not)\s+forget\b(?:\s+to\b)?", " "),
+    (r"\bnot\s+(?:only|just|merely)\b|\bno\s+(?:doubt|matter)\b", " "),
+    (r"\b(?:fails?|breaks?|crash(?:es)?|cannot\s+\w+|does\s+not\s+\w+)\s+without\b", " needs "),
+    # How it was before is neither asked for nor denied.
+    (r"\b(?:had|was|were)(?:n't|\s+not|\s+never)\b", " but "),
+    # What is a denial in more than one word.
+    (r"\b(?:instead|in\s+place|in\s+lieu)\s+of\b|\brather\s+than\b", " insteadof "),
+    (r"\bno\s+longer\b|\bno\s+need\s+to\b", " donot "),
+    (r"\b(?:stay|keep)\s+away\s+from\b|\bsteer\s+clear\s+of\b", " avoid "),
+    (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)on\b", r" enable \1"),
+    (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)off\b", r" disable \1"),
+    (r"\b(?:on|off)(?=\s*(?:$|[.,;)]|for\b|in\b))", r"\g<0>state"),
+    (rf"\b(?:{_AUXILIARY})\s+not\b|\b\w+n't\b", " donot "),
 )
-_NUMBER = re.compile(r"(?<![\w.])v?(\d+(?:[.,]\d+)*)(?:\.x\b)?\s?([a-z]+)?", re.I)
+_NUMBER = r"(?<![\w.])v?(\d+(?:[.,]\d+)*)(?:\.x\b)?\s?([a-z]+)?"
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _ZEROS = re.compile(r"(?:\.0+)+$")
 _UNITS = {"m": 1e6, "ms": 0.001, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600}
 _UNITS |= {"hour": 3600, "day": 86400, "k": 1e3, "kb": 1e3, "ki": 1e3, "mb": 1e6, "mi": 1e6}
 _UNITS |= {"g": 1e9, "gb": 1e9, "gi": 1e9}
 _COUNTS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_COUNTED = re.compile(rf"\b(?:{'|'.join(_COUNTS)})\b", re.I)
+_COUNTED = rf"\b(?:{'|'.join(_COUNTS)})\b"
 _SPELLED = re.compile(r"[a-z][a-z0-9]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # A word that is spelled like an identifier: with digits, dots or humps, or in capitals.
 _NAME = re.compile(r"[A-Za-z_]\w*(?:(?:::|[./:@#-])\w+)*")
 _PLAIN = re.compile(r"[A-Za-z][a-z]*$")
-_CODE = re.compile(
-    r"\b[A-Z]\w*(?:Error|Exception|Fault|Warning)\b|\b[A-Z]{1,8}[-_]?\d{3,5}\b|\b[45]\d\d\b"
-)
+_CODE = r"\b[A-Z]\w*(?:Error|Exception|Fault|Warning)\b|\b[A-Z]{1,8}[-_]?\d{3,5}\b|\b[45]\d\d\b"
 _QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
@@ -208,15 +202,15 @@ def gist(text: str) -> Gist:
     if len(text) > _HEAD_CHARS + _TAIL_CHARS:
         text = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     text = text.translate(_APOSTROPHES)
-    plain = _PLACES.sub(" ", text)
-    text = _DRIFTING.sub(" ", text)
+    plain = compiled(_PLACES, re.I).sub(" ", text)
+    text = compiled(_DRIFTING, re.I).sub(" ", text)
     for pattern, new in _REWRITES:
-        plain = pattern.sub(new, plain)
+        plain = compiled(pattern, re.I).sub(new, plain)
     affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()
     order: list[str] = []
     denials = 0
     cue, reached, asking, joined = "", 0, 0, False
-    for word in _WORD.findall(plain.lower()):
+    for word in compiled(_WORD).findall(plain.lower()):
         if word in _DIRECTIONS:
             order.append(word)
         if word in _BREAKS or word in _DENIALS:
@@ -262,7 +256,7 @@ def gist(text: str) -> Gist:
         numbers=_figures(text, units=False),
         figures=_figures(text),
         names=frozenset(name.lower() for name in _NAME.findall(text) if not _PLAIN.match(name)),
-        codes=frozenset(_CODE.findall(text)),
+        codes=frozenset(compiled(_CODE).findall(text)),
         quoted=frozenset(quoted.lower() for _, quoted in _QUOTED.findall(text)),
     )
 
@@ -284,7 +278,7 @@ def _letters(words: Iterable[str]) -> dict[str, int]:
 
 
 def _keys(word: str) -> list[str]:
-    if _CJK.search(word):
+    if not word.isascii() and compiled(_CJK).search(word):
         return [word[i : i + 2] for i in range(max(1, len(word) - 1))]
     word = word.removesuffix("'s")
     return [stem(word) if word.isascii() and word.isalpha() else word]
@@ -293,8 +287,8 @@ def _keys(word: str) -> list[str]:
 def _figures(text: str, *, units: bool = True) -> frozenset[str]:
     """The numbers in a text; one with a unit counts in it: 2 minutes are 120, `1,000` is 1000."""
     found: set[str] = set()
-    text = _COUNTED.sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
-    for digits, unit in _NUMBER.findall(text):
+    text = compiled(_COUNTED, re.I).sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
+    for digits, unit in compiled(_NUMBER, re.I).findall(text):
         number = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits
         number = _ZEROS.sub("", number.replace(",", "."))
         size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
