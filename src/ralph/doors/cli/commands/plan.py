@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -23,6 +23,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
+from ralph.plan.merge import merge_files
 from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
 
@@ -79,6 +80,27 @@ def check() -> Result:
 
     value = {"ok": not errors, "problems": problems}
     return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
+
+
+@plan.command("merge-driver")
+@click.argument("base", type=click.Path())
+@click.argument("ours", type=click.Path())
+@click.argument("theirs", type=click.Path())
+@click.argument("name", metavar="PATH", required=False)
+def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
+    """Merge a file of the plan for git, which calls this with its %O %A %B %P.
+
+    `ralph init` registers it. Both sides' entries are kept; a new task whose number the other side
+    has taken as well gets a free one. The exit code is 1 if both sides changed the same field: ours
+    stays in the file, and git tells of the conflict.
+    """
+    raw = [Path(file).read_bytes() for file in (base, ours, theirs)]
+    merged, found = merge_files(*raw, name=name or ours)
+    Path(ours).write_bytes(merged)
+    lines = [f"{name or ours}: both sides changed {entry}" for entry in found.conflicts]
+    moved = found.renumbered.items()
+    lines += [f"Task {old} became task {new}: its number was taken twice." for old, new in moved]
+    return Result(found, lines, code=1 if found.conflicts else 0)
 
 
 # -- braindump
