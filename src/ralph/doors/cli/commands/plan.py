@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from ralph import disk
 from ralph.doors.cli import context
 from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
 from ralph.doors.cli.main import Command, Group, wants_json
@@ -94,9 +95,9 @@ def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
     has taken as well gets a free one. The exit code is 1 if both sides changed the same field: ours
     stays in the file, and git tells of the conflict.
     """
-    raw = [Path(file).read_bytes() for file in (base, ours, theirs)]
+    raw = [disk.read(file) for file in (base, ours, theirs)]
     merged, found = merge_files(*raw, name=name or ours)
-    Path(ours).write_bytes(merged)
+    disk.replace(Path(ours), merged)
     lines = [f"{name or ours}: both sides changed {entry}" for entry in found.conflicts]
     moved = found.renumbered.items()
     lines += [f"Task {old} became task {new}: its number was taken twice." for old, new in moved]
