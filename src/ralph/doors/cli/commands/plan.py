@@ -44,7 +44,7 @@ def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
     `# Heading` is a feature, `- [ ] text` a task, `- [x] text` a done task. Importing the same file
-    again adds nothing. - is stdin.
+    again adds nothing; a box that you ticked since updates its task. - is stdin.
 
     \b
     Examples:
@@ -55,9 +55,12 @@ def import_(file: str, feature: str | None) -> Result:
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     counts = {"feature": done.features, "task": done.tasks, "discipline": done.disciplines}
     added = [plural(len(names), word) for word, names in counts.items() if names]
-    parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
+    parts = [f"Added {', '.join(added)}."] if added else []
+    parts = parts or ([] if done.updated else ["Nothing is new."])
     if done.filled:
         parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
+    if done.updated:
+        parts.append(f"Updated task {', '.join(map(str, done.updated))}.")
     if done.known_tasks:
         parts.append(f"{plural(done.known_tasks, 'task')} already known.")
     return Result(done, " ".join(parts))
