@@ -65,7 +65,6 @@ def tell(listener: Listener, event: Name, **facts: object) -> None:
 
 MEMORY = "feature-memory"
 PLAN = "plan"
-_MCP_FILE = "mcp.json"
 # What the clients take as a name; it becomes a part of the names of the tools.
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -109,6 +108,12 @@ def loop_servers(
 def own_server(*, memory_on: bool) -> str:
     """The name of Ralph's own server in an iteration."""
     return MEMORY if memory_on else PLAN
+
+
+def run_variables(plan: Plan, feature: str, task: object) -> dict[str, str]:
+    """What tells an agent's own calls of Ralph which run they belong to."""
+    run = {"RALPH_PROJECT": plan.project, "RALPH_FEATURE": feature, "RALPH_TASK": task}
+    return {name: str(value) for name, value in run.items()}
 
 
 def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
@@ -160,16 +165,13 @@ class AgentOutput:
     """What an agent has printed so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
-        self._file = file
-        self._offset = 0
-        self._rest = bytearray()
+        self._file, self._offset = file, 0
+        self._rest, self._last = bytearray(), b""
         dialect = clients.output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
-        self._announces = dialect is not None
-        self._acted = (0, 0)
+        self._announces, self._acted = dialect is not None, (0, 0)
         self.capture = clients.open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign = False
-        self._last = b""
 
     def follow(self) -> bool:
         """Take in what is new; False when there was nothing."""
@@ -258,20 +260,14 @@ class AgentDriver:
         listener: Listener,
         stop: threading.Event,
     ) -> None:
-        self._settings = ralph.config.settings
-        self._root = ralph.project.root
+        self._settings, self._root = ralph.config.settings, ralph.project.root
         self._timeout_s = timeout_s or self._settings.iteration_timeout_s
-        self._stop = stop
         self.agent = agent or self._settings.agent
-        self.listener = listener
+        self.listener, self._stop = listener, stop
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        clients.found_command(
-            clients.agent_command(self.agent, clients.AgentCall()),
-            self._environment(),
-            root=self._root,
-        )
+        self._command(clients.AgentCall(), self._environment())
 
     def run(
         self,
@@ -287,15 +283,13 @@ class AgentDriver:
 
         `observe` is told often whether the agent was idle since.
         """
-        config = folder / _MCP_FILE  # it may hold keys
+        config = folder / "mcp.json"  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
         call = clients.AgentCall(model=model, mcp_config=config, mcp_servers=servers)
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
-        command = clients.found_command(
-            clients.agent_command(self.agent, call), env, root=self._root
-        )
+        command = self._command(call, env)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -329,6 +323,10 @@ class AgentDriver:
         file = folder / "output.jsonl"
         disk.appending(file).close()
         return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+
+    def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
+        command = clients.agent_command(self.agent, call)
+        return clients.found_command(command, env, root=self._root)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return clients.agent_environment(also=self._settings.agent_env, given=given)

@@ -21,7 +21,7 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server
+from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server, run_variables
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
@@ -65,11 +65,10 @@ class Proposal(msgspec.Struct, frozen=True):
         found: dict[Kind, Changes] = {}
         for kind in KINDS:
             before, after = (by_key(data, kind) for data in self.data(kind))
+            known = [key for key in after if key in before]
             found[kind] = Changes(
                 added=tuple(key for key in after if key not in before),
-                changed=tuple(
-                    key for key in after if key in before and not identical(before[key], after[key])
-                ),
+                changed=tuple(key for key in known if not identical(before[key], after[key])),
                 removed=tuple(key for key in before if key not in after),
             )
         return found
@@ -83,13 +82,11 @@ class Proposal(msgspec.Struct, frozen=True):
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
         entries = by_key(self.data("features")[1], "features")
-        added = self.changes()["features"].added
-        described = {name: str(entries[name].get("description") or "") for name in added}
-        return [
-            name
-            for name in added
-            if model.Feature(name=name, description=described[name]).is_thin()
-        ]
+        texts = {
+            name: str(entries[name].get("description") or "")
+            for name in self.changes()["features"].added
+        }
+        return [n for n, text in texts.items() if model.Feature(name=n, description=text).is_thin()]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
@@ -154,7 +151,7 @@ class _Careful(AllowAll):
     def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
         super().__init__(kind)
         self._current = by_key(current, kind)
-        self.conflicts: list[str] = []
+        self.conflicts: dict[str, None] = {}
         # A change to something that is gone by now has nowhere to go.
         before, after = by_key(was, kind), by_key(now, kind)
         for key in before.keys() & after.keys() - self._current.keys():
@@ -178,9 +175,7 @@ class _Careful(AllowAll):
         return now if identical(kept, was) else kept
 
     def _conflict(self, key: str) -> None:
-        named = f"{SINGULAR[self._kind]} {key}"
-        if named not in self.conflicts:
-            self.conflicts.append(named)
+        self.conflicts[f"{SINGULAR[self._kind]} {key}"] = None
 
 
 def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, model.TaskId]]:
@@ -206,8 +201,6 @@ def _refuse_errors(problems: Sequence[model.Problem]) -> None:
         raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
 
 
-_FOLDER = "braindump"
-_LOCK = "lock"
 _PROPOSAL = "proposal.bin"
 _DIFF = "proposal.diff"
 _RUNS = "run-"
@@ -252,7 +245,7 @@ def braindump(
             prompt.text,
             {PLAN: ralph_server(ralph, copy.project, "--planning")},
             model=settings.model_review,
-            given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
+            given=run_variables(copy, "", ""),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
@@ -267,14 +260,8 @@ def braindump(
         proposal = Proposal(source, now(), before, after)
     disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
     disk.replace(_home(ralph) / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
-    return Planned(
-        proposal=proposal,
-        summary=captured.summary,
-        repaired=repaired,
-        cost_usd=captured.cost_usd,
-        tokens_used=captured.tokens_used,
-        duration_ms=captured.duration_ms or ended.duration_ms,
-    )
+    costs = captured.cost_usd, captured.tokens_used, captured.duration_ms or ended.duration_ms
+    return Planned(proposal, captured.summary, repaired, *costs)
 
 
 def kept_proposal(ralph: Ralph) -> Proposal:
@@ -297,7 +284,7 @@ def drop_proposal(ralph: Ralph) -> None:
 
 
 def _home(ralph: Ralph) -> Path:
-    return ralph.project.cache / _FOLDER
+    return ralph.project.cache / "braindump"
 
 
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
@@ -322,7 +309,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
     disk.make_folder(home)
-    what, lock = "another braindump is under way in this project", home / _LOCK
+    what, lock = "another braindump is under way in this project", home / "lock"
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
     with disk.lock(lock, timeout_s=0.0, busy=busy):
         for ruin in home.glob(f"{_RUNS}*"):

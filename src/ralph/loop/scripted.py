@@ -35,6 +35,7 @@ from typing import IO, Any, cast
 
 from ralph.programs import python
 
+_STEPS = ("bash", "read", "write", "edit", "mcp")
 _BASH_TIMEOUT_S = 60
 _PROTOCOL = "2025-11-25"
 _END_S = 10.0
@@ -153,13 +154,6 @@ class ScriptedAgent:
         return 0
 
     def _play(self) -> str:
-        steps = {
-            "bash": self._bash,
-            "read": self._read,
-            "write": self._write,
-            "edit": self._edit,
-            "mcp": self._mcp,
-        }
         try:
             for step in self._run.get("steps", []):
                 if "say" in step:
@@ -167,7 +161,8 @@ class ScriptedAgent:
                 elif "sleep" in step:
                     time.sleep(float(step["sleep"]))
                 else:
-                    next(steps[name] for name in steps if name in step)(step)
+                    kind = next(kind for kind in _STEPS if kind in step)
+                    getattr(self, f"_{kind}")(step)
         except _ScriptEnd as stopped:
             return str(stopped)
         return str(self._run.get("result", ""))
@@ -238,15 +233,12 @@ class ScriptedAgent:
     def _connected(self) -> list[dict[str, str]]:
         """The servers that the run will ask, started, each with how that went."""
         asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
-        names = list(dict.fromkeys(asked))
-        for name in names:
-            if name in self._entries:
-                with contextlib.suppress(OSError):
-                    self._servers[name] = ServerProcess(self._entries[name])
-        return [
-            {"name": name, "status": "connected" if name in self._servers else "failed"}
-            for name in names
-        ]
+        statuses = dict.fromkeys(asked, "failed")
+        for name in statuses.keys() & self._entries.keys():
+            with contextlib.suppress(OSError):
+                self._servers[name] = ServerProcess(self._entries[name])
+                statuses[name] = "connected"
+        return [{"name": name, "status": status} for name, status in statuses.items()]
 
     def _call(self, tool: str, /, **given: Any) -> str:
         """Say which tool is about to be used, as the real client does."""

@@ -51,27 +51,29 @@ def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
     return plan.discipline(name)
 
 
-def delete_feature(plan: Plan, name: str) -> None:
-    """Delete a feature; refused while tasks refer to it (F14). The caller cleans the index."""
-    with plan.editing(f"feature {name} deleted", "features", "tasks") as data:
-        plan.find(data["features"], "features", name)
-        users = [
-            str(task.key)
-            for task in model.entities(data["tasks"], "tasks")
-            if isinstance(task.value, dict) and str(task.value.get("feature")) == name
-        ]
+def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
+    """Delete an entry; refused while tasks belong to it or wait for it (F14).
+
+    `check` finds tasks that still name a discipline. The caller cleans a feature's index.
+    """
+    field = "feature" if kind == "features" else "blocked_by"
+    kinds: list[Kind] = [kind, "tasks"] if kind == "features" else [kind]
+    with plan.editing(f"{model.SINGULAR[kind]} {key} deleted", *kinds) as data:
+        plan.find(data[kind], kind, key)
+        users = []
+        for name, task in by_key(data.get("tasks", {}), "tasks").items():
+            uses = task.get(field)
+            users += (
+                [name] if str(key) in map(str, uses if isinstance(uses, list) else [uses]) else []
+            )
         if users:
-            what = f"the feature {name!r} still has tasks: {', '.join(users[:10])}"
-            todo = "Delete them or give them another feature first."
-            raise BadInput(what, where=plan.file_name("features"), todo=todo)
-        model.remove_entity(data["features"], "features", name)
-
-
-def delete_discipline(plan: Plan, name: str) -> None:
-    """Delete a discipline; `check` finds tasks that still name it."""
-    with plan.edit("disciplines", f"discipline {name} deleted") as data:
-        plan.find(data, "disciplines", name)
-        model.remove_entity(data, "disciplines", name)
+            what = f"task {key} blocks {', '.join(users[:10])}"
+            todo = "Take it out of their blocked_by first, or set it to skipped."
+            if kind == "features":
+                what = f"the feature {key!r} still has tasks: {', '.join(users[:10])}"
+                todo = "Delete them or give them another feature first."
+            raise BadInput(what, where=plan.file_name(kind), todo=todo)
+        model.remove_entity(data[kind], kind, key)
 
 
 def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
@@ -148,29 +150,11 @@ def update_task(
         at = plan.now()
         if comment is not None:
             _append_comment(entry, comment, author, at)
-        if entry.get("status", "pending") != before:
-            entry.pop("completed", None)
-            if entry.get("status") == "done":
-                entry["completed"] = at
+        if (status := entry.get("status", "pending")) != before:
+            model.set_field(entry, "completed", at if status == "done" else None)
         if patch or comment is not None:
             entry["updated"] = at
     return plan.task(task_id)
-
-
-def delete_task(plan: Plan, task_id: TaskId) -> None:
-    """Delete a task; refused while another one waits for it."""
-    with plan.edit("tasks", f"task {task_id} deleted") as data:
-        plan.find(data, "tasks", task_id)
-        waiting = [
-            key
-            for key, task in by_key(data, "tasks").items()
-            if str(task_id) in map(str, as_list(task.get("blocked_by")))
-        ]
-        if waiting:
-            what = f"task {task_id} blocks {', '.join(waiting[:10])}"
-            todo = "Take it out of their blocked_by first, or set it to skipped."
-            raise BadInput(what, where=plan.file_name("tasks"), todo=todo)
-        model.remove_entity(data, "tasks", task_id)
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
@@ -253,8 +237,7 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
     if not plain:
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
-    if by := clean_text("author", author, Limits.title):
-        new["author"] = by
+    model.set_field(new, "author", clean_text("author", author, Limits.title))
     entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]
 
 

@@ -50,8 +50,7 @@ class AnsweredRequests(ObjectReceiveStream[Any]):
     """What the client sends, without what cannot be read; that is answered with an error."""
 
     def __init__(self, reads: Any, writes: Any) -> None:
-        self._reads = reads
-        self._writes = writes
+        self._reads, self._writes = reads, writes
 
     @property
     def last_context(self) -> Any:
@@ -314,15 +313,16 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
 
     root = context.project.root.resolve()
     wanted = context.scope().feature
-    found: dict[tuple[str, str], ResourceFile] = {}
+    found: list[ResourceFile] = []
     for feature in context.plan.read("features").features:
-        for path in feature.knowledge_paths if wanted in (None, feature.name) else ():
+        for path in dict.fromkeys(
+            feature.knowledge_paths if wanted in (None, feature.name) else ()
+        ):
             with contextlib.suppress(OSError):  # it went away in between
                 # None where a link leads out of the project
                 if (file := project_file(root, path)) is not None:
-                    one = ResourceFile(feature.name, path, file, file.stat().st_size)
-                    found.setdefault((feature.name, path), one)
-    return list(found.values())
+                    found.append(ResourceFile(feature.name, path, file, file.stat().st_size))
+    return found
 
 
 def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
