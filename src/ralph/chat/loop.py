@@ -37,13 +37,9 @@ if TYPE_CHECKING:
     from ralph.chat.commands import WorkerCommands
 
 SOURCE = "chat"
-_BROKEN_OFF = "[the answer was broken off here]"
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
-_HISTORY_TOKENS = 16_000
-_SECTION_TOKENS = 2_000
 _TOOL_ROUNDS = 8
 _CATCH_UP_S = 0.3
-_MIN_QUESTION_CHARS = 3
 # A long prompt says what it wants at its beginning or at its end.
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
@@ -232,7 +228,7 @@ class ChatSession:
         for exchange in reversed(rounds):
             text = exchange.assistant
             if exchange.status != "complete":
-                text = f"{text.rstrip()}\n\n{_BROKEN_OFF}"
+                text = f"{text.rstrip()}\n\n[the answer was broken off here]"
             budget_tokens -= estimate_tokens(exchange.user) + estimate_tokens(text)
             if budget_tokens < 0:
                 break
@@ -324,7 +320,7 @@ class Chat:
         title: str = "",
         everywhere: bool = False,
         rag: bool = True,
-        history_tokens: int = _HISTORY_TOKENS,
+        history_tokens: int = 16_000,
     ) -> None:
         self._open_memory, self.memory = open_memory, open_memory()
         self.model, self.screen = model, screen
@@ -457,7 +453,7 @@ class Chat:
         if left_out:
             what = "this conversation is long: the model no longer sees its oldest exchanges"
             self._note_once(what)
-        section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
+        section = recalled.related_text(found, budget_tokens=2_000, tools=tools)
         system = recalled.chat_system(
             today=date.today().isoformat(),
             project=self.memory.project.root.name if self.memory.project.exists else "",
@@ -471,7 +467,7 @@ class Chat:
     def _recall(self, prompt: str) -> Related:
         """Search memory for the prompt. This is the one place where its errors become notes."""
         question = prompt.strip()
-        if not self.remembers or len(question) < _MIN_QUESTION_CHARS:
+        if not self.remembers or len(question) < 3:
             return Related()
         if len(question) > _QUESTION_CHARS:
             half = _QUESTION_CHARS // 2

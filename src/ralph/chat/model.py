@@ -25,7 +25,6 @@ from ralph.wire import usable_url
 if TYPE_CHECKING:
     from ralph.loop.process import AgentEnd
 
-TurnRole = Literal["system", "user", "assistant", "tool"]
 ModelRole = Literal["chat", "summary"]
 # A server may answer later; a setting must be changed by a person; another prompt may work now.
 ModelFault = Literal["server", "setting", "prompt"]
@@ -78,7 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChatTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a conversation. A tool's turn answers the call that `call_id` names."""
 
-    role: TurnRole
+    role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
@@ -257,7 +256,6 @@ _COMMAND = (
 )
 # For hooks of ours that run nevertheless: they record nothing and add nothing.
 _QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
-_SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _SHOWN_CHARS = 200
 
 
@@ -417,7 +415,7 @@ def _prompt(messages: Turns) -> str:
     turns = [turn for turn in messages if turn.role != "system"]
     if len(turns) == 1:
         return "\n\n".join([*system, turns[0].text])
-    talk = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns if turn.text.strip()]
+    talk = [f"{turn.role.title()}: {turn.text}" for turn in turns if turn.text.strip()]
     return "\n\n".join([*system, "The conversation:", *talk])
 
 

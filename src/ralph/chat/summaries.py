@@ -64,7 +64,6 @@ _REFUSAL = re.compile(
     r"|there is no (?:exchange|conversation)|(?:please )?provide )"
 )
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
-_MIN_LETTERS = 12
 
 
 # -- the text of a summary
@@ -116,7 +115,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
     summary = shorten(" ".join(chosen), _CHARS[of])
     words = summary.lower().split()
     letters = sum(char.isalpha() for char in summary)
-    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    few = letters < 12 or letters < len(summary) / 2
     problems = {
         "the model wants a tool instead": answer.calls or answer.stop == "tools",
         "the model refuses": answer.stop == "refused",

@@ -158,7 +158,6 @@ _ENDING_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
 # No agent's line is as long; what is longer is garbage that must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
-_LAST_WORDS_BYTES = 2000
 
 
 class AgentOutput:
@@ -215,7 +214,7 @@ class AgentOutput:
             if exit_code == 0:
                 return AgentRun(dialect="stream-json", terminal_reason="ok")
             # What it said last tells more than that nobody understands it.
-            said = said or self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+            said = said or self._last[-2000:].decode("utf-8", "replace").strip()
             captured = AgentRun(dialect="stream-json", is_error=True, terminal_reason="error")
         said = redact(said)
         how = f"ended with exit code {exit_code}"
@@ -241,7 +240,6 @@ class AgentOutput:
                 self._foreign = True
 
 
-_OBSERVE_EVERY_S = 0.5
 # How much is read before the clock and the stop are looked at again: an agent may never pause.
 _CHUNKS_A_TICK = 16
 
@@ -302,7 +300,7 @@ class AgentDriver:
         def tick() -> bool:
             nonlocal shown, observed
             catch_up()
-            if time.monotonic() - observed >= _OBSERVE_EVERY_S:
+            if time.monotonic() - observed >= 0.5:
                 observed = time.monotonic()
                 observe(output.idle())
             if output.capture.live != shown:
@@ -338,12 +336,7 @@ class AgentDriver:
 _FILE = "run.json"
 _SNAPSHOT = "snapshot.bin"
 _ENDED = "ended.json"
-_FOLDER_LOCK = ".lock"
 _FOLDER_TIMEOUT_S = 30.0
-# A snapshot holds all files of the plan, and more than once.
-_LARGEST = 16 * disk.LARGEST_BYTES
-# What is known of a run whose loop was killed with it: its output, and that somebody ended it.
-_KILLED = AgentEnd(interrupted=True)
 
 
 class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,7 +384,9 @@ class RunFolder(msgspec.Struct, frozen=True):
 
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
-        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST)
+        # It holds all files of the plan, and more than once.
+        largest = 16 * disk.LARGEST_BYTES
+        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=largest)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:
@@ -404,7 +399,7 @@ class RunFolder(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
         except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
-            return _KILLED
+            return AgentEnd(interrupted=True)  # somebody ended it, and there is its output
 
     def unfinished(self) -> list[tuple[PendingIteration, Path]]:
         """Work that other loops have not finished, dead or alive, oldest first."""
@@ -426,11 +421,9 @@ class RunFolder(msgspec.Struct, frozen=True):
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         disk.make_folder(self.path)
-        lock = self.path / _FOLDER_LOCK
-        busy = LoopBusy(
-            f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
-            where=str(lock),
-            todo="Try again; if it stays so, end the process that hangs.",
-        )
+        lock = self.path / ".lock"
+        what = f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s"
+        todo = "Try again; if it stays so, end the process that hangs."
+        busy = LoopBusy(what, where=str(lock), todo=todo)
         with disk.lock(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
             yield

@@ -39,11 +39,6 @@ from ralph.text.tokens import estimate_tokens
 # -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
 
 
-# Fields that two sides may add to without being in each other's way.
-_GROWING = ("comments", "learnings", "context_files")
-_STAMPS = ("updated",)
-
-
 class Changes(msgspec.Struct, frozen=True):
     """The names and ids of one kind that a proposal adds, changes or takes out."""
 
@@ -164,9 +159,11 @@ class _Careful(AllowAll):
         return True
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        if identical(kept, was) or identical(kept, now) or field in _STAMPS:
+        if identical(kept, was) or identical(kept, now) or field == "updated":
             return now
-        if field in _GROWING and all(isinstance(x, list | None) for x in (was, now, kept)):
+        lists = all(isinstance(x, list | None) for x in (was, now, kept))
+        # Two sides may add to these without being in each other's way.
+        if lists and field in ("comments", "learnings", "context_files"):
             return list_change(was or [], now or [], kept or [])
         self._conflict(key)
         return kept
@@ -204,7 +201,6 @@ def _refuse_errors(problems: Sequence[model.Problem]) -> None:
 _PROPOSAL = "proposal.bin"
 _DIFF = "proposal.diff"
 _RUNS = "run-"
-_LAST_WORDS_CHARS = 300
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -341,7 +337,7 @@ def _refuse_nothing(
         raise KeyboardInterrupt
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
-    said = f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+    said = f": {words[:300]}" if words else ""
     todo = "" if repaired else "Nothing was changed."
     if ended.timed_out:
         what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"

@@ -34,15 +34,10 @@ if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
 REPEATED_ERRORS = 5
-_ATTEMPTS = 3
-_STALE_ITERATIONS = 10
-_STALE_FILES = 5
 
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
 
 
-_LARGEST_FILE_BYTES = 1_000_000
-_REPEATED_FROM = 2
 # What nobody met for so many iterations does not keep coming back.
 _LOOK_BACK = 300
 _signature = functools.lru_cache(maxsize=10_000)(signature)
@@ -70,7 +65,7 @@ def gather(
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
-        attempts=tuple(attempts[-_ATTEMPTS:]),
+        attempts=tuple(attempts[-3:]),
         repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
@@ -94,11 +89,11 @@ def stale_prose(feature: Feature, iteration: int) -> list[str]:
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
-    if iteration - verified >= _STALE_ITERATIONS:
+    if iteration - verified >= 10:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
     changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
-    if len(changed) > _STALE_FILES:
+    if len(changed) > 5:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
 
@@ -123,7 +118,7 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.Repeate
             name = _signature(error.message)
             seen.setdefault(name, set()).add(iteration.iteration_number or 0)
             newest[name] = error.message
-    often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
+    often = [name for name, numbers in seen.items() if len(numbers) >= 2]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
     return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
@@ -133,7 +128,7 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
     for path in feature.knowledge_paths:
         if (file := project_file(project, path)) is not None:
             with file.open("rb") as opened:
-                text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
+                text = opened.read(1_000_000).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
             found.append(build.KnowledgeFile(path, redact(text)))
     return found

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
 
 
-_ERRORS_ASKED = 3
 _OVER = ("done", "skipped")
 
 
@@ -65,7 +64,7 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     questions = ["\n".join(part for part in about if part)]
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
+        messages = (error.message for error in last.errors[:3])
         questions.insert(0, "\n".join([task.title, *messages]))
     for text in questions:
         try:
@@ -228,7 +227,6 @@ StopReason = Literal[
 _RATE_LIMIT_MARGIN_S = 5.0
 # How long to wait when the provider refuses and names no time.
 _RATE_LIMIT_WAIT_S = 300.0
-_SLICE_S = 0.2
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,7 +389,7 @@ class _LoopRun:
         # may not set the event while this thread waits on it.
         end = time.time() + seconds
         while not self._stop.is_set() and (left := end - time.time()) > 0:
-            time.sleep(min(left, _SLICE_S))
+            time.sleep(min(left, 0.2))
 
     def _stopped(self, reason: StopReason, detail: str) -> RunResult:
         totals = self._totals

@@ -36,9 +36,6 @@ from typing import IO, Any, cast
 from ralph.programs import python
 
 _STEPS = ("bash", "read", "write", "edit", "mcp")
-_BASH_TIMEOUT_S = 60
-_PROTOCOL = "2025-11-25"
-_END_S = 10.0
 
 
 class _ScriptEnd(Exception):
@@ -62,7 +59,7 @@ class ServerProcess:
         self._stdin = cast(IO[bytes], self._process.stdin)
         self._stdout = cast(IO[bytes], self._process.stdout)
         client = {"name": "scripted", "version": "1"}
-        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         try:
             self._ask("initialize", hello)
             self._send({"method": "notifications/initialized"})
@@ -87,7 +84,7 @@ class ServerProcess:
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(10.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -208,7 +205,7 @@ class ScriptedAgent:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_BASH_TIMEOUT_S,
+            timeout=60,
             check=False,
         )
         output = (done.stdout + done.stderr).strip()

@@ -19,7 +19,6 @@ from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 
-_OPEN = ("pending", "in_progress")
 # Each is looked for anew; who has more will look again.
 _MOST_RINGS = 50
 
@@ -163,13 +162,12 @@ def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
     found = [
         task
         for task in tasks
-        if task.status in _OPEN
+        if task.status in ("pending", "in_progress")
         and (feature is None or task.feature == feature)
         and all(str(blocker) in done for blocker in task.blocked_by)
     ]
-    return sorted(
-        found, key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id))
-    )
+    found.sort(key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id)))
+    return found
 
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
@@ -271,7 +269,6 @@ _NOISE_NAMES = (
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
 _FILE_LISTS = ("context_files", "knowledge_paths")
-_OWN_FOLDERS = (".git", ".ralph")
 
 
 def is_noise(path: str) -> bool:
@@ -309,9 +306,8 @@ def enrich(
             if count < Limits.context_after or path in before or is_noise(path):
                 continue
             if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
-                items.append(
-                    {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
-                )
+                counts = {"touch_count": count, "last_touched": last}
+                items.append({"path": path, "source": "auto", **counts})
         _evict(items)
         model.set_field(entry, "context_files", items)
     return [added for item in items if (added := _path_of_item(item)) and added not in before]
@@ -389,7 +385,7 @@ def project_file(root: Path, path: str) -> Path | None:
         file = (top / path).resolve()
         if not file.is_relative_to(top) or not file.is_file():
             return None
-        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
+        return None if file.relative_to(top).parts[0].lower() in (".git", ".ralph") else file
     except (OSError, ValueError, RuntimeError):  # the last: links in a circle
         return None
 
@@ -475,13 +471,10 @@ def _learnings_and_files(
     for feature in view.features:
         path = model.path_of(file.data, "features", feature.name)
         for left, right in conflicts(feature.learnings):
-            yield file.problem(
-                (*path, "learnings", feature.learnings.index(right)),
-                f"two learnings of {feature.name} contradict each other: "
-                f"{left.text!r} and {right.text!r}",
-                "Remove the one that is wrong.",
-                "warning",
-            )
+            at = (*path, "learnings", feature.learnings.index(right))
+            what = f"two learnings of {feature.name} contradict each other: {left.text!r}"
+            what += f" and {right.text!r}"
+            yield file.problem(at, what, "Remove the one that is wrong.", "warning")
         listed = [(n, i, x) for n in _FILE_LISTS for i, x in enumerate(getattr(feature, n))]
         for name, i, item in listed:
             missing = str(_path_of_item(item))

@@ -23,14 +23,11 @@ if TYPE_CHECKING:
 
 _CATCH_UP_S = 10.0
 
-_MOST_RECENT = 50
-_MOST_FAILURES = 20
-_SHORTEST_ID = 4
 
 Count = Annotated[int, Meta(ge=1)]
 Score = Annotated[float, Meta(ge=0, le=1)]
 KindName = Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_LABELS)})]
-RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
+RecordId = Annotated[str, Meta(min_length=4)]
 _NARROW = {"limit": Count | None, "min_score": Score | None}
 _DAYS = {"kinds": list[KindName] | None, "since": str | None, "until": str | None}
 
@@ -141,7 +138,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     """
     from ralph.memory.feature import merged
 
-    wanted = min(count or RECENT_COUNT, _MOST_RECENT)
+    wanted = min(count or RECENT_COUNT, 50)
     hits = merged(context.memories(), lambda memory: memory.recent(wanted))[:wanted]
     scope = _scope_text(context)
     if not hits:
@@ -208,7 +205,7 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
         f"{plural(len(hits), 'failed attempt')}{task} {_scope_text(context)}, newest first.",
         [
             answers.iteration_entry(hit, with_feature=_is_wide(context), later=later)
-            for hit in hits[:_MOST_FAILURES]
+            for hit in hits[:20]
         ],
         in_all=len(hits),
     )

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 AUTHOR = "agent"
 _MOST_IDS = 20
 _PROSE_CHARS = 300
-_TASK_LINE_CHARS = 500
 _ADD_TEXTS = {
     "added": "Kept",
     "known": "Known already, so nothing was added",
@@ -256,7 +255,7 @@ def _feature_block(view: PlanView, feature: Feature) -> str:
 def _task_line(task: Task) -> str:
     waits = f", after {', '.join(map(str, task.blocked_by))}" if task.blocked_by else ""
     line = f"task {task.id} [{task.status}, priority {task.priority}{waits}]: {task.title}"
-    return harmless(line, _TASK_LINE_CHARS)
+    return harmless(line, 500)
 
 
 def _whole_feature(view: PlanView, feature: Feature) -> str:

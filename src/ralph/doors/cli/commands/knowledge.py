@@ -44,7 +44,6 @@ _FIELDS = {
     "technology": ("--technology", "For which technology (default: any).", _TYPES),
     "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
-_FEEDBACK_CHARS = 80
 _options = [
     context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
     for field, (name, help, _) in _FIELDS.items()
@@ -450,7 +449,7 @@ def list_gates() -> Result:
             cards.minute(waiting.at),
             waiting.gate.task,
             waiting.gate.gate_type,
-            excerpt(waiting.gate.human_feedback, _FEEDBACK_CHARS),
+            excerpt(waiting.gate.human_feedback, 80),
         )
         for waiting in found
     ]

@@ -29,7 +29,6 @@ _OLLAMA_TIMEOUT_S = 0.3  # most people have no Ollama, and should not wait for i
 # A session that memory has nothing of yet is accepted by a name of at least this length.
 _SHORTEST_SESSION = 16
 _NO_WISHES = "asks for nothing that needs your trust."
-_SEE_TRUST = "To see and allow it: ralph trust"
 
 
 # -- init
@@ -163,7 +162,7 @@ def _settings(key: str | None) -> Result:
     value: Any = [picked(origin, "key", "value", "origin") for origin in chosen]
     rows = [(origin.key, str(origin.value), origin.origin) for origin in chosen]
     notes = [
-        f"the project's file asks for {wish.text}; ignored. {_SEE_TRUST}"
+        f"the project's file asks for {wish.text}; ignored. To see and allow it: ralph trust"
         for wish in loaded.ignored
         if key in (None, wish.name)
     ]

@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from ralph.records.iteration import Iteration
     from ralph.records.note import Author
 
-_LOG_SINCE = "1d"
 _MEMORIES = {
     "conversation": "conversations",
     "knowledge": "knowledge of all projects",
     "notes": "notes",
     "plan": "learnings and features of the plan",
 }
-_LOG_MOST = 1000
 _TITLE_CHARS = 80
 _NO_CONVERSATIONS = (
     "No conversations here yet. `ralph hooks install` records them, "
@@ -157,8 +155,8 @@ def log(feature: str | None, **given: Any) -> Result:
       ralph log
       ralph log --since 7d --kind iteration
     """
-    given["since"] = given["since"] or (None if given["until"] else _LOG_SINCE)
-    hits = _recent(_LOG_MOST, feature, given)
+    given["since"] = given["since"] or (None if given["until"] else "1d")
+    hits = _recent(1000, feature, given)
 
     def show(page: Page) -> None:
         day = ""
