@@ -73,11 +73,8 @@ def feature_journals(
     project: Project, settings: Settings, home: Path, *, warns: bool = True
 ) -> Journals:
     """The journals of a project's features; `warns` of what waits though no server is set."""
-
-    def memory() -> str:
-        return f"feature/{project.id}"
-
-    return _open(settings, project.journals, ".ralph/db/memory", memory, home, warns)
+    folder, shown = project.journals, ".ralph/db/memory"
+    return _open(settings, folder, shown, lambda: f"feature/{project.id}", home, warns)
 
 
 def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
@@ -87,12 +84,7 @@ def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = 
 
 
 def _open(
-    settings: Settings,
-    folder: Path,
-    shown_as: str,
-    memory: Callable[[], str],
-    home: Path,
-    warns: bool,
+    settings: Settings, folder: Path, shown: str, memory: Callable[[], str], home: Path, warns: bool
 ) -> Journals:
     spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
     if not settings.journal_url:
@@ -100,16 +92,11 @@ def _open(
         # agent does) must not decide that.
         if warns and spools.is_dir():
             _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown_as=shown_as, lock_timeout_s=lock_timeout_s)
+        return JournalFolder(folder, shown_as=shown, lock_timeout_s=lock_timeout_s)
     from ralph.journal.spool import server_journals
 
-    return server_journals(
-        settings.journal_url,
-        memory,
-        spools,
-        lock_timeout_s=lock_timeout_s,
-        connect_timeout_s=settings.wait_s,
-    )
+    patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
+    return server_journals(settings.journal_url, memory, spools, **patience)
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
@@ -209,10 +196,9 @@ class Stream(ABC):
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
         record = found.record
-        unscored = unasked(record, self.when(record, last_number), self.content(record))
-        names = ("score", "relevance", "why", "parts")
-        scores = {name: getattr(found, name) for name in names}
-        return msgspec.structs.replace(unscored, **scores)
+        hit = unasked(record, self.when(record, last_number), self.content(record))
+        scores = {name: getattr(found, name) for name in ("score", "relevance", "why", "parts")}
+        return msgspec.structs.replace(hit, **scores)
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
