@@ -20,7 +20,7 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server
+from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server, run_variables
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
@@ -59,11 +59,10 @@ class Proposal(msgspec.Struct, frozen=True):
         found: dict[Kind, Changes] = {}
         for kind in KINDS:
             before, after = (by_key(data, kind) for data in self.data(kind))
+            known = [key for key in after if key in before]
             found[kind] = Changes(
                 added=tuple(key for key in after if key not in before),
-                changed=tuple(
-                    key for key in after if key in before and not identical(before[key], after[key])
-                ),
+                changed=tuple(key for key in known if not identical(before[key], after[key])),
                 removed=tuple(key for key in before if key not in after),
             )
         return found
@@ -77,13 +76,11 @@ class Proposal(msgspec.Struct, frozen=True):
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
         entries = by_key(self.data("features")[1], "features")
-        added = self.changes()["features"].added
-        described = {name: str(entries[name].get("description") or "") for name in added}
-        return [
-            name
-            for name in added
-            if model.Feature(name=name, description=described[name]).is_thin()
-        ]
+        texts = {
+            name: str(entries[name].get("description") or "")
+            for name in self.changes()["features"].added
+        }
+        return [n for n, text in texts.items() if model.Feature(name=n, description=text).is_thin()]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
@@ -148,12 +145,9 @@ def _refuse_errors(problems: Sequence[model.Problem]) -> None:
         raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
 
 
-_FOLDER = "braindump"
-_LOCK = "lock"
 _PROPOSAL = "proposal.bin"
 _DIFF = "proposal.diff"
 _RUNS = "run-"
-_LAST_WORDS_CHARS = 300
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -194,7 +188,7 @@ def braindump(
             prompt.text,
             {PLAN: ralph_server(ralph, copy.project, "--planning")},
             model=settings.model_review,
-            given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
+            given=run_variables(copy, "", ""),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
@@ -209,14 +203,8 @@ def braindump(
         proposal = Proposal(source, now(), before, after)
     disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
     disk.replace(_home(ralph) / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
-    return Planned(
-        proposal=proposal,
-        summary=captured.summary,
-        repaired=repaired,
-        cost_usd=captured.cost_usd,
-        tokens_used=captured.tokens_used,
-        duration_ms=captured.duration_ms or ended.duration_ms,
-    )
+    costs = captured.cost_usd, captured.tokens_used, captured.duration_ms or ended.duration_ms
+    return Planned(proposal, captured.summary, repaired, *costs)
 
 
 def kept_proposal(ralph: Ralph) -> Proposal:
@@ -239,7 +227,7 @@ def drop_proposal(ralph: Ralph) -> None:
 
 
 def _home(ralph: Ralph) -> Path:
-    return ralph.project.cache / _FOLDER
+    return ralph.project.cache / "braindump"
 
 
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
@@ -264,7 +252,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
     disk.make_folder(home)
-    what, lock = "another braindump is under way in this project", home / _LOCK
+    what, lock = "another braindump is under way in this project", home / "lock"
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
     with disk.lock(lock, timeout_s=0.0, busy=busy):
         for ruin in home.glob(f"{_RUNS}*"):
@@ -296,7 +284,7 @@ def _refuse_nothing(
         raise KeyboardInterrupt
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
-    said = f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+    said = f": {words[:300]}" if words else ""
     todo = "" if repaired else "Nothing was changed."
     if ended.timed_out:
         what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"

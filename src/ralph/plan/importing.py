@@ -215,12 +215,9 @@ class _Import:
     """One import under way."""
 
     def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
-        self._plan = plan
-        self._data = data
-        self._added: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
-        self._filled: list[str] = []
+        self._plan, self._data = plan, data
+        self._added: dict[str, list[Any]] = {name: [] for name in (*KINDS, "filled", "updated")}
         self._known_tasks = 0
-        self._updated: list[TaskId] = []
         self._titles: set[str] = set()  # of the document's tasks
         self._later: list[tuple[Data, list[TaskId], list[Any]]] = []
         self._ids: dict[str, TaskId] = {}  # of the document -> of the plan
@@ -232,15 +229,13 @@ class _Import:
             self._named("disciplines", dict(entity.value))
         for entity in entities(document, "features"):
             entry = dict(entity.value)
-            tasks, learnings = (
-                _items(entry.pop("tasks", None)),
-                _items(entry.pop("learnings", None)),
+            tasks, learnings, _ = (
+                entry.pop(key, None) for key in ("tasks", "learnings", "created")
             )
-            entry.pop("created", None)
             name = self._named("features", entry)
-            for item in learnings:
+            for item in _items(learnings):
                 self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
-            for task in tasks:
+            for task in _items(tasks):
                 self._task({"title": task} if isinstance(task, str) else dict(task), name)
         for task in document.get("tasks") or []:
             self._task(dict(task), None)
@@ -260,12 +255,8 @@ class _Import:
             source = learning.source if feature in self._added["features"] else "agent"
             draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
             append(self._plan, self._data["features"], feature, draft)
-        return PlanImport(
-            **{kind: tuple(self._added[kind]) for kind in KINDS},
-            filled=tuple(self._filled),
-            known_tasks=self._known_tasks,
-            updated=tuple(self._updated),
-        )
+        added = {name: tuple(found) for name, found in self._added.items()}
+        return PlanImport(**added, known_tasks=self._known_tasks)
 
     def _named(self, kind: Kind, patch: Data) -> str:
         """Add a feature or a discipline, or fill what a feature lacks, and give its name."""
@@ -278,7 +269,7 @@ class _Import:
             self._added[kind].append(name)
         elif kind == "features" and (empty := {k: v for k, v in patch.items() if not entry.get(k)}):
             patch_named("features", entry, empty)
-            self._filled.append(name)
+            self._added["filled"].append(name)
         return name
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
@@ -304,11 +295,9 @@ class _Import:
         fields |= {k: v for k, v in patch.items() if v is not None}
         # The id in the document, unless the plan uses it already.
         new_id: TaskId = next_id(self._data["tasks"])
-        if find_entity(self._data["tasks"], "tasks", wanted) is None:
-            if isinstance(wanted, str) and wanted.strip():
-                new_id = wanted.strip()
-            elif isinstance(wanted, int) and not isinstance(wanted, bool):
-                new_id = wanted
+        own = wanted.strip() if isinstance(wanted, str) else wanted
+        if isinstance(own, int | str) and own != "" and not isinstance(own, bool):
+            new_id = own if find_entity(self._data["tasks"], "tasks", wanted) is None else new_id
         entry = add_task(self._plan, self._data["tasks"], new_id, fields)
         task_id: TaskId = entry["id"]
         if wanted is not None:
@@ -326,7 +315,7 @@ class _Import:
             patch["status"] = status
         if patch:
             change_task(self._data["tasks"], entry, patch, self._plan)
-            self._updated.append(task_id)
+            self._added["updated"].append(task_id)
 
     def _reworded(self, feature: str, title: str) -> TaskId | None:
         """The one task of the feature that this title names in more or fewer words."""
@@ -343,12 +332,12 @@ class _Import:
         return found[0] if len(found) == 1 else None
 
     def _find_task(self, feature: str, title: object) -> TaskId | None:
-        for task in model.by_key(self._data["tasks"], "tasks").values():
-            same_title = str(task.get("title")).casefold() == str(title).casefold()
-            if same_title and task.get("feature") == feature:
-                task_id: TaskId = task["id"]
-                return task_id
-        return None
+        wanted = str(title).casefold()
+        tasks = model.by_key(self._data["tasks"], "tasks").values()
+        own = (task for task in tasks if task.get("feature") == feature)
+        return next(
+            (task["id"] for task in own if str(task.get("title")).casefold() == wanted), None
+        )
 
 
 def _items(value: Any) -> list[Any]:

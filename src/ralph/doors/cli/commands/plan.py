@@ -154,18 +154,12 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     text = context.text_of(data, name)
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
+    given: dict[str, Any] = {"source": name, "agent": agent, "timeout_s": timeout_s}
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         screen = shown(stop.is_set, root=root, moving="the agent plans")
-        return drafting.braindump(
-            ralph,
-            text,
-            source=name,
-            agent=agent,
-            timeout_s=timeout_s,
-            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
-            stop=stop,
-        )
+        listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
+        return drafting.braindump(ralph, text, listener=listener, stop=stop, **given)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
@@ -248,8 +242,7 @@ def prompt(task_id: str, review: bool) -> Result:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history(ralph, task.feature)
-            to_review = gather_review(facts, iterations, everything=False)
+            to_review = gather_review(facts, history(ralph, task.feature), everything=False)
             built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
