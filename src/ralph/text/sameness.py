@@ -141,30 +141,30 @@ _QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
 feature            learning     again   problem  solution     whole
-bias                  -4.01     -5.68         -         -     -8.87
-shared                 0.80     -5.10     -3.16     -2.75     -1.49
-contained              2.19      2.72      1.66      1.29     -0.50
-couples               -0.50     -3.69     -1.77     -0.95     -4.77
-letters                2.69      5.59      0.46      2.02      1.31
-short                  0.75      0.77      0.06      0.62      0.94
-ratio                 -0.22     -1.09     -0.26     -0.44     -1.18
-names                  0.61      0.25     -0.46     -0.13      0.35
-names_apart           -0.85     -0.28     -0.40     -0.00     -0.41
-names_exchanged       -1.09     -0.70      0.15     -0.82      0.19
-numbers_exchanged     -1.85     -1.24     -0.07     -1.35     -0.17
-numbers_common         0.85      0.45      0.07      1.08     -0.46
-number_alone          -1.04     -0.51     -0.19     -0.44      0.16
-codes_common          -0.25      0.42      0.07      0.80      0.21
-flipped               -3.86     -2.26      0.32     -1.31      0.13
-denial_alone          -1.20      0.27     -0.30      0.29      0.06
-exchanged             -4.57     -3.08      0.03      3.87     -0.69
-reordered              2.59      2.01     -2.62      3.69      4.71
-cosine                    -      4.60     -0.97      4.34      3.90
-aligned                   -      0.34     -0.62     -0.80      0.61
-aligned_most              -      5.66      0.97      3.04      0.87
-covered                   -     -4.00     -0.71     -2.41     -0.96
-covered_most              -      0.07      0.06      0.93     -0.91
-weakest                   -     -5.98     -0.49     -4.50      7.25
+bias                  -4.01     -5.37         -         -     -8.51
+shared                 0.80     -5.39     -3.27     -2.89     -1.67
+contained              2.19      2.19      1.38      1.17     -0.81
+couples               -0.50     -3.65     -1.85     -0.96     -4.80
+letters                2.69      5.44      0.46      1.98      1.27
+short                  0.75      0.76      0.08      0.60      0.96
+ratio                 -0.22     -1.12     -0.26     -0.37     -1.14
+names                  0.61      0.26     -0.45     -0.12      0.35
+names_apart           -0.85     -0.28     -0.42     -0.02     -0.40
+names_exchanged       -1.09     -0.76      0.15     -0.82      0.16
+numbers_exchanged     -1.85     -1.27     -0.11     -1.37     -0.15
+numbers_common         0.85      0.51      0.15      1.16     -0.52
+number_alone          -1.04     -0.49     -0.21     -0.43      0.17
+codes_common          -0.25      0.43      0.11      0.76      0.26
+flipped               -3.86     -2.30      0.36     -1.33      0.13
+denial_alone          -1.20      0.29     -0.29      0.32      0.04
+exchanged             -4.57     -3.18     -0.02      3.87     -0.67
+reordered              2.59      1.94     -2.71      3.41      4.67
+cosine                    -      4.68     -0.92      4.38      3.90
+aligned                   -     -0.38     -0.66     -0.84      0.54
+aligned_most              -      4.26      0.47      2.72     -0.06
+covered                   -     -2.90     -0.62     -2.31     -0.87
+covered_most              -      1.89      0.78      1.49      0.29
+weakest                   -     -6.16     -0.62     -4.55      7.35
 """
 
 
