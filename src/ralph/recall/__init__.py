@@ -250,10 +250,7 @@ class _HitWords:
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
+        if not self.words or self.numbers != other.numbers or self.ended != other.ended:
+            return False
         shared = len(self.words & other.words)
-        return (
-            bool(self.words)
-            and self.numbers == other.numbers
-            and self.ended == other.ended
-            and shared >= _SAME_SHARE * len(self.words | other.words)
-        )
+        return shared >= _SAME_SHARE * (len(self.words) + len(other.words) - shared)
