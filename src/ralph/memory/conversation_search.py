@@ -63,7 +63,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
         found = time_range(question, today or datetime.now(UTC).date())
         if found is None:
             return cls(tags=wanted)
-        first, last = (day.isoformat() if day else "" for day in found)
+        first, last = (day.isoformat() if day else "" for day in found[:2])
         return cls(first, last, wanted, named=True)
 
     def around(self, side: str, day: str) -> Self:
