@@ -173,6 +173,15 @@ class WordMatches(msgspec.Struct, frozen=True):
     passages: int
 
 
+class DatedPassages(msgspec.Struct, frozen=True):
+    """The first passages of records of some days, how many such records there are, and of how many
+    in all."""
+
+    rows: Rows
+    records: int
+    among: int
+
+
 class StoredPassage(msgspec.Struct, frozen=True):
     """The tokens of a passage by field, separated by blanks, and its record where asked for."""
 
@@ -206,6 +215,9 @@ class IndexView(Protocol):
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages and of those in `also`, to
         five digits."""
+
+    def dated(self, collection: Collection, first: str, end: str, count: int) -> DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False

@@ -446,6 +446,22 @@ class QdrantView(msgspec.Struct, eq=False):
             facts[key] = count()
         return facts[key]
 
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        name, having = collection.physical, holding(head=True, passage=True)
+        if first:
+            having["must"].append({"key": "at", "range": {"gte": f"{first}Z"}})
+        if end < "9":
+            having["must"].append({"key": "at", "range": {"lt": f"{end}Z"}})
+        counted = {"filter": having, "exact": True}
+        records = self._of_points(name, "/count", counted, returns=_Count).count
+        newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": count}
+        found = self._page(name, [], {"filter": having, **newest}).points
+        rows = [_row_of(one.id) for one in found]
+        return index.DatedPassages(rows, records, self._count(collection, head=True, passage=True))
+
     # -- passages and records
 
     def fetch(

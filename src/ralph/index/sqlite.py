@@ -142,6 +142,19 @@ class SqliteView(msgspec.Struct, eq=False):
             matrix, upto, among = loaded
             return matrix.nearest(to, count, also, upto, among)
 
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        n = collection.id
+        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
+        between += " WHERE r.at >= ? AND r.at < ?"
+        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
+        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
+        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
+        return index.DatedPassages([row for (row,) in rows], counted, among)
+
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
