@@ -89,19 +89,33 @@ def _summarized(hit: Hit, histories: Sequence[ConversationStates]) -> Exchange |
 
 
 def show_exchanges(
-    candidates: Sequence[Candidate], histories: Sequence[ConversationStates]
+    candidates: Sequence[Candidate], histories: Sequence[ConversationStates], *, summaries: bool
 ) -> list[Candidate]:
-    """Exchanges, documents and notes; an exchange that was found by its summary takes its place."""
+    """Exchanges, documents and notes; an exchange that was found by its summary takes its place.
+
+    With `summaries` that of a conversation stays where nothing else of it was found; else it speaks
+    for the best of its exchanges, if it matches better.
+    """
     found: dict[str, Candidate] = {}
+    home: dict[str, Candidate] = {}
+    talks: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: -one.value):
         if one.hit.kind == schema.SUMMARY:
             exchange = _summarized(one.hit, histories)
             if exchange is None:
+                talks += [one] * summaries
                 continue
             fields = {"id": exchange.id, "kind": schema.EXCHANGE, "record": exchange}
             one.hit = msgspec.structs.replace(one.hit, **fields)
         found.setdefault(one.hit.id, one)
-    return list(found.values())
+        if one.hit.kind == schema.EXCHANGE:
+            home.setdefault(one.hit.record.conversation, one)
+    for one in talks:
+        best = home.setdefault(one.hit.record.target, one)
+        if one.value > best.value:
+            for name in ("value", "fields", "words", "cosine"):
+                setattr(best, name, getattr(one, name))
+    return [*found.values(), *(one for one in talks if home[one.hit.record.target] is one)]
 
 
 def lift(

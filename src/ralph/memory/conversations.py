@@ -329,7 +329,7 @@ class Conversations:
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,
             )
-            return lifted if summaries else conversation_search.show_exchanges(lifted, histories)
+            return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
 
         found.lift = lift
         return found
