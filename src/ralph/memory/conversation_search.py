@@ -7,80 +7,64 @@ exchanges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Self
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, Self
 
 import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.search import RELEVANT
+from ralph.recall.score import RELEVANT
+from ralph.recall.search import Candidate
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import time_range
 from ralph.text.tokens import spellings
 
 # How much the best other hit of its conversation lifts an exchange: enough to decide between
 # equals. More helps where evidence is spread over a conversation and hurts where it is not.
 _LIFT = 0.05
 _LIKED, _DISLIKED = 1.1, 0.8
-# What lies in the days that the question names comes before what matches it equally well.
-_IN_TIME = 0.2
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What a question asks for besides its words: days, both included, and tags.
+    """What a question may be answered with: days, both included, tags, and what is left out.
 
-    Days that were given are a limit. Days that the question itself names only lift what lies in
-    them (`named`): people misremember, and a limit that is wrong hides the answer.
+    Days that the question itself names are no limit: people misremember, and a limit that is wrong
+    hides the answer.
     """
 
     first: str = ""
     last: str = ""
     tags: frozenset[str] = frozenset()
-    named: bool = False
+    exclude: str | None = None
+    without: frozenset[str] = frozenset()
 
     @classmethod
     def of(
         cls,
-        question: str,
         *,
         tags: Collection[str] = (),
         since: str | None = None,
         until: str | None = None,
-        today: date | None = None,
+        **more: Any,
     ) -> Self:
-        """The scope that was given, or else the time that the question plainly names."""
-        wanted = frozenset(tag.casefold() for tag in tags)
-        if since or until:
-            first = utc(since, field="since")[:10] if since else ""
-            last = utc(until, field="until")[:10] if until else ""
-            return cls(first, last, wanted)
-        found = time_range(question, today or datetime.now(UTC).date())
-        if found is None:
-            return cls(tags=wanted)
-        first, last = (day.isoformat() if day else "" for day in found[:2])
-        return cls(first, last, wanted, named=True)
-
-    def around(self, side: str, day: str) -> Self:
-        """The same, for what was said on this side of a day."""
-        first, last = ("", day) if side == "before" else (day, "")
-        return msgspec.structs.replace(self, first=first, last=last, named=True)
-
-    def in_time(self, hit: Hit) -> bool:
-        """Whether an exchange was held in the days that were asked for."""
-        day = (hit.record.completed or "")[:10] if hit.kind == schema.EXCHANGE else ""
-        return bool(day) and day >= self.first and (not self.last or day <= self.last)
+        """The filter for days and tags as a person gives them."""
+        first = utc(since, field="since")[:10] if since else ""
+        last = utc(until, field="until")[:10] if until else ""
+        return cls(first, last, frozenset(tag.casefold() for tag in tags), **more)
 
     def allows(self, hit: Hit, home: str, histories: Sequence[ConversationStates]) -> bool:
-        """Whether the hit lies in the days that are a limit, and has the tags."""
-        limited = (self.first or self.last) and not self.named
-        if hit.kind == schema.EXCHANGE and limited and not self.in_time(hit):
+        """Whether this may be shown; `home` is its conversation."""
+        if hit.kind in self.without or (self.exclude and home == self.exclude):
             return False
+        if hit.kind == schema.EXCHANGE and (self.first or self.last):
+            day = (hit.record.completed or "")[:10]
+            if not day or day < self.first or (self.last and day > self.last):
+                return False
         states = [one.conversations[home] for one in histories if home in one.conversations]
         return not self.tags or any(self.tags.issubset(state.tags) for state in states)
 
@@ -104,57 +88,62 @@ def _summarized(hit: Hit, histories: Sequence[ConversationStates]) -> Exchange |
     return next((schema.content_of(one) for one in found if one.kind == schema.EXCHANGE), None)
 
 
-def without_summaries(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> list[Hit]:
-    """Exchanges and documents; one that was found by its summary takes its place."""
-    found: dict[str, Hit] = {}
-    for hit in hits:
-        if hit.kind != schema.SUMMARY:
-            found.setdefault(hit.id, hit)
-        elif exchange := _summarized(hit, histories):
+def show_exchanges(
+    candidates: Sequence[Candidate], histories: Sequence[ConversationStates]
+) -> list[Candidate]:
+    """Exchanges, documents and notes; an exchange that was found by its summary takes its place."""
+    found: dict[str, Candidate] = {}
+    for one in sorted(candidates, key=lambda one: -one.value):
+        if one.hit.kind == schema.SUMMARY:
+            exchange = _summarized(one.hit, histories)
+            if exchange is None:
+                continue
             fields = {"id": exchange.id, "kind": schema.EXCHANGE, "record": exchange}
-            found.setdefault(exchange.id, msgspec.structs.replace(hit, **fields))
+            one.hit = msgspec.structs.replace(one.hit, **fields)
+        found.setdefault(one.hit.id, one)
     return list(found.values())
 
 
-def ranked(
-    hits: Sequence[Hit],
-    home: Mapping[str, str],
+def lift(
+    candidates: list[Candidate],
+    histories: Sequence[ConversationStates],
     *,
-    ratings: Mapping[str, int],
-    in_time: Collection[str],
+    allowed: SearchFilter,
     half_life_days: float,
-) -> list[Hit]:
-    """The hits by how well they match, each lifted by the best other one of its conversation.
+    away: bool,
+) -> list[Candidate]:
+    """What may be shown, each lifted by the best other candidate of its conversation.
 
-    Ratings and the days that the question names move a hit, too; `half_life_days` of 0: no hit
-    fades with time.
+    Ratings move it, too; `half_life_days` of 0: nothing fades with time. `away`: the journals'
+    server is, and the index may know more than can be read of them.
     """
     now = datetime.now(UTC)
-
-    def weigh(hit: Hit) -> float:
-        value = hit.parts.mixed if hit.parts is not None else hit.score or 0.0
-        if rating := ratings.get(hit.id, 0):
-            value *= _LIKED if rating > 0 else _DISLIKED
-        if hit.id in in_time:
-            value += _IN_TIME
+    home = homes([one.hit for one in candidates], histories)
+    readable = {"", *(name for history in histories for name in history.conversations)}
+    chosen = [
+        one
+        for one in candidates
+        if allowed.allows(one.hit, home[one.hit.id], histories)
+        and not (away and home[one.hit.id] not in readable)
+    ]
+    ratings = {name: value for one in histories for name, value in one.ratings.items()}
+    best: dict[str, list[tuple[float, str]]] = {}
+    for one in chosen:
+        hit = one.hit
+        one.rating = ratings.get(hit.id, 0)
+        if one.rating:
+            one.value *= _LIKED if one.rating > 0 else _DISLIKED
         if half_life_days and hit.kind == schema.EXCHANGE and hit.record.completed:
             age = (now - datetime.fromisoformat(hit.record.completed)).total_seconds() / 86400
-            value *= 0.5 ** (max(0.0, age) / half_life_days)
-        return value
-
-    own = {hit.id: weigh(hit) for hit in hits}
-    best: dict[str, list[tuple[float, str]]] = {}
-    for hit in hits:
+            one.value *= 0.5 ** (max(0.0, age) / half_life_days)
         if home[hit.id]:
-            best.setdefault(home[hit.id], []).append((own[hit.id], hit.id))
+            best.setdefault(home[hit.id], []).append((one.value, hit.id))
     for values in best.values():
         values.sort(reverse=True)
-
-    def lifted(hit: Hit) -> float:
-        others = [value for value, name in best.get(home[hit.id], ())[:2] if name != hit.id]
-        return own[hit.id] + _LIFT * (others[0] if others else 0.0)
-
-    return sorted(hits, key=lambda hit: -lifted(hit))
+    for one in chosen:
+        near = [value for value, name in best.get(home[one.hit.id], ())[:2] if name != one.hit.id]
+        one.value += _LIFT * (near[0] if near else 0.0)
+    return chosen
 
 
 # -- Related conversations.
@@ -214,8 +203,8 @@ def grouped(
     chosen = [name for name, value in similarity.items() if value >= floor][:conversations]
     shown = [
         hit
-        for hit in without_summaries([hit for hit in hits if home[hit.id] in chosen], histories)
-        if hit.kind == schema.EXCHANGE and (hit.score or 0.0) >= floor
+        for hit in hits
+        if home[hit.id] in chosen and hit.kind == schema.EXCHANGE and (hit.score or 0.0) >= floor
     ]
     found: list[RelatedConversation] = []
     for name in chosen:
