@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
-from ralph.text.times import event_range
+from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
@@ -315,8 +315,9 @@ class Conversations:
             dated = self.store.ask(parts, asked, **how)
             days = [hit.record.completed[:10] for hit in dated if hit.kind == schema.EXCHANGE]
             if days:
-                around = ("", days[0]) if side == "before" else (days[0], "9")
-                question = msgspec.structs.replace(question, days=around)
+                day = date.fromisoformat(days[0])
+                around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
+                question = msgspec.structs.replace(question, days=around.moments())
         found = self.store.find(parts, question, **how)
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:

@@ -26,7 +26,7 @@ from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
-from ralph.recall.search import Found, Question, conclude
+from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
@@ -297,13 +297,21 @@ class Knowledge(Stream):
         floor = floor if min_score is None else min_score
         question = self.store.question(text, limit=limit, min_score=floor)
         found = self._find(question, only, budget_s)
-        # More than are wanted, as some will be put together.
-        deeper = msgspec.structs.replace(question, limit=_DEPTH, every=True)
         slots, history = self.state.history().slots, self.living()
-        best: dict[str, Hit] = {}
-        for hit in conclude(deeper, [found]):
-            if hit.id in slots and slots[hit.id].pattern in history.patterns:
-                best.setdefault(slots[hit.id].pattern, hit)
+
+        def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
+            """The best entry of each pattern: it is no less sure the more often it was told."""
+            best: dict[str, Candidate] = {}
+            for one in sorted(candidates, key=lambda one: -one.value):
+                slot = slots.get(one.record.id)
+                if slot is not None and slot.pattern in history.patterns:
+                    best.setdefault(slot.pattern, one)
+            return list(best.values())
+
+        found.lift = of_patterns
+        # More than are wanted, as some will be put side by side.
+        deeper = msgspec.structs.replace(question, limit=_DEPTH, every=True)
+        best = {slots[hit.id].pattern: hit for hit in conclude(deeper, [found])}
         fitting: list[tuple[float, Pattern]] = []
         for name, hit in best.items():
             # Found by a telling that has had its time, a pattern is told by one that has not.

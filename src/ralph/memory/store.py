@@ -324,13 +324,13 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        from ralph.text.times import time_range
+        from ralph.text.times import local_today, time_range
 
-        days: tuple[str, str] | None = None
-        if named := time_range(plain, datetime.now(UTC).date()):
-            first, last = named
-            days = first.isoformat() if first else "", last.isoformat() if last else "9"
-        return Question(plain, min(wanted, MOST_HITS), floor, days=days)
+        if named := time_range(plain, local_today()):
+            return Question(
+                named.rest or plain, min(wanted, MOST_HITS), floor, days=named.moments()
+            )
+        return Question(plain, min(wanted, MOST_HITS), floor)
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:
         """Search these streams as one; `how` is as for `find`."""

@@ -56,14 +56,19 @@ api browser client com css database db github go html http https java js json li
 python server sql src ts tsx txt url web windows www yaml yml
 """
 
-# The cosines of texts that have nothing in common and of texts on one subject, by the longest
-# prefix of the embedder's identity. "" is for embedders nobody has measured.
-_COSINES = {"static:": (0.12, 0.32), "minilm:": (0.20, 0.55), "": (0.35, 0.75)}
+# The cosines of texts that have nothing in common, of texts on one subject, and from which on two
+# texts are more and more the same; by the longest prefix of the embedder's identity. "" is for
+# embedders nobody has measured.
+_COSINES = {
+    "static:": (0.12, 0.32, 0.60),
+    "minilm:": (0.20, 0.55, 0.75),
+    "": (0.35, 0.75, 0.85),
+}
 # From how many nats on a word by itself begins to say something, and says enough.
 _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
-_NEXT = 5
+_NEXT, _BEST = 5, 3
 # From this probability of an answer on the list is shown, if the first hit is at least so sure.
 _LISTED, LEAST = 0.35, 0.10
 # Hits of less than this share of the first one's value are not shown for the list's sake.
@@ -165,12 +170,17 @@ def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
     return min(1.0, max(0.0, pointed, time_weight / 3.0))
 
 
-def nearness(cosine: float | None, embedder: str) -> float:
-    """0 for a cosine that unrelated texts have with this embedder, 1 for related ones."""
-    if cosine is None:
-        return 0.0
-    unrelated, related = _COSINES[max((p for p in _COSINES if embedder.startswith(p)), key=len)]
-    return min(1.0, max(0.0, (cosine - unrelated) / (related - unrelated)))
+def nearness(cosine: float | None, embedder: str) -> tuple[float, float]:
+    """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
+    related ones, 1 for the same text."""
+    unrelated, related, alike = _COSINES[
+        max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
+    ]
+    near, same = (
+        (min(cosine or 0.0, 1.0) - low) / (high - low)
+        for low, high in ((unrelated, related), (alike, 1.0))
+    )
+    return min(1.0, max(0.0, near)), max(0.0, same)
 
 
 def matched_words(evidence: Evidence) -> float:
@@ -195,7 +205,7 @@ class Outstanding(msgspec.Struct, frozen=True):
 
 def scores(
     values: Sequence[float],
-    best: Sequence[Evidence],
+    evidence: Sequence[Evidence],
     *,
     count: int,
     pointed: float,
@@ -204,28 +214,41 @@ def scores(
 ) -> list[float]:
     """The scores of a list, best first.
 
-    `values`: what the hits are ordered by, a few more than are shown; `best`: the evidence for the
-    first three; `count`: the passages searched; `embedder`: None without vectors; `least`: how sure
-    the first hit must be for the list to be shown.
+    `values`: what the hits are ordered by, a few more than are shown; `evidence`: for each of them;
+    `count`: the passages searched; `embedder`: None without vectors; `least`: how sure the first
+    hit must be for the list to be shown.
     """
     if not values:
         return []
-    out, few = Outstanding.of(values), 1.0 / math.sqrt(max(count, 1))
-    words = [math.sqrt(pointed) * matched_words(one) for one in best]
-    near = [pointed * nearness(one.cosine, embedder or "") for one in best]
+    first, few = values[0] or 1e-9, 1.0 / math.sqrt(max(count, 1))
     by_words = embedder is None
-    sure = (SURE_BY_WORDS if by_words else SURE)(words[0], near[0], out.gap, out.rest, few)
-    there = (THERE_BY_WORDS if by_words else THERE)(max(words), max(near), 0.0, out.rest, few)
-    listed = there >= _LISTED and sure >= least
-    found = [max(sure, FLOOR) if listed else sure]
-    for value in values[1:]:
-        share = value / (values[0] or 1e-9)
+    sure, there = (SURE_BY_WORDS, THERE_BY_WORDS) if by_words else (SURE, THERE)
+    near = [nearness(one.cosine, embedder or "") for one in evidence]
+
+    def sureness(place: int, out: Outstanding) -> float:
+        """What is all but the text of the question needs neither rare words nor to stand out."""
+        meaning, same = near[place]
+        point = max(pointed, same)
+        words = math.sqrt(point) * matched_words(evidence[place])
+        gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
+        return sure(words, point * meaning, gap, rest, few)
+
+    out = Outstanding.of(values)
+    best = sureness(0, out)
+    most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]))
+    nearest = pointed * max(meaning for meaning, _ in near[:_BEST])
+    listed = there(most, nearest, 0.0, out.rest, few) >= _LISTED and best >= least
+    found = [max(best, FLOOR) if listed else best]
+    for place, value in enumerate(values[1:], 1):
+        share = value / first
         if not listed:
-            level = min(sure, FLOOR) * share * 0.99
+            level = min(best, FLOOR) * share * 0.99
         elif share >= _HALF:
             level = FLOOR + _PER_SHARE * (share - _HALF)
         else:
             level = FLOOR / _HALF * share * 0.99
+        if near[place][1]:
+            level = max(level, sureness(place, Outstanding(0.0, 0.0)))
         found.append(min(found[-1], level))
     return found
 

@@ -182,8 +182,9 @@ _COMMON_SHARE = 0.3
 class Question(msgspec.Struct, frozen=True):
     """What is asked, how many answers are wanted, how sure they must be, and of what.
 
-    `days` are the first and the last day that the question names; `text` is without them. `every`
-    hit is wanted where it counts how often something was met: else near-twins are folded into one.
+    `days` are the moments in which the days begin and end that the question names; `text` is
+    without them. `every` hit is wanted where it counts how often something was met: else near-twins
+    are folded into one.
     """
 
     text: str
@@ -227,8 +228,9 @@ Lift = Callable[[list[Candidate]], list[Candidate]]
 class Found(msgspec.Struct):
     """What one memory has on a question; `embedder` is None where it was searched by words alone.
 
-    `days` are the first and the last day that the question names, as far as this memory knows.
-    `least` is how sure the first hit must be before a list is shown for the list's sake.
+    `days` are those that the question names, as far as this memory knows; `in_days` of its `dated`
+    records are of these days. `least` is how sure the first hit must be before a list is shown for
+    the list's sake.
     """
 
     asked: Sequence[str] = ()
@@ -238,6 +240,8 @@ class Found(msgspec.Struct):
     nats: float = 0.0
     embedder: str | None = None
     days: tuple[str, str] | None = None
+    in_days: int = 0
+    dated: int = 0
     lift: Lift | None = None
     least: float = LEAST
     notes: tuple[str, ...] = ()
@@ -273,6 +277,7 @@ def find(
     facts: dict[int, WordMatches] = {}
     words: dict[_Place, float] = {}
     meaning: dict[_Place, float] = {}
+    timed: list[_Place] = []
     for n, collection in by_id.items():
         facts[n] = known = view.words(collection, asked, 0)
         ranked = telling(asked, known.frequencies, known.passages)
@@ -283,8 +288,14 @@ def find(
         found.coverage = max(found.coverage, weighed.coverage)
         found.nats = max(found.nats, weighed.nats)
         words |= {(n, row): weight for row, weight in weighed.weights.items()}
+        also = list(weighed.weights)
+        if question.days and not question.only:
+            of_days = view.dated(collection, *question.days, _CANDIDATES)
+            found.in_days += of_days.records
+            found.dated += of_days.among
+            also += of_days.rows
+            timed += [(n, row) for row in of_days.rows]
         if vector is not None and collection.manifest.embedder == embedder:
-            also = list(weighed.weights)
             [near] = view.nearest(
                 collection, vector[None, :], _CANDIDATES, also=also, only=question.only
             )
@@ -292,7 +303,7 @@ def find(
     share = meaning_share(found.nats, found.coverage)
     best = [one.row for one in fuse(words, meaning, weight=share)[:_DEPTH]]
     for n, collection in by_id.items():
-        rows = [row for m, row in best if m == n]
+        rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
             assert passage.record is not None
             found.candidates.append(
@@ -316,8 +327,11 @@ def find_plainly(
     wanted = frozenset(asked)
     passages: list[tuple[str, Record, Fields]] = []
     frequencies: Counter[str] = Counter()
-    count = 0
+    count = in_days = dated = 0
+    first, end = question.days or ("", "")
     for stream, record in records:
+        timely = first <= record.at < end
+        in_days, dated = in_days + timely, dated + 1
         for passage in cuts[stream](record):
             if not fits(passage.facets, question.only):
                 continue
@@ -326,7 +340,7 @@ def find_plainly(
             shared = wanted.intersection(f"{title} {text} {places}".split())
             count += 1
             frequencies.update(shared)
-            if shared:
+            if shared or timely:
                 passages.append((stream, record, (title, text, places)))
     facts = WordMatches({}, frequencies, count)
     by_row = {row: fields for row, (_, _, fields) in enumerate(passages)}
@@ -335,7 +349,9 @@ def find_plainly(
         Candidate(record, stream, fields, facts, weighed.weights[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    return Found(asked, candidates, count, weighed.coverage, weighed.nats, days=question.days)
+    found = Found(asked, candidates, count, weighed.coverage, weighed.nats, days=question.days)
+    found.in_days, found.dated = in_days, dated
+    return found
 
 
 # -- From candidates to hits.
@@ -347,7 +363,6 @@ _PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
 _BY_PERSON = 1.05
 # The score needs a few more than are shown.
 _SPARE = 6
-_BEST = 3
 
 
 def conclude(
@@ -372,29 +387,29 @@ def conclude(
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
     asked = parts[0].asked
-    weighing = functools.partial(_evidence, asked=asked, time_weight=time_weight)
     values = [one.value for one in chosen]
+    evidence = [_evidence(one, asked, time_weight) for one in chosen]
     found = scores(
         values,
-        [weighing(one) for one in chosen[:_BEST]],
+        evidence,
         count=sum(part.count for part in parts),
         pointed=pointedness(asked, time_weight),
         embedder=next((part.embedder for part in parts if part.embedder), None),
         least=max(part.least for part in parts),
     )
     hits: list[Hit] = []
-    for place, (one, exact) in enumerate(zip(chosen, found, strict=True)):
-        value = round(exact, 4)
+    most_words = max(one.words for one in candidates) or 1.0
+    for place, (one, known) in enumerate(zip(chosen, evidence, strict=True)):
+        value = round(found[place], 4)
         if len(hits) == question.limit or value < question.min_score:
             break
-        evidence = weighing(one)
         out = Outstanding.of(values[place:])
         parted = Parts(
-            words=round(one.words / (max(c.words for c in candidates) or 1.0), 4),
+            words=round(one.words / most_words, 4),
             words_rank=word_ranks.get(one.words),
-            matched=evidence.matched,
-            asked=evidence.asked,
-            coverage=round(evidence.coverage, 4),
+            matched=known.matched,
+            asked=known.asked,
+            coverage=round(known.coverage, 4),
             meaning=None if one.cosine is None else round(one.cosine, 4),
             meaning_rank=None if one.cosine is None else meaning_ranks.get(one.cosine),
             mixed=round(one.value, 4),
@@ -409,7 +424,7 @@ def conclude(
                 one.hit,
                 score=value,
                 relevance=relevance(value),
-                why=why(evidence, question.text),
+                why=why(known, question.text),
                 parts=parted,
                 like=() if question.every else twins.like(place),
             )
@@ -432,9 +447,9 @@ def _weigh_time(parts: Sequence[Found], nats: float) -> float:
     """Lift what lies in the days that the question names; returns what they weigh as a word of it:
     the more, the fewer lie in them."""
     timed = [(one, part.days) for part in parts if part.days for one in part.candidates]
-    for one, (first, last) in timed:
-        one.in_time = first <= one.record.at[:10] <= last
-    share = sum(one.in_time for one, _ in timed) / (len(timed) or 1)
+    for one, (first, end) in timed:
+        one.in_time = first <= one.record.at < end
+    share = sum(part.in_days for part in parts) / (sum(part.dated for part in parts) or 1)
     if not 0.0 < share < 1.0:
         return 0.0
     lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * min(1.0, nats / _ENOUGH_NATS)
@@ -474,7 +489,7 @@ def _order(one: Candidate) -> tuple[float, int, str, str]:
     return -one.value, -one.record.number, one.record.id, one.record.digest
 
 
-def _evidence(one: Candidate, *, asked: Sequence[str], time_weight: float) -> Evidence:
+def _evidence(one: Candidate, asked: Sequence[str], time_weight: float) -> Evidence:
     return weigh(
         asked,
         frozenset(" ".join(one.fields).split()),
