@@ -138,6 +138,8 @@ class ConversationStates:
         self.conversations: dict[str, ConversationState] = {}
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
+        # The conversation of each exchange, and which of its exchanges it is.
+        self.positions: dict[str, tuple[str, int]] = {}
         self.summaries: dict[str, Summary] = {}
         self.ratings: dict[str, Literal[-1, 0, 1]] = {}
         # Labels of conversations whose first exchanges were forgotten.
@@ -163,6 +165,7 @@ class ConversationStates:
             title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
             state = self._begin(Conversation(id=seen.conversation, title=title, created=record.at))
         state.last = max(state.last, record.at) if state.exchanges else record.at
+        self.positions[record.id] = seen.conversation, state.exchanges
         state.exchanges += 1
         self.exchanges.setdefault(seen.conversation, []).append(record.id)
 

@@ -325,11 +325,13 @@ class Conversations:
             lifted = conversation_search.lift(
                 candidates,
                 histories,
+                asked=found.asked,
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,
             )
-            return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
+            shown = conversation_search.show_exchanges(lifted, histories, summaries=summaries)
+            return conversation_search.spread(question.text, shown, histories)
 
         found.lift = lift
         return found
