@@ -21,6 +21,7 @@ from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     LEAST,
+    Clues,
     Evidence,
     Outstanding,
     pointedness,
@@ -115,7 +116,8 @@ _ENOUGH_NATS = 12.0
 _OF_WORDS_FOUND = 0.7
 # The time that a question names decides the more, the less the rest of the question says.
 _TIME, _TIME_BESIDE_WORDS = 1.0, 0.3
-_MOST_TIME_WEIGHT = 5.0
+# What being of those days weighs as a word of the question: at least, and by how few are.
+_TIME_NATS, _MOST_TIME_NATS = 5.0, 10.0
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -169,7 +171,7 @@ def _shares_of_best(values: Scores) -> dict[Any, float]:
 
 
 _CANDIDATES = 100
-# So many passages of a memory are weighed against each other.
+# So many passages of a memory are weighed against each other, if nobody asks for more.
 _DEPTH = 100
 # From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
 # next to nothing, and ranking by it is most of the time a search takes.
@@ -264,8 +266,9 @@ def find(
     *,
     vector: Vectors | None,
     embedder: str,
+    depth: int = _DEPTH,
 ) -> Found:
-    """The candidates that these collections have.
+    """The candidates that these collections have, at most about so many passages.
 
     A collection built with another embedder than the question's vector is searched by words.
     """
@@ -299,7 +302,7 @@ def find(
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
     share = meaning_share(found.nats, found.coverage)
-    best = [one.row for one in fuse(words, meaning, weight=share)[:_DEPTH]]
+    best = [one.row for one in fuse(words, meaning, weight=share)[:depth]]
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
@@ -363,21 +366,73 @@ _BY_PERSON = 1.05
 _SPARE = 6
 
 
+class Ranking(msgspec.Struct):
+    """Candidates in order, a few more than are wanted, and what their scores are made of."""
+
+    chosen: list[Candidate]
+    evidence: list[Evidence]
+    count: int
+    pointed: float
+    embedder: str | None
+    least: float
+    twins: Twins
+    # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
+    most_words: float
+    ranks: tuple[dict[float, int], dict[float, int]]
+    timed: bool
+
+    @property
+    def values(self) -> list[float]:
+        """What the candidates are ordered by."""
+        return [one.value for one in self.chosen]
+
+    def scores(self) -> list[float]:
+        """The score of each candidate."""
+        return scores(self.clues(), self.values, self.embedder is not None, self.least)
+
+    def clues(self) -> Clues:
+        """What the scores are made of."""
+        return Clues.of(
+            self.values,
+            self.evidence,
+            count=self.count,
+            pointed=self.pointed,
+            embedder=self.embedder,
+        )
+
+
 def conclude(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> list[Hit]:
     """The best records of these memories, in order, near-twins folded, none under the floor."""
+    ranking = rank(question, parts, fits)
+    hits: list[Hit] = []
+    if ranking is None:
+        return hits
+    for place, exact in enumerate(ranking.scores()):
+        value = round(exact, 4)
+        if len(hits) == question.limit or value < question.min_score:
+            break
+        hits.append(_hit(ranking, place, value, question))
+    return hits
+
+
+def rank(
+    question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
+) -> Ranking | None:
+    """The candidates of these memories as one list: mixed, lifted, near-twins folded.
+
+    `fits` says what may be shown; None where there is nothing.
+    """
     parts = [part for part in parts if part.candidates]
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
-        return []
+        return None
     nats = max(part.nats for part in parts)
-    word_ranks, meaning_ranks = _mix(candidates, nats, max(part.coverage for part in parts))
+    ranks = _mix(candidates, nats, max(part.coverage for part in parts))
     time_weight = _weigh_time(parts, nats)
-    order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
-    twins = Twins()
-    chosen: list[Candidate] = []
-    for one in order:
+    twins, chosen = Twins(), list[Candidate]()
+    for one in sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order):
         if len(chosen) == question.limit + _SPARE:
             break
         if fits is not None and not fits(one.hit):
@@ -385,49 +440,47 @@ def conclude(
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
     asked = parts[0].asked
-    values = [one.value for one in chosen]
-    evidence = [_evidence(one, asked, time_weight) for one in chosen]
-    found = scores(
-        values,
-        evidence,
+    return Ranking(
+        chosen,
+        [_evidence(one, asked, time_weight) for one in chosen],
         count=sum(part.count for part in parts),
         pointed=pointedness(asked, time_weight),
         embedder=next((part.embedder for part in parts if part.embedder), None),
         least=max(part.least for part in parts),
+        twins=twins,
+        most_words=max(one.words for one in candidates) or 1.0,
+        ranks=ranks,
+        timed=time_weight > 0.0,
     )
-    hits: list[Hit] = []
-    most_words = max(one.words for one in candidates) or 1.0
-    for place, (one, known) in enumerate(zip(chosen, evidence, strict=True)):
-        value = round(found[place], 4)
-        if len(hits) == question.limit or value < question.min_score:
-            break
-        out = Outstanding.of(values[place:])
-        parted = Parts(
-            words=round(one.words / most_words, 4),
-            words_rank=word_ranks.get(one.words),
-            matched=known.matched,
-            asked=known.asked,
-            coverage=round(known.coverage, 4),
-            meaning=None if one.cosine is None else round(one.cosine, 4),
-            meaning_rank=None if one.cosine is None else meaning_ranks.get(one.cosine),
-            mixed=round(one.value, 4),
-            score=value,
-            gap=round(out.gap, 4),
-            rest=round(out.rest, 4),
-            in_time=one.in_time if time_weight else None,
-            rating=one.rating,
-        )
-        hits.append(
-            msgspec.structs.replace(
-                one.hit,
-                score=value,
-                relevance=relevance(value),
-                why=why(known, question.text),
-                parts=parted,
-                like=() if question.every else twins.like(place),
-            )
-        )
-    return hits
+
+
+def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
+    one, known = ranking.chosen[place], ranking.evidence[place]
+    out = Outstanding.of(ranking.values[place:])
+    by_words, by_meaning = ranking.ranks
+    parts = Parts(
+        words=round(one.words / ranking.most_words, 4),
+        words_rank=by_words.get(one.words),
+        matched=known.matched,
+        asked=known.asked,
+        coverage=round(known.coverage, 4),
+        meaning=None if one.cosine is None else round(one.cosine, 4),
+        meaning_rank=None if one.cosine is None else by_meaning.get(one.cosine),
+        mixed=round(one.value, 4),
+        score=value,
+        gap=round(out.gap, 4),
+        rest=round(out.rest, 4),
+        in_time=one.in_time if ranking.timed else None,
+        rating=one.rating,
+    )
+    return msgspec.structs.replace(
+        one.hit,
+        score=value,
+        relevance=relevance(value),
+        why=why(known, question.text),
+        parts=parts,
+        like=() if question.every else ranking.twins.like(place),
+    )
 
 
 def _mix(
@@ -453,7 +506,7 @@ def _weigh_time(parts: Sequence[Found], nats: float) -> float:
     lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * min(1.0, nats / _ENOUGH_NATS)
     for one, _ in timed:
         one.value += lift * one.in_time
-    return min(_MOST_TIME_WEIGHT, -math.log(share))
+    return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
 
 
 def _lifted(part: Found) -> list[Candidate]:
