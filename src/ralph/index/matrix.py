@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import Collection, Corrupt, Facets, Only, Rows
+from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -258,6 +258,12 @@ def fits(facets: Facets, only: Only) -> bool:
     """Whether a passage with these facets is asked for."""
     held = set(facet_tokens(facets))
     return all(held.intersection(group) for group in wanted_tokens(only))
+
+
+def derived_token() -> str:
+    """What every derived passage has, and no other."""
+    [token] = facet_tokens(DERIVED)
+    return token
 
 
 def _token(name: str, value: str) -> str:
