@@ -15,20 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from ralph import disk
+from ralph.chat.model import ChatModel
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import SummaryTarget
 from ralph.trust import FILE as TRUST_FILE
-
-if TYPE_CHECKING:
-    from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
 SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
@@ -169,11 +167,9 @@ def settings_state(ralph: Ralph) -> list[object]:
     home = ralph.store.home
     found: list[object] = []
     for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
-        try:
+        with suppress(OSError):
             stat = file.stat()
-            found.append((stat.st_mtime_ns, stat.st_size))
-        except OSError:
-            found.append(None)
+            found.append((file, stat.st_mtime_ns, stat.st_size))
     return found
 
 

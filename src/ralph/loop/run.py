@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,8 @@ from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
-from ralph.memory.checkpoints import prune_if_due
+from ralph.memory.checkpoints import CheckpointResult, prune_if_due
+from ralph.memory.knowledge import Context
 from ralph.memory.lessons import lessons, portable, technology_of
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
@@ -37,11 +38,6 @@ from ralph.records import utc
 from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Context
-
 
 # -- The loop as an orchestrator: what it takes from other projects' knowledge for an agent, and
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.

@@ -9,7 +9,7 @@ import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
-from ralph.recall import KINDS
+from ralph.recall import KINDS, Hit, Parts
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
-    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry

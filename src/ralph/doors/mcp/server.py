@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -27,10 +27,8 @@ from ralph import __version__
 from ralph.doors.mcp.context import ServerContext, instructions
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
+from ralph.prompt.tool import Tool, input_schema, read_arguments
 from ralph.text.sanitize import mark, sanitised_error, sanitize
-
-if TYPE_CHECKING:
-    from ralph.prompt.tool import Tool
 
 _MOST_BYTES = 100_000
 
@@ -230,8 +228,6 @@ def tools_for(context: ServerContext) -> Sequence[Tool]:
 
 def wire_tool(tool: Tool) -> types.Tool:
     """A tool as a client is told of it."""
-    from ralph.prompt.tool import input_schema
-
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -250,8 +246,6 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """The tool's answer and whether it is an error: the one place where errors become text."""
-    from ralph.prompt.tool import read_arguments
-
     if tool.recalls:
         context.calls += 1
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -13,13 +13,10 @@ from ralph.errors import BadInput, NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
-from ralph.recall import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Scope, run_scope
+from ralph.recall import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Hit, Scope, run_scope
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.recall import Hit
 
 _CATCH_UP_S = 10.0
 

@@ -16,7 +16,7 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import BadInput
-from ralph.recall import KINDS, LABELS, PERSON, Scope, run_scope
+from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ralph.memory.conversation_stream import ConversationState
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.recall import Hit
     from ralph.records import JournalRecord
     from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
