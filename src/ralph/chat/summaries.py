@@ -266,10 +266,9 @@ class Summarizer(Worker):
         """Whether the model must not be asked now; the note says why."""
         cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
-            self.set(
-                note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
-                "To continue: ralph config --user summary_spend_cap_usd USD"
-            )
+            spent = f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session"
+            todo = "To continue: ralph config --user summary_spend_cap_usd USD"
+            self.set(note=f"{spent}. {todo}")
             return True
         return self._is_resting
 

@@ -335,9 +335,9 @@ class Worker(ABC):
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
-            try:
+            with suppress(disk.Busy):
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
-            except disk.Busy:
+            if self._fd is None:
                 yield False
                 return
             try:

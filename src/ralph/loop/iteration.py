@@ -350,9 +350,8 @@ class IterationRunner:
             duration_ms=captured.duration_ms or ended.duration_ms or None,
             # The start, not the end: finishing the same work twice gives the same record.
             timestamp=work.started_at,
+            session_id=captured.session_id or work.run,
         )
-        if not iteration.session_id:
-            iteration = msgspec.structs.replace(iteration, session_id=work.run)
         return self.ralph.feature(work.feature).remember(iteration).record
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
@@ -365,13 +364,11 @@ class IterationRunner:
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
         told = history(self.ralph, work.feature)
-        earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
+        # Only what was touched just now can have become worth listing.
+        paths = {file.path for file in iteration.files_touched}
         try:
-            drafts = extract(iteration, earlier)
-            number = iteration.iteration_number or 0
+            drafts, number = extract(iteration, told), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
-            # Only what was touched just now can have become worth listing.
-            paths = {file.path for file in iteration.files_touched}
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran

@@ -58,11 +58,8 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     """
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
-    value = [
-        picked(each.conversation, *recall.CONVERSATION_FIELDS)
-        | picked(each, "exchanges", "last", "tags", "summary")
-        for each in listed
-    ]
+    fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
+    value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
     empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
     return Result(value, recall.conversation_table(listed, empty=empty))
 

@@ -219,14 +219,10 @@ def _trust(*, yes: bool) -> Result:
     if not wants_json():
         Page().show(lines)
     if waiting and not yes:
-        wishes = plural(len(waiting), "request")
-        confirm(
-            "allow this",
-            problem=f"{wishes} of this project need a yes and there is nobody to ask: "
-            + "; ".join(wish.text for wish in waiting),
-            todo="Check it, then add --yes.",
-            refusal="Nothing was allowed.",
-        )
+        wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
+        problem = f"{wishes} of this project need a yes and there is nobody to ask: {texts}"
+        todo = "Check it, then add --yes."
+        confirm("allow this", problem=problem, todo=todo, refusal="Nothing was allowed.")
     if waiting:
         trusting.trust(home, project.root, asked)
     wishes_json = [{"kind": w.kind, "name": w.name, "asks": w.text} for w in asked]
@@ -239,8 +235,7 @@ def _trusted_folders() -> Result:
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
     lines: list[str] = []
     for folder, trusted in found:
-        lines.append(f"{folder}  since {trusted.at}")
-        lines += [f"  {text}" for text in trusted.wishes.values()]
+        lines += [f"{folder}  since {trusted.at}", *(f"  {x}" for x in trusted.wishes.values())]
     return Result(value, lines or "You trust no directory with anything special.")
 
 

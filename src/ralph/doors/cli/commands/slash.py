@@ -46,14 +46,10 @@ def _workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
-    floor = chat.settings.min_score
+    floor, budget_s = chat.settings.min_score, chat.settings.remember_budget_s
+    given: dict[str, Any] = {"exclude": chat.session.id, "everywhere": chat.everywhere}
     answer = chat.memory.conversations.search(
-        rest,
-        limit=5,
-        min_score=floor,
-        exclude=chat.session.id,
-        everywhere=chat.everywhere,
-        budget_s=chat.settings.remember_budget_s,
+        rest, limit=5, min_score=floor, budget_s=budget_s, **given
     )
     for note in answer.notes:
         chat.screen.note(note)
