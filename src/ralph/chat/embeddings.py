@@ -222,10 +222,9 @@ class EmbeddingPipeline(Worker):
             return
         self.set(note=problem)
         if problem != _BUSY:  # else another process does it
-            count = after.count
-            failed = self._retries.failed(EMBEDDING, EMBEDDING, EMBEDDING, problem, count=count)
-            if failed.given_up:
-                self.add(failed=count)
+            names = (EMBEDDING, EMBEDDING, EMBEDDING)
+            failed = self._retries.failed(*names, problem, count=after.count)
+            self.add(failed=after.count if failed.given_up else 0)
 
     def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
         """The batches, put between the index and the embedder."""

@@ -318,12 +318,10 @@ class ClaudeModel:
         from ralph.clients import agent_environment, found_command
 
         check_turns(messages)
-        env = {
-            name: value
-            for name, value in agent_environment(also=self._also, given=_QUIET).items()
-            # Our own keys are for other servers.
-            if not (name.startswith("RALPH_") and name.endswith("_API_KEY"))
-        }
+        env = agent_environment(also=self._also, given=_QUIET)
+        for name in [name for name in env if name.startswith("RALPH_")]:
+            if name.endswith("_API_KEY"):  # our own keys are for other servers
+                del env[name]
         try:
             command = found_command(self._command, env)
         except BadInput as error:

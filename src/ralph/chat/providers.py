@@ -321,8 +321,7 @@ def _anthropic_messages(turns: Turns) -> list[dict[str, Any]]:
     blocks = [(t.role, b) for t in turns if t.role != "system" for b in _anthropic_blocks(t)]
     sides = [("assistant" if role == "assistant" else "user", block) for role, block in blocks]
     if sides and sides[0][0] == "assistant":
-        earlier = "[earlier messages are left out]"
-        sides.insert(0, ("user", {"type": "text", "text": earlier}))
+        sides.insert(0, ("user", {"type": "text", "text": "[earlier messages are left out]"}))
     by_side = groupby(sides, key=lambda pair: pair[0])
     return [{"role": side, "content": [block for _, block in same]} for side, same in by_side]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -165,10 +166,9 @@ class PendingSummary(msgspec.Struct, frozen=True):
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
-            try:
+            with suppress(BadRecord):  # `verify` reports it
                 return "", [content_of(history.records[self.target])]
-            except BadRecord:  # `verify` reports it
-                return "", []
+            return "", []
         exchanges = history.read_exchanges([self.target])
         title = history.conversations[self.target].conversation.title
         return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")

@@ -236,8 +236,7 @@ class Worker(ABC):
             with suppress(OSError):  # a full disk: others see less, the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
-                line = msgspec.json.encode((os.getpid(), self.own_status))
-                os.write(self._fd, line + b"\n")
+                os.write(self._fd, msgspec.json.encode((os.getpid(), self.own_status)) + b"\n")
 
     def add(self, **counts: float) -> None:
         """Add to the counts of the status."""

@@ -320,8 +320,7 @@ class AgentDriver:
         return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
-        command = clients.agent_command(self.agent, call)
-        return clients.found_command(command, env, root=self._root)
+        return clients.found_command(clients.agent_command(self.agent, call), env, root=self._root)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return clients.agent_environment(also=self._settings.agent_env, given=given)

@@ -290,8 +290,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
     tokens = estimate_tokens(requirements)
     if tokens > limits.requirements:
         what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
-        todo = "Split them, and plan one part after the other."
-        raise BadInput(what, where=source, todo=todo)
+        raise BadInput(what, where=source, todo="Split them, and plan one part after the other.")
     return braindump_prompt(
         requirements,
         plan.read(),

@@ -233,8 +233,7 @@ class ScriptedAgent:
         self._emit("assistant", message=message, parent_tool_use_id=None)
 
     def _emit(self, kind: str, **event: Any) -> None:
-        line = json.dumps({"type": kind, **event, "session_id": self._session})
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(json.dumps({"type": kind, **event, "session_id": self._session}) + "\n")
         sys.stdout.flush()
 
 
@@ -251,8 +250,7 @@ def _whole(path: str) -> str:
 def main(arguments: list[str]) -> int:
     """Play the script named on the command line."""
     script = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    return ScriptedAgent(script, prompt).play()
+    return ScriptedAgent(script, sys.stdin.buffer.read().decode("utf-8", "replace")).play()
 
 
 if __name__ == "__main__":

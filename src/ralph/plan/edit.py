@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -159,13 +160,9 @@ def update_task(
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
     """The tasks to work on now: in progress first, then by priority, then by id."""
     done = {str(task.id) for task in tasks if task.status == "done"}
-    found = [
-        task
-        for task in tasks
-        if task.status in ("pending", "in_progress")
-        and (feature is None or task.feature == feature)
-        and all(str(blocker) in done for blocker in task.blocked_by)
-    ]
+    found = [task for task in tasks if feature is None or task.feature == feature]
+    found = [task for task in found if task.status in ("pending", "in_progress")]
+    found = [task for task in found if all(str(blocker) in done for blocker in task.blocked_by)]
     found.sort(key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id)))
     return found
 
@@ -269,6 +266,7 @@ _NOISE_NAMES = (
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
 _FILE_LISTS = ("context_files", "knowledge_paths")
+_COUNTS = ("touch_count", "last_touched")
 
 
 def is_noise(path: str) -> bool:
@@ -288,11 +286,10 @@ def enrich(
     files stay. Return the files that joined."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
-        number = iteration.iteration_number or position
         paths = {file.path for file in iteration.files_touched}
         for path in paths if among is None else paths & among:
             count, last = touched.get(path, (0, 0))
-            touched[path] = (count + 1, max(last, number))
+            touched[path] = count + 1, max(last, iteration.iteration_number or position)
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
         _drop_vanished(plan, entry)
@@ -300,13 +297,12 @@ def enrich(
         before = [_path_of_item(item) for item in items]
         for item in items:
             if _is_auto(item) and _path_of_item(item) in touched:
-                item["touch_count"], item["last_touched"] = touched[str(_path_of_item(item))]
-        for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
-            count, last = touched[path]
-            if count < Limits.context_after or path in before or is_noise(path):
-                continue
-            if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
-                counts = {"touch_count": count, "last_touched": last}
+                item.update(zip(_COUNTS, touched[item["path"]], strict=True))
+        often = [path for path, (count, _) in touched.items() if count >= Limits.context_after]
+        for path in sorted(often, key=lambda path: (-touched[path][0], path)):
+            new = path not in before and not is_noise(path) and len(path) <= Limits.path
+            if new and is_there(plan.project, path, file=True):
+                counts = dict(zip(_COUNTS, touched[path], strict=True))
                 items.append({"path": path, "source": "auto", **counts})
         _evict(items)
         model.set_field(entry, "context_files", items)
@@ -352,8 +348,7 @@ def _evict(items: list[Any]) -> None:
             most = Limits.context_files
             what = f"`context_files` can have {most} files, and people added them all"
             raise BadInput(what, todo="Remove one first.")
-        counts = ("touch_count", "last_touched")
-        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in counts])]
+        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in _COUNTS])]
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
@@ -380,23 +375,20 @@ def project_file(root: Path, path: str) -> Path | None:
 
     A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
     """
-    try:
+    with suppress(OSError, ValueError, RuntimeError):  # the last: links in a circle
         top = root.resolve()
         file = (top / path).resolve()
-        if not file.is_relative_to(top) or not file.is_file():
-            return None
-        return None if file.relative_to(top).parts[0].lower() in (".git", ".ralph") else file
-    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
-        return None
+        if file.is_file() and file.relative_to(top).parts[0].lower() not in (".git", ".ralph"):
+            return file
+    return None
 
 
 def is_there(project: Path, path: str, *, file: bool = False) -> bool:
     """Whether there is anything (or a file) at this path; no file can have a name that is too long
     or has a NUL in it."""
-    try:
+    with suppress(OSError, ValueError):
         return (project / path).is_file() if file else (project / path).exists()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _path_of_item(item: Any) -> str | None:
@@ -443,8 +435,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         path = model.path_of(file.data, "tasks", task.id)
         if task.feature not in features:
             what = f"task {task.id} belongs to the unknown feature {task.feature!r}"
-            todo = "Add the feature, or correct the name."
-            yield file.problem((*path, "feature"), what, todo)
+            yield file.problem((*path, "feature"), what, "Add the feature, or correct the name.")
         if task.discipline is not None and task.discipline not in disciplines:
             what = f"task {task.id} names the unknown discipline {task.discipline!r}"
             todo = "Add the discipline, or correct the name."

@@ -234,7 +234,6 @@ class Plan:
 
 def read_bytes(path: Path) -> bytes | None:
     """The file's bytes, None when there is no such file."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return disk.read(path)
-    except FileNotFoundError:
-        return None
+    return None

@@ -327,8 +327,8 @@ class _TextEdit:
         new = {k: v for k, v in wanted.items() if k not in named}
         new = {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}
         if new:
-            text = _dump(_new_node(new), self._dash_offset)
-            self._insert(self._next_line(last), text, first.start_mark.column)
+            text = _indented(_dump(_new_node(new), self._dash_offset), first.start_mark.column)
+            self._edits.append((at := self._next_line(last), at, text))
         return True
 
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
@@ -352,7 +352,8 @@ class _TextEdit:
                 self._delete(dashes[i], items[i])
             if j1 < j2:
                 at = self._next_line(items[i2 - 1]) if i2 else self._line_start(dashes[0])
-                self._insert(at, _dump(_new_node(wanted[j1:j2]), 0), column)
+                new = _indented(_dump(_new_node(wanted[j1:j2]), 0), column)
+                self._edits.append((at, at, new))
         return True
 
     def _edit(self, node: Node, old: Any, wanted: Any, key: Node | None) -> None:
@@ -390,9 +391,6 @@ class _TextEdit:
     def _is_block(node: Node) -> bool:
         """Whether a collection stands in lines of its own, and in this place alone."""
         return isinstance(node, CollectionNode) and not node.flow_style and node.anchor is None
-
-    def _insert(self, at: int, text: str, column: int) -> None:
-        self._edits.append((at, at, _indented(text, column)))
 
     def _delete(self, at: int, node: Node) -> None:
         self._edits.append((self._line_start(at), self._next_line(node), ""))

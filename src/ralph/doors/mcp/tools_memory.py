@@ -52,8 +52,7 @@ def search_feature_memory(context: ServerContext, query: str, **given: Any) -> s
         limit: At most so many hits; 20 at most.
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
-    scope = run_scope(context.scope().feature)
-    return _found(context, query, scope, _scope_text(context), **given)
+    return _found(context, query, run_scope(context.scope().feature), _scope_text(context), **given)
 
 
 @Tool(

@@ -66,8 +66,7 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     screen = (JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen)()
     with warnings_noted():
-        memory = partial(open_memory, start, **given)
-        talk = Chat(memory, chosen, screen, rag=not no_rag, **session)
+        talk = Chat(partial(open_memory, start, **given), chosen, screen, rag=not no_rag, **session)
         try:
             return _run(talk, screen, _workers(talk, start, given))
         finally:

@@ -223,14 +223,13 @@ def _postgres(scope: DoctorScope) -> Finding | None:
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
-    try:
-        about, openly = link.run(_asked)
-        took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
-        return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
-    except JournalDown as error:
-        return _problem(f"{error.where}: {error.what}{wait}", error.todo)
-    finally:
-        journals.close()
+    with contextlib.closing(journals):
+        try:
+            about, openly = link.run(_asked)
+            took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
+        except JournalDown as error:
+            return _problem(f"{error.where}: {error.what}{wait}", error.todo)
+    return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
 
 
 def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
@@ -245,12 +244,9 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
 
 def _is_local(host: str) -> bool:
     """Whether an address stays on this machine; "" is a socket in its file system."""
-    if host in ("", "localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    return False
 
 
 def _judged(
@@ -422,13 +418,12 @@ def _parameters(ralph: Ralph) -> Finding | None:
     faults: list[str] = []
     collections = []
     for store in (ralph.store, ralph.conversations.store, ralph.knowledge.store):
-        check = functools.partial(store.index.store.check, deep=True)
-        faults += store.index.with_repair(check)
+        faults += store.index.with_repair(functools.partial(store.index.store.check, deep=True))
         collections += store.index.collections()
+    live = [each for each in collections if each.live and each.manifest.dims != dims]
     behind = [
         f"{each.physical or each.name} has {each.manifest.dims} dimensions, the embedder {dims}"
-        for each in collections
-        if each.live and dims is not None and each.manifest.dims != dims
+        for each in (live if dims is not None else ())
     ]
     if faults:
         return _problem(first_of(faults), "Run: ralph index rebuild")

@@ -287,8 +287,7 @@ def ready(feature: str | None) -> Result:
     """
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = edit.ready(plan.read("tasks").tasks, feature=feature)
-    return _task_table(found, "No task is ready.")
+    return _task_table(edit.ready(plan.read("tasks").tasks, feature=feature), "No task is ready.")
 
 
 def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:

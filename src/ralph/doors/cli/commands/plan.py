@@ -74,8 +74,7 @@ def check() -> Result:
         for problem in problems:
             style = "red" if problem.severity == "error" else "yellow"
             page.line((f"{problem.severity} ", style), str(problem))
-        warnings = len(problems) - errors
-        page.line(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}.")
+        page.line(f"{plural(errors, 'error')}, {plural(len(problems) - errors, 'warning')}.")
 
     value = {"ok": not errors, "problems": problems}
     return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
@@ -130,8 +129,7 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
     given: dict[str, Any] = {"source": name, "agent": agent, "timeout_s": timeout_s}
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        root = str(ralph.project.root)
-        screen = shown(stop.is_set, root=root, moving="the agent plans")
+        screen = shown(stop.is_set, root=str(ralph.project.root), moving="the agent plans")
         listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
         return drafting.braindump(ralph, text, listener=listener, stop=stop, **given)
 

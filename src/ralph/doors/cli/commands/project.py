@@ -56,8 +56,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
     project = projects.Project(root, home)
     if os.path.realpath(project.folder) == os.path.realpath(home):
         what = "the .ralph of this directory is Ralph's home, which belongs to no project"
-        todo = "Choose another directory, or set RALPH_HOME."
-        raise BadInput(what, where=str(root), todo=todo)
+        raise BadInput(what, where=str(root), todo="Choose another directory, or set RALPH_HOME.")
     notes: list[str] = []
     above = None if project.exists else projects.find_project(root.parent, home=home)
     person = is_terminal(sys.stdin) and is_terminal(sys.stdout) and not wants_json()

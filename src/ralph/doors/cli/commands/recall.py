@@ -191,8 +191,7 @@ def failures(task: str | None, feature: str | None) -> Result:
     from ralph.memory.feature import merged
 
     with context.opened() as ralph:
-        memories = context.memories(ralph, feature)
-        hits = merged(memories, lambda memory: memory.failed_attempts(task))
+        hits = merged(context.memories(ralph, feature), lambda memory: memory.failed_attempts(task))
     return _hits(hits, "No failed attempts in memory here.")
 
 
@@ -457,8 +456,7 @@ def status() -> Result:
                 counts = f"{one['journalled']} journalled, {one['indexed']} indexed"
                 page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
-    value = plain(found) | {"paused": paused.since if paused else None}
-    return Result(value, show)
+    return Result(plain(found) | {"paused": paused.since if paused else None}, show)
 
 
 def _status_row(count: FeatureCount) -> tuple[Span, ...]:

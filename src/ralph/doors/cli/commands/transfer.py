@@ -111,8 +111,7 @@ def import_(file: str, own: bool) -> Result:
     left_out = f"left out {plural(found.left_out, 'line')} that would publish, rate or forget"
     notes = [f"{left_out} knowledge; for a backup of your own, use --own"] if found.left_out else []
     notes += _listed(found.complaints, "line")
-    code = 1 if found.complaints else 0
-    return Result(msgspec.to_builtins(found), show, code=code, notes=notes)
+    return Result(msgspec.to_builtins(found), show, code=1 if found.complaints else 0, notes=notes)
 
 
 def _listed(complaints: Sequence[Any], word: str) -> list[str]:
