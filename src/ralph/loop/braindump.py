@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -26,10 +25,10 @@ from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan import model
-from ralph.plan.edit import check, next_id
+from ralph.plan.edit import check
 from ralph.plan.guard import Guard
-from ralph.plan.judge import AllowAll, list_change, merge_changes
-from ralph.plan.model import KINDS, SINGULAR, Data, Kind, by_key, deep_copy, identical
+from ralph.plan.merge import merge
+from ralph.plan.model import KINDS, Data, Kind, by_key, identical
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
@@ -128,67 +127,15 @@ def _merged(
     renumbered: dict[str, model.TaskId] = {}
     for kind in KINDS:
         was, now = proposal.data(kind)
-        if kind == "tasks":
-            now, renumbered = _renumbered(was, now, data[kind])
-        careful = _Careful(kind, data[kind], was, now)
-        merged[kind] = merge_changes(kind, was, now, data[kind], careful)
-        conflicts += careful.conflicts
+        found = merge(kind, was, now, data[kind])
+        merged[kind] = found.data
+        renumbered |= found.renumbered
+        conflicts += found.conflicts
     if conflicts:
         what = f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}"
         todo = "Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now."
         raise BadInput(what, where=".ralph/db", todo=todo)
     return merged, renumbered
-
-
-class _Careful(AllowAll):
-    """Lets a change through where nobody else has touched the same thing since."""
-
-    def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
-        super().__init__(kind)
-        self._current = by_key(current, kind)
-        self.conflicts: dict[str, None] = {}
-        # A change to something that is gone by now has nowhere to go.
-        before, after = by_key(was, kind), by_key(now, kind)
-        for key in before.keys() & after.keys() - self._current.keys():
-            if not identical(before[key], after[key]):
-                self._conflict(key)
-
-    def gone(self, key: str, entry: Data) -> bool:
-        if not identical(self._current.get(key), entry):
-            self._conflict(key)
-        return True
-
-    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        if identical(kept, was) or identical(kept, now) or field == "updated":
-            return now
-        lists = all(isinstance(x, list | None) for x in (was, now, kept))
-        # Two sides may add to these without being in each other's way.
-        if lists and field in ("comments", "learnings", "context_files"):
-            return list_change(was or [], now or [], kept or [])
-        self._conflict(key)
-        return kept
-
-    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        return now if identical(kept, was) else kept
-
-    def _conflict(self, key: str) -> None:
-        self.conflicts[f"{SINGULAR[self._kind]} {key}"] = None
-
-
-def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, model.TaskId]]:
-    """The proposal with other ids for its new tasks where somebody has taken theirs since."""
-    known, taken = by_key(was, "tasks"), by_key(current, "tasks")
-    new = [key for key in by_key(now, "tasks") if key not in known and key in taken]
-    if not new or not isinstance(now.get("tasks"), list):
-        return now, {}
-    free = max(next_id(now), next_id(current))
-    ids: dict[str, model.TaskId] = {key: free + i for i, key in enumerate(new)}
-    result: Data = deep_copy(now)
-    for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
-        entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
-        if isinstance(waits := entry.get("blocked_by"), list):
-            entry["blocked_by"] = [ids.get(str(one), one) for one in waits]
-    return result, ids
 
 
 def _refuse_errors(problems: Sequence[model.Problem]) -> None:

@@ -145,15 +145,10 @@ def update_task(
         if patch.get("feature") is not None:
             plan.find(data["features"], "features", patch["feature"])
         _refuse_broken(plan, entry, task_id)
-        before = entry.get("status", "pending")
-        patch_task(data["tasks"], entry, patch, plan)
-        at = plan.now()
         if comment is not None:
-            _append_comment(entry, comment, author, at)
-        if (status := entry.get("status", "pending")) != before:
-            model.set_field(entry, "completed", at if status == "done" else None)
+            _append_comment(entry, comment, author, plan.now())
         if patch or comment is not None:
-            entry["updated"] = at
+            change_task(data["tasks"], entry, patch, plan)
     return plan.task(task_id)
 
 
@@ -202,6 +197,15 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     if patch.get("blocked_by") is not None:
         patch = {**patch, "blocked_by": _blockers(data, entry, patch["blocked_by"], plan)}
     patch_entry("tasks", entry, patch)
+
+
+def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
+    """As `patch_task`, for a task that was there before: stamp when it changed and was done."""
+    before, at = entry.get("status", "pending"), plan.now()
+    patch_task(data, entry, patch, plan)
+    if (status := entry.get("status", "pending")) != before:
+        model.set_field(entry, "completed", at if status == "done" else None)
+    entry["updated"] = at
 
 
 def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:

@@ -46,6 +46,7 @@ _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
 _FLUSH_LIST = re.compile(r"^( *)[^\s#-][^\n]*:\n\1- ", re.M)
 _FIRST_LINE = re.compile(r"(?:[ \t]*\n)*( +)\S")
 _COMMENT_BEHIND = re.compile(r"[ \t]+(?=#)")
+_CONFLICT = re.compile(r"^<{7} ", re.M)
 _REFERENCE = re.compile(r"[&*]\S")
 
 
@@ -129,6 +130,12 @@ class PlanFile:
 
     def _compose(self) -> Node | None:
         """The nodes of the text; None when there is nothing but comments."""
+        if conflict := _CONFLICT.search(self._plain):
+            position = (self._plain.count("\n", 0, conflict.start()) + 1, 1)
+            todo = (
+                f"Keep what both sides say. Or: `ralph init`, then `git checkout -m {self.name}`."
+            )
+            raise _bad(self.name, position, "this is a merge conflict of git", todo)
         yaml = YAML()
         yaml.Composer = _BoundedComposer
         try:

@@ -355,7 +355,9 @@ def _git(scope: DoctorScope) -> Finding | None:
     if ask("check-ignore", "--quiet", "--", path)[0] == 0:
         detail = "git ignores the journal, so clones do not get it"
         return _warning(detail, "Remove .ralph/db from .gitignore.")
-    return _ok("journals merge by union")
+    if not project.merges_plans():
+        return _warning("git does not know here how to merge the plan", "Run: ralph init")
+    return _ok("journals and plans merge without conflicts")
 
 
 def _leftovers(scope: DoctorScope) -> Finding | None:
