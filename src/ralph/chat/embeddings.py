@@ -251,14 +251,12 @@ class EmbeddingPipeline(Worker):
             return None
         return failing
 
-    def _sync(
-        self, memory: Conversations, batches: BatchEmbedder | None, attempts: int
-    ) -> str | None:
+    def _sync(self, memory: Conversations, batches: BatchEmbedder | None, tries: int) -> str | None:
         """Bring the index up to date; returns the problem, if any."""
         try:
             if batches is not None:
-                batches.careful = 0 < attempts >= self._retries.max_retries
-                if attempts:
+                batches.careful = 0 < tries >= self._retries.max_retries
+                if tries:
                     batches.check()  # otherwise a server that failed is left alone a while
             synced = memory.sync()
         except MemoryOff as error:

@@ -112,14 +112,11 @@ def search_conversations(
             return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         state = states.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        side_chars, summarized = max(detail.prose // 2, 80), summary.text if summary else ""
+        chars, summarized = max(detail.prose // 2, 80), summary.text if summary else ""
         about = recalled.about(state.conversation.title, state.tags) if state else ()
         counts = {"errors": detail.errors, "files": detail.files}
-        return "\n".join(
-            recalled.hit_lines(
-                hit, side_chars=side_chars, about=about, summary=summarized, **counts
-            )
-        )
+        lines = recalled.hit_lines(hit, side_chars=chars, about=about, summary=summarized, **counts)
+        return "\n".join(lines)
 
     sections = sum(hit.kind == DOCUMENT for hit in answer)
     exchanges = len(answer) - sections

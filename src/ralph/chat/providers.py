@@ -423,9 +423,7 @@ class HttpModel:
             model=stream.model or self._dialect.model,
         )
 
-    def _stream(
-        self, messages: Turns, tools: Tools, stream: AnswerStream, deadline: Deadline
-    ) -> None:
+    def _stream(self, turns: Turns, tools: Tools, stream: AnswerStream, deadline: Deadline) -> None:
         if self._needs_key and not self._access.key:
             raise self._off("needs a key", f"Set {self._access.variable}.", "setting")
         events = EventReader()
@@ -440,7 +438,7 @@ class HttpModel:
             return stream.over or bool(errors)
 
         while True:
-            body = msgspec.json.encode(self._dialect.body(messages, tools))
+            body = msgspec.json.encode(self._dialect.body(turns, tools))
             reply = self._wire.call("POST", self._dialect.path, body, deadline=deadline, take=take)
             # Each refusal teaches something new or is the last.
             complaint = reply.body.decode("utf-8", "replace")

@@ -141,21 +141,19 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
-def judge(
-    before: Task | None, after: Task | None, *, timed_out: bool, rate_limited: bool
-) -> Outcome:
+def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: bool) -> Outcome:
     """Done is success; begun or commented on is partial; unchanged is failure.
 
     A task that got done counts as done even when the clock ran out right after.
     """
-    if before and after and after.status == "done" and before.status != "done":
+    if old and new and new.status == "done" and old.status != "done":
         return "success"
     if timed_out or rate_limited:
         return "timeout" if timed_out else "rate_limited"
-    if before is None or after is None:
+    if old is None or new is None:
         return "unknown"
-    moved = after.status in _MOVED and after.status != before.status
-    commented = any(comment not in before.comments for comment in after.comments)
+    moved = new.status in _MOVED and new.status != old.status
+    commented = any(comment not in old.comments for comment in new.comments)
     return "partial" if moved or commented else "failure"
 
 

@@ -63,9 +63,8 @@ def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
         users = []
         for name, task in by_key(data.get("tasks", {}), "tasks").items():
             uses = task.get(field)
-            users += (
-                [name] if str(key) in map(str, uses if isinstance(uses, list) else [uses]) else []
-            )
+            if str(key) in map(str, uses if isinstance(uses, list) else [uses]):
+                users.append(name)
         if users:
             what = f"task {key} blocks {', '.join(users[:10])}"
             todo = "Take it out of their blocked_by first, or set it to skipped."
@@ -427,7 +426,7 @@ def check(plan: Plan) -> list[model.Problem]:
     if len(files) == len(model.KINDS):
         problems += _references(files["tasks"], view)
     if "features" in files:
-        problems += _learnings_and_files(plan, files["features"], view)
+        problems += _features(plan, files["features"], view)
     return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
 
 
@@ -458,9 +457,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         yield file.problem(path, what, "Take one of them out of blocked_by.")
 
 
-def _learnings_and_files(
-    plan: Plan, file: PlanFile, view: model.PlanView
-) -> Iterator[model.Problem]:
+def _features(plan: Plan, file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:
     from ralph.plan.learnings import conflicts  # who only changes a task compares no texts
 
     for feature in view.features:

@@ -165,9 +165,7 @@ def _paths(chars: int, most: int) -> FieldRule:
     return _list(most, lambda path: clean_path(path, chars), clean)
 
 
-def _list(
-    most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], str | None]
-) -> FieldRule:
+def _list(most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], Any]) -> FieldRule:
     """A list of texts; a call's list that is full refuses (F2)."""
 
     def check(name: str, value: Any) -> list[str]:

@@ -102,11 +102,9 @@ class PlanFile:
         line, column = self.position(path)
         return f"{self.name}:{line}:{column}"
 
-    def problem(
-        self, path: DataPath, what: str, todo: str, severity: Severity = "error"
-    ) -> Problem:
+    def problem(self, at: DataPath, what: str, todo: str, severity: Severity = "error") -> Problem:
         """Something that is wrong with the value at the path."""
-        return Problem(self.name, *self.position(path), what, todo, severity)
+        return Problem(self.name, *self.position(at), what, todo, severity)
 
     def with_data(self, data: Data) -> PlanFile:
         """The file with other data. The new text is read again to be sure that it says the same."""
@@ -120,9 +118,8 @@ class PlanFile:
                     gap = "\n" if head and not head.endswith("\n") else ""
                     text = head + gap + _dump(_new_node(data))
                 else:
-                    text = _TextEdit(self._plain, careful=attempt > 0).apply(
-                        self._root, self.data, data
-                    )
+                    edit = _TextEdit(self._plain, careful=attempt > 0)
+                    text = edit.apply(self._root, self.data, data)
                 new = PlanFile(text.replace("\n", line_end), name=self.name)
                 if new.data == data:
                     return new
@@ -341,12 +338,9 @@ class _TextEdit:
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
         """Edit a block sequence in place, if that can be done."""
         items, column = node.value, node.start_mark.column
-        dashes = [node.start_mark.index]
+        dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
         for before, item in pairwise(items):
-            end = self._end(before)
-            dashes.append(
-                self._text.find("\n" + " " * column + "-", end, item.start_mark.index) + 1
-            )
+            dashes.append(self._text.find(dash, self._end(before), item.start_mark.index) + 1)
         if not self._begins_line(dashes[0]) or 0 in dashes:
             return False
         steps = SequenceMatcher(None, _numbered(old), _numbered(wanted), False).get_opcodes()

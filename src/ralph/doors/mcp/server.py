@@ -303,12 +303,10 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
-    wanted = context.scope().feature
+    only = context.scope().feature
     found: list[ResourceFile] = []
     for feature in context.plan.read("features").features:
-        for path in dict.fromkeys(
-            feature.knowledge_paths if wanted in (None, feature.name) else ()
-        ):
+        for path in dict.fromkeys(feature.knowledge_paths if only in (None, feature.name) else ()):
             with contextlib.suppress(OSError):  # it went away in between
                 # None where a link leads out of the project
                 if (file := project_file(root, path)) is not None:

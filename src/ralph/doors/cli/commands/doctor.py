@@ -109,14 +109,12 @@ def doctor() -> Result:
     return Result({"ok": not problems, "checks": plain}, show, code=1 if notes else 0, notes=notes)
 
 
-def _findings(
-    checks: Sequence[Callable[[Any], Finding | None]], subject: Any
-) -> dict[str, Finding]:
+def _findings(checks: Sequence[Callable[[Any], Finding | None]], about: Any) -> dict[str, Finding]:
     """What each check that applies finds, by its name; one that fails itself is a problem."""
     found: dict[str, Finding] = {}
     for check in checks:
         try:
-            finding = check(subject)
+            finding = check(about)
         except RalphError as error:
             where = f"{error.where}: " if error.where else ""
             finding = _problem(where + error.what, error.todo)
@@ -249,11 +247,9 @@ def _is_local(host: str) -> bool:
     return False
 
 
-def _judged(
-    about: Sequence[object], where: str, took_ms: float, wait: str, *, openly: bool
-) -> Finding:
-    version, major, schema, standby, fsync, pages, permitted = about
-    detail = f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}"
+def _judged(row: Sequence[object], at: str, took_ms: float, wait: str, *, openly: bool) -> Finding:
+    version, major, schema, standby, fsync, pages, permitted = row
+    detail = f"{at}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}"
     detail += f", answers in {took_ms:.1f} ms{wait}"
     if standby:
         return _problem(f"{detail}; it is a read-only standby", "Set journal_url to the primary.")

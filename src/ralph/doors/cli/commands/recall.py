@@ -19,8 +19,6 @@ from ralph.errors import BadInput
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralph.memory.conversation_stream import ConversationState
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
@@ -362,12 +360,10 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": said}, show)
 
 
-def conversation_table(
-    listed: Sequence[ConversationState], current: str = "", empty: str = ""
-) -> Table:
+def conversation_table(talks: list[ConversationState], current: str = "", empty: str = "") -> Table:
     """Conversations, a line each; `current` is the one that the person is in."""
     rows = []
-    for item in listed:
+    for item in talks:
         talk = item.conversation
         words = [excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)]
         words += ["(this one)"] if talk.id == current else []
