@@ -127,8 +127,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
         "it repeats itself": len(words) > 20 and len(set(words)) < len(words) / 4,
         f"it has {len(text):,} characters": len(text) > _TOO_LONG * _CHARS[of],
     }
-    problem = next((what for what, applies in problems.items() if applies), "")
-    if problem:
+    if problem := next((what for what, applies in problems.items() if applies), ""):
         raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
     return sanitize(redact(summary))
 

@@ -437,8 +437,7 @@ class Workers:
     def _listen(self) -> None:
         """Wake them when another machine writes to a journal on a server; else they still poll."""
         with suppress(RalphError, OSError), self.open_memory() as ralph:
-            listener = ralph.conversations.store.journals.listener()
-            if listener is None:
+            if (listener := ralph.conversations.store.journals.listener()) is None:
                 return
             with closing(listener):
                 while not self._ended.is_set():
@@ -477,8 +476,7 @@ class Workers:
     def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
         """The status of each worker, in whichever process it runs."""
         found = {name: self._workers[name].status() for name in names}
-        stopped = [status for status in found.values() if status.state == "stopped"]
-        if stopped:
+        if stopped := [status for status in found.values() if status.state == "stopped"]:
             with self.open_memory() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():

@@ -234,8 +234,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
     limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
     if not requirements.strip():
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
-    tokens = estimate_tokens(requirements)
-    if tokens > limits.requirements:
+    if (tokens := estimate_tokens(requirements)) > limits.requirements:
         what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
         raise BadInput(what, where=source, todo="Split them, and plan one part after the other.")
     return braindump_prompt(

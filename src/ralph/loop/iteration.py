@@ -199,8 +199,7 @@ class IterationRunner:
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self._knowledge.context(facts)
-        if context is not None:
+        if (context := self._knowledge.context(facts)) is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
         carried = context.patterns if context and prompt.has(build.CONTEXT) else ()

@@ -96,8 +96,7 @@ class _Family:
         """End everyone: asked once, then killed until nobody is left."""
         named: set[int] = set()
         for round_number in range(_ROUNDS):
-            alive = self._alive()
-            if not alive:
+            if not (alive := self._alive()):
                 break
             named |= alive
             for pid in alive:

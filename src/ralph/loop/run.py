@@ -176,8 +176,7 @@ class Orchestrator(msgspec.Struct, eq=False):
         try:
             yield
         except (RalphError, OSError) as error:
-            line = f"{otherwise} ({error})"
-            if line not in self.complained:
+            if (line := f"{otherwise} ({error})") not in self.complained:
                 self.complained.add(line)
                 self._say(line, False)
 
@@ -253,11 +252,9 @@ class RunResult(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-def run(
-    ralph: Ralph, options: RunOptions, *, listener: Listener, stop: threading.Event
-) -> RunResult:
+def run(ralph: Ralph, given: RunOptions, *, listener: Listener, stop: threading.Event) -> RunResult:
     """Drive an agent over the plan until there is a reason to stop."""
-    return _LoopRun(ralph, options, listener, stop).go()
+    return _LoopRun(ralph, given, listener, stop).go()
 
 
 class _LoopRun:
@@ -282,8 +279,7 @@ class _LoopRun:
     def go(self) -> RunResult:
         try:
             self._knowledge.begin()
-            recovered = self._iterating.recover(self._claims.take)
-            if recovered:
+            if recovered := self._iterating.recover(self._claims.take):
                 self._tell("recovered", iterations=len(recovered))
             self._refuse_bad_plan()
             self._driver.check()
@@ -334,8 +330,7 @@ class _LoopRun:
         return "taken", f"other loops work on every feature with a ready task: {names}"
 
     def _why_none_is_ready(self) -> str:
-        wanted = self._options.task_id
-        if wanted is None:
+        if (wanted := self._options.task_id) is None:
             return "no task is ready"
         task = self._plan.task(wanted)
         if task.status in ("pending", "in_progress"):
@@ -372,8 +367,7 @@ class _LoopRun:
 
     def _wait_for_rate(self, captured: AgentRun) -> None:
         seconds = _RATE_LIMIT_WAIT_S
-        until = captured.rate_limit_resets_at
-        if until:
+        if until := captured.rate_limit_resets_at:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
             # A stated time that is over does not help twice: somebody's clock is wrong.

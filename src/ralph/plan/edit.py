@@ -231,8 +231,7 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
 
 
 def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> None:
-    plain = clean_text("comment", sanitize(comment), Limits.comment)
-    if not plain:
+    if not (plain := clean_text("comment", sanitize(comment), Limits.comment)):
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
     model.set_field(new, "author", clean_text("author", author, Limits.title))
@@ -346,8 +345,7 @@ def _replace_files(old: Any, value: Any) -> list[Data]:
 def _evict(items: list[Any]) -> None:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     while len(items) > Limits.context_files:
-        own = [i for i, item in enumerate(items) if _is_auto(item)]
-        if not own:
+        if not (own := [i for i, item in enumerate(items) if _is_auto(item)]):
             most = Limits.context_files
             what = f"`context_files` can have {most} files, and people added them all"
             raise BadInput(what, todo="Remove one first.")
@@ -365,8 +363,7 @@ def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
         items = entry.get(name)
         items = items if isinstance(items, tuple) else as_list(items)
         paths = [_path_of_item(item) for item in items]
-        gone = {path for path in paths if path and not is_there(plan.project, path)}
-        if gone:
+        if gone := {path for path in paths if path and not is_there(plan.project, path)}:
             notes += [stale_note(path, name) for path in paths if path in gone]
             kept = [item for item, path in zip(items, paths, strict=True) if path not in gone]
             model.set_field(entry, name, kept)

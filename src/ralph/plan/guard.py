@@ -301,8 +301,7 @@ class _FileRepair:
                 steps.append(base)
             steps.append(_FileStep(write.at, write.after, raw_of(write.after), base=base))
         take_seen(None)
-        now = digest(self.last)
-        if now != steps[-1].key:
+        if (now := digest(self.last)) != steps[-1].key:
             steps.append(_FileStep(self._plan.now(), now, self.last))
         return steps
 

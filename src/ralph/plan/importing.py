@@ -261,8 +261,7 @@ class _Import:
         name = str(patch.pop("name", "") or "").strip()
         if not name or (kind == "features" and "/" in name):
             raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
-        entry = find_entity(self._data[kind], kind, name)
-        if entry is None:
+        if (entry := find_entity(self._data[kind], kind, name)) is None:
             add_named(self._plan, self._data[kind], kind, name, patch)
             self._added[kind].append(name)
         elif kind == "features" and (empty := {k: v for k, v in patch.items() if not entry.get(k)}):

@@ -88,8 +88,7 @@ class _Careful(AllowAll):
         return now if identical(kept, was) else kept
 
     def _conflict(self, key: str) -> None:
-        named = f"{model.SINGULAR[self._kind]} {key}"
-        if named not in self.conflicts:
+        if (named := f"{model.SINGULAR[self._kind]} {key}") not in self.conflicts:
             self.conflicts.append(named)
 
 

@@ -191,8 +191,7 @@ class ServerContext:
 
     def need_feature(self) -> str:
         """The one feature this call is about."""
-        feature = self.scope().feature
-        if feature is None:
+        if (feature := self.scope().feature) is None:
             todo = "Ask the user to run: ralph focus FEATURE [TASK]"
             raise BadInput("no feature is in focus", todo=todo)
         return feature

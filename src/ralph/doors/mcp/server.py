@@ -140,8 +140,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
 
     async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tools = {tool.name: tool for tool in tools_for(context)}
-        tool = tools.get(params.name)
-        if tool is None:
+        if (tool := tools.get(params.name)) is None:
             there = f"there are {', '.join(tools)}" if tools else "there are none here"
             name = harmless(params.name, 80)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r}; {there}")

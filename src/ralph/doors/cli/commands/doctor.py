@@ -302,8 +302,7 @@ def _median_ms(ask: Callable[[], object]) -> float:
 
 def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
-    project = scope.project
-    if project is None:
+    if (project := scope.project) is None:
         return _warning(f"no .ralph folder in {start_folder()} or above", "Run: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
     if not project.has_id and not missing:
@@ -320,8 +319,7 @@ def _trust(scope: DoctorScope) -> Finding | None:
     """The project asks for nothing that the person has not seen."""
     if scope.project is None:
         return None
-    asked = wishes_of(scope.project, home=scope.home)
-    if not asked:
+    if not (asked := wishes_of(scope.project, home=scope.home)):
         return _ok("this project asks for nothing special")
     if waiting := untrusted(scope.project, home=scope.home):
         detail = f"ignored: {'; '.join(wish.text for wish in waiting)}"
@@ -358,8 +356,7 @@ def _git(scope: DoctorScope) -> Finding | None:
 
 def _leftovers(scope: DoctorScope) -> Finding | None:
     """No half-written file of a crash and no damaged index is left."""
-    project = scope.project
-    if project is None:
+    if (project := scope.project) is None:
         return None
     newest = time.time() - 60.0  # a younger draft may be in use
     drafts = [
@@ -383,8 +380,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
 def _journal(ralph: Ralph) -> Finding:
     """Every line of every journal can be read."""
     results = [one.verify() for one in ralph.streams() if one.label != "plan"]
-    complaints = [complaint for _, found in results for complaint in found]
-    if complaints:
+    if complaints := [complaint for _, found in results for complaint in found]:
         return _problem(first_of(complaints), "Run: ralph journal verify")
     records = plural(sum(number for number, _ in results), "record")
     return _ok(f"{records} in {plural(len(results), 'journal')}")

@@ -105,8 +105,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
     if user and setup.registered() is not None:
-        todo = setup.unregister()
-        if todo is None:
+        if (todo := setup.unregister()) is None:
             page.line("Removed the MCP server from your own servers")
         else:
             note(f"there is no {agent} here to remove the MCP server with. Run: {todo}")

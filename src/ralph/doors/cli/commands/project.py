@@ -274,8 +274,7 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
         projects.clear_focus(project)
     elif feature is not None:
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
-    now = projects.read_focus(project)
-    if now is None:
+    if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
         return Result(None, text)
     task = "" if now.task_id is None else f", task {now.task_id}"

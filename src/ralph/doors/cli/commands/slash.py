@@ -79,8 +79,7 @@ def _title(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _tag(chat: Chat, rest: str) -> Sequence[str]:
-    words = rest.split()
-    if not words:
+    if not (words := rest.split()):
         raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
     memory, conversation = chat.memory.conversations, _saved(chat, chat.session.id)
     add = [word for word in words if not word.startswith("-")]
