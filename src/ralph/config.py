@@ -10,8 +10,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -24,11 +25,9 @@ PROJECT_FILE = "rag_config.json"
 _PREFIX = "RALPH_"
 # Names in the environment that say where things are, not how they behave.
 _PLACES = frozenset(
-    {
-        *("RALPH_HOME", "RALPH_DEBUG", "RALPH_PROJECT", "RALPH_COMMAND"),
-        # What the loop tells the agents it starts.
-        *("RALPH_FEATURE", "RALPH_TASK", "RALPH_MCP_CONFIG"),
-    }
+    "RALPH_HOME RALPH_DEBUG RALPH_PROJECT RALPH_COMMAND"
+    # What the loop tells the agents it starts.
+    " RALPH_FEATURE RALPH_TASK RALPH_MCP_CONFIG".split()
 )
 
 
@@ -57,30 +56,14 @@ _T = TypeVar("_T")
 _rules: list[Rule] = []
 
 
-def _setting(default: _T, rule: Rule) -> _T:
+def _setting(level: Level, default: _T, *rule: Any, **more: Any) -> _T:
     """Keep the rule of a field, in the order of the fields, and give its default."""
-    _rules.append(rule)
+    _rules.append(Rule(level, *rule, **more))
     return default
 
 
-def _harmless(default: _T, what: str, low: float = 0, high: float = 0) -> _T:
-    return _setting(default, Rule("harmless", what, low, high))
-
-
-def _trusted(
-    default: _T, what: str, low: float = 0, high: float = 0, free: tuple[object, ...] = ()
-) -> _T:
-    return _setting(default, Rule("trusted", what, low, high, free))
-
-
-def _personal(
-    default: _T, what: str, low: float = 0, high: float = 0, *, secret: bool = False
-) -> _T:
-    return _setting(default, Rule("personal", what, low, high, secret=secret))
-
-
-def _switch(what: str) -> bool:
-    return _trusted(True, what, free=(False,))
+_harmless, _trusted, _personal = (partial(_setting, level) for level in get_args(Level))
+_switch = partial(_trusted, True, free=(False,))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -361,17 +344,16 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         plain = json.loads(disk.read(file))
         json.dumps(plain, ensure_ascii=False).encode()  # no half of a surrogate pair goes further
+        if isinstance(plain, dict):
+            return plain
+        what = "the settings must be one JSON object"
     except FileNotFoundError:
         return {}
     except UnsafeFile:
         raise  # it says everything itself
     except (ValueError, OSError, RecursionError) as error:
         what = f"the settings cannot be read: {error}"
-        raise BadSetting(what, where=str(file), todo="Mend or delete it.") from None
-    if not isinstance(plain, dict):
-        what = "the settings must be one JSON object"
-        raise BadSetting(what, where=str(file), todo="Mend or delete it.")
-    return plain
+    raise BadSetting(what, where=str(file), todo="Mend or delete it.")
 
 
 def _fit(key: str, value: Any, *, where: str) -> Any:

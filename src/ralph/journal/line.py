@@ -45,7 +45,6 @@ class Unreadable(Exception):
 
 _decode = msgspec.json.Decoder(_JournalLine).decode
 _decode_lines = msgspec.json.Decoder(_JournalLine).decode_lines
-_decode_version = msgspec.json.Decoder(_Version).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -140,7 +139,7 @@ def _entry(line: _JournalLine) -> Record | Tombstone:
 
 def _why(raw: bytes, error: Exception) -> str:
     try:
-        version = _decode_version(raw).v
+        version = msgspec.json.decode(raw, type=_Version).v
     except (msgspec.DecodeError, RecursionError):
         return f"is not an entry of this journal ({error})"
     if version > VERSION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,8 +43,8 @@ class Spool:
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
         # Two names that a file system takes for one are refused: their records would mix.
-        files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
-        self.file = files.journal(name)
+        self._files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
+        self.file = self._files.journal(name)
         self._lock_timeout_s = lock_timeout_s
         path = self.file.path
         self._seen_file = path.with_name(path.name + _SEEN)
@@ -54,10 +55,7 @@ class Spool:
     @property
     def holds(self) -> bool:
         """Whether anything waits."""
-        try:
-            return self.file.path.stat().st_size > 0
-        except FileNotFoundError:
-            return False
+        return self._files.size_bytes(self.name) > 0
 
     def keep(self, drafts: Drafts) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
@@ -298,7 +296,7 @@ class SpooledJournals(PostgresJournals):
         # The same without a spool: what does not reach it is an error.
         self.server = PostgresJournals(link, memory)
         self._spools = spools
-        self._spool: dict[tuple[Path, str], Spool] = {}
+        self._spool = functools.cache(functools.partial(Spool, lock_timeout_s=link.patience.lock_s))
 
     @property
     def spool_folder(self) -> Path:
@@ -308,7 +306,8 @@ class SpooledJournals(PostgresJournals):
     def journal(self, name: str) -> SpooledJournal:
         """The journal of this name."""
         file_name(name)  # what cannot be kept here cannot be kept
-        return SpooledJournal(self.link, self.memory, name, lambda: self._spool_of(name))
+        spool = self._spool
+        return SpooledJournal(self.link, self.memory, name, lambda: spool(self.spool_folder, name))
 
     def names(self) -> list[str]:
         """The names of all journals that are there, as far as anybody can tell here."""
@@ -348,12 +347,6 @@ class SpooledJournals(PostgresJournals):
         """Hand over what waits here for the server, and say how many records that were."""
         self.link.retry()
         return sum(self.journal(name).deliver() for name in waiting_names(self.spool_folder))
-
-    def _spool_of(self, name: str) -> Spool:
-        key = self.spool_folder, name
-        if key not in self._spool:
-            self._spool[key] = Spool(key[0], name, lock_timeout_s=self.link.patience.lock_s)
-        return self._spool[key]
 
 
 # The memories of a process share a connection; whoever closes it last closes it for all.

@@ -56,23 +56,19 @@ _ATTACHMENTS = {**dict.fromkeys(("image", "image_url", "input_image"), "[image]"
 
 def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
     """How a conversation is written, `message` for one message of it, nothing for neither."""
-    if not isinstance(plain, dict):
-        return ""
-    if "exchanges" in plain:
-        return "exchanges"
-    if "messages" in plain:
-        return "messages"
-    return "message" if "role" in plain and "content" in plain else ""
+    keys = plain.keys() if isinstance(plain, dict) else ()
+    if "exchanges" in keys or "messages" in keys:
+        return "exchanges" if "exchanges" in keys else "messages"
+    return "message" if "role" in keys and "content" in keys else ""
 
 
 def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
     """The conversation in our own plain form; a turn without words is left out."""
     exchanges = map(_exchange_of_messages, _turns(plain["messages"], f"{where}.messages"))
-    return {
+    told = {name: text_of(plain.get(name)) or None for name in ("source", "project")}
+    return told | {
         "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
         "title": _first(plain, "title", "name", "summary"),
-        "source": text_of(plain.get("source")) or None,
-        "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
         "exchanges": [x for x in exchanges if x["user"] or x["assistant"]],
     }
@@ -207,10 +203,8 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
     """Every field under its published name; numbers are the journal's own and stay there."""
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
-    exchanges = [
-        {name: value for name, value in exchange.to_json().items() if name not in hidden}
-        for exchange in talk.exchanges
-    ]
+    fully = [exchange.to_json().items() for exchange in talk.exchanges]
+    exchanges = [{key: value for key, value in one if key not in hidden} for one in fully]
     about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
     about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
     plain = {name: getattr(talk.conversation, name) for name in fields}
@@ -282,13 +276,11 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     elif shape != "exchanges":
         raise _bad("this is not a conversation", where)
     read = _converted(plain, where)
-    source = read.source or SOURCE
+    source, title = read.source or SOURCE, read.title or ""
+    project = project if read.project is None else read.project
+    created, name = _time(read.created, f"{where}.created"), _conversation_id(read, source)
     conversation = Conversation(
-        id=_conversation_id(read, source),
-        title=read.title or "",
-        source=source,
-        project=project if read.project is None else read.project,
-        created=_time(read.created, f"{where}.created"),
+        id=name, title=title, source=source, project=project, created=created
     )
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
@@ -317,15 +309,10 @@ def _exchange(
     started = _time(plain.started, f"{where}.started")
     given = msgspec.structs.asdict(plain).items()
     fields = {name: value for name, value in given if value is not None}
-    own = {
-        "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
-        "conversation": talk.id,
-        "user": user,
-        "assistant": assistant,
-        "started": started,
-        "completed": _time(plain.completed, f"{where}.completed") or started or talk.created,
-    }
-    return Exchange(**fields | own)
+    fields |= {"user": user, "assistant": assistant, "started": started, "conversation": talk.id}
+    fields["completed"] = _time(plain.completed, f"{where}.completed") or started or talk.created
+    fields["id"] = key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key)
+    return Exchange(**fields)
 
 
 def _conversation_id(read: _PlainConversation, source: str) -> str:
@@ -437,11 +424,9 @@ def export_conversations(
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
-            exchanges = [
-                each
-                for each in history.read_exchanges([name])
-                if begun is None or not is_before(each.completed or "", begun)
-            ]
+            exchanges = history.read_exchanges([name])
+            if begun is not None:
+                exchanges = [x for x in exchanges if not is_before(x.completed or "", begun)]
             if exchanges or begun is None:
                 told = [name, *(one.id for one in exchanges)]
                 summaries = [history.summaries[i] for i in told if i in history.summaries]

@@ -3,6 +3,7 @@ described. It is read whole whenever its files have changed; nothing is kept twi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import uuid
@@ -51,10 +52,8 @@ class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
         return "\n".join(filter(None, parts))
 
 
-_DECODERS = {
-    LEARNING: msgspec.json.Decoder(FeatureLearning).decode,
-    FEATURE: msgspec.json.Decoder(FeatureSnapshot).decode,
-}
+_TYPES = {LEARNING: FeatureLearning, FEATURE: FeatureSnapshot}
+_DECODERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.items()}
 
 
 def plan_content(record: Record) -> Any:
@@ -89,12 +88,10 @@ class PlanJournal:
         return Batch(self._known[1], (), (), here, position is not None, True)
 
     def _raw(self) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        for name in _FILES:
-            try:
-                found.append(disk.read(self._store.project.db / f"{name}.yaml"))
-            except (OSError, UnsafeFile):
-                found.append(None)
+        found: list[bytes | None] = [None for _ in _FILES]
+        for n, name in enumerate(_FILES):
+            with contextlib.suppress(OSError, UnsafeFile):
+                found[n] = disk.read(self._store.project.db / f"{name}.yaml")
         return found
 
     @staticmethod
@@ -113,13 +110,10 @@ class PlanJournal:
         for feature in view.features:
             made = feature.created or _NO_TIME
             if not feature.is_thin():
-                snapshot = FeatureSnapshot(
-                    feature=feature.name,
-                    description=feature.description or "",
-                    architecture=feature.architecture or "",
-                    boundaries=feature.boundaries or "",
-                    current_state=view.current_state(feature.name),
-                )
+                names = ("description", "architecture", "boundaries")
+                texts = {name: getattr(feature, name) or "" for name in names}
+                texts |= {"current_state": view.current_state(feature.name)}
+                snapshot = FeatureSnapshot(feature=feature.name, **texts)
                 identity = short_id(_NAMESPACE, FEATURE, feature.name)
                 records.append(Record(identity, FEATURE, 0, made, write_body(snapshot)))
             for one in feature.learnings:
