@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk, trust
+from ralph.clients import own_command
 from ralph.config import PROJECT_FILE, home_folder
 from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
@@ -42,6 +43,13 @@ _GIT_ATTRIBUTES = """\
 # Two branches' journals merge line by line, without a conflict.
 *.jsonl merge=union text eol=lf
 """
+_PLAN_ATTRIBUTES = """\
+# Two branches' plans merge entry by entry. `ralph init` tells git in each clone how.
+features.yaml merge=ralph-plan
+tasks.yaml merge=ralph-plan
+disciplines.yaml merge=ralph-plan
+"""
+_MERGE_DRIVER = "merge.ralph-plan.driver"
 _GIT_IGNORE = """\
 # Written by earlier versions; no longer used.
 /cache/
@@ -172,7 +180,14 @@ class Project:
         if self._read_id() is None:
             self._give_id()
         self.claim()
+        if not self.merges_plans():
+            driver = f"{own_command(os.environ)} plan merge-driver %O %A %B %P"
+            _git(self.root, "config", "--local", _MERGE_DRIVER, driver)
         return made
+
+    def merges_plans(self) -> bool:
+        """Whether git knows in this clone how to merge two branches' plans."""
+        return bool(_git(self.root, "config", "--get", _MERGE_DRIVER))
 
     def missing(self) -> list[Path]:
         """The files that `init` would make."""
@@ -232,8 +247,12 @@ class Project:
             f"project_id: {self._new_id()}\ncreated: {now()}\n"
         )
         # The id comes last: where there is one, everything else is there too.
-        attributes, ignore = self.journals / ".gitattributes", self.folder / ".gitignore"
-        return {attributes: _GIT_ATTRIBUTES, ignore: _GIT_IGNORE, self._metadata: metadata}
+        return {
+            self.journals / ".gitattributes": _GIT_ATTRIBUTES,
+            self.db / ".gitattributes": _PLAN_ATTRIBUTES,
+            self.folder / ".gitignore": _GIT_IGNORE,
+            self._metadata: metadata,
+        }
 
     def _new_id(self) -> str:
         """The id that this repository has in a worktree or on another machine, else a new one."""
