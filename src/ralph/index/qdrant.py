@@ -16,7 +16,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +24,11 @@ from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
 from ralph.index import qdrant_view as layout
 from ralph.index.matrix import facet_tokens
+from ralph.index.qdrant_start import CollectionNames
 from ralph.index.qdrant_view import CollectionGone, CollectionMetadata, chunks, holding, point_id
 from ralph.index.sync import batches
 from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
-
-if TYPE_CHECKING:
-    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 Start = Callable[[], bool]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk, errors
-from ralph.index import ASIDE, Embedder, Passage
+from ralph.index import ASIDE, Collection, Embedder, IndexView, Passage, Vectors
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
@@ -29,7 +29,6 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
 
 

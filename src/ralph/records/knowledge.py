@@ -12,17 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import (
-    Record,
-    Source,
-    clean,
-    now,
-    read_body,
-    short_id,
-    to_json,
-    utc,
-    write_body,
-)
+from ralph.records import Record, Source, clean, now, read_body, short_id, to_json, utc, write_body
 
 FAILURE_SOLUTION: Final = "failure_solution"
 GATE_REJECTION: Final = "gate_rejection"

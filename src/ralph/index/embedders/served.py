@@ -14,17 +14,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
+from ralph.index import Vectors
 from ralph.index.sync import batches
 from ralph.wire import Deadline, Reply, Wire
-
-if TYPE_CHECKING:
-    from ralph.index import Vectors
 
 _TIMEOUT_S = 60.0
 _CHECK_TIMEOUT_S = 30.0
