@@ -387,8 +387,7 @@ def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
             import logging
 
             _warned.add((where, key))
-            warning = "%s: %s has no effect: %s"
-            logging.getLogger("ralph").warning(warning, where, key, RETIRED[key])
+            logging.getLogger("ralph").warning("%s: %s has no effect: %s", where, key, RETIRED[key])
     return {key: value for key, value in plain.items() if key not in RETIRED}
 
 

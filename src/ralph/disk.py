@@ -340,9 +340,7 @@ def _kind(name: str, folder: int | None) -> str:
     except FileNotFoundError:
         return ""
     # A junction of Windows is no symbolic link, and leads elsewhere all the same.
-    if getattr(found, "st_reparse_tag", 0):
-        return _LINK
-    return _mode_name(found.st_mode)
+    return _LINK if getattr(found, "st_reparse_tag", 0) else _mode_name(found.st_mode)
 
 
 def _mode_name(mode: int) -> str:

@@ -475,8 +475,7 @@ def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], Setup
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:
     """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
-    by_name = root is not None and call.program in (NAMED, NAME)
-    return not by_name and not call.is_safe
+    return not (root is not None and call.program in (NAMED, NAME)) and not call.is_safe
 
 
 def setup_call(call: RalphCall) -> SetupCall:

@@ -373,8 +373,7 @@ class QdrantStore:
         """Let a complete collection answer from now on, and drop the one before."""
         alias = self._names.alias(collection.name)
         before = self._view().aliases().get(alias)
-        building = self._names.building(collection.name)
-        self._point_alias(collection.physical, alias, instead=building)
+        self._point_alias(collection.physical, alias, instead=self._names.building(collection.name))
         if before is not None and before != collection.physical:
             self._delete_collection(before)
 
@@ -475,8 +474,7 @@ class QdrantStore:
         """Take out what the sweep has not met; heads last."""
         older = {"key": "sweep", "range": {"lt": metadata.sweep}}
         stale = {"must": [*holding(head=True)["must"], older]}
-        keys = ["record", "digest", "count"]
-        scrolled = self._view().scroll(metadata.physical, stale, keys)
+        scrolled = self._view().scroll(metadata.physical, stale, ["record", "digest", "count"])
         found = [one.payload for one in scrolled]
         places = [(one, place) for one in found for place in range(1, one["count"])]
         for some in (places, [(one, 0) for one in found]):

@@ -154,8 +154,7 @@ def holding(**wanted: Any) -> Filter:
 
 def _fitting(only: Only) -> Filter | None:
     """What has, of each facet asked for, one of the values or none."""
-    groups = wanted_tokens(only)
-    must = [{"key": "facets", "match": {"any": group}} for group in groups]
+    must = [{"key": "facets", "match": {"any": group}} for group in wanted_tokens(only)]
     return {"must": must} if must else None
 
 
@@ -370,8 +369,7 @@ class QdrantView(msgspec.Struct, eq=False):
             missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
             if missing and (side or n % 2 == 0):  # the main sides are the even ones
                 having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
-                exact = {"exact": True}
-                searches[n] = _search(queries[n // 2], using, len(missing), having, exact)
+                searches[n] = _search(queries[n // 2], using, len(missing), having, {"exact": True})
         found = self._near(name, list(searches.values())) if searches else []
         for n, more in zip(searches, found, strict=True):
             sides[n].update(more)

@@ -404,8 +404,7 @@ class JournalFolder:
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
         with disk.open_reader(self.journal(name).path) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _END_BYTES))
+            file.seek(max(0, file.seek(0, 2) - _END_BYTES))
             lines = file.read().splitlines()
         newest = ""
         for line in lines:

@@ -81,8 +81,7 @@ def _put(
         row = _row(position, entry)
         chunk.append(row)
         size += len(row[8] or "")
-        full = len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES
-        if full or position == head + len(entries):
+        if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES or position == head + len(entries):
             talk.rows(_PUT, [stream, *(list(column) for column in zip(*chunk, strict=True))])
             chunk, size = [], 0
     return head + len(entries)
@@ -369,16 +368,14 @@ class PostgresJournal:
         state, fits = self._state(talk, start)
         restarted = position is not None and (at is None or not fits)
         if state is None:
-            end = write_position(TablePosition("", 0))
-            return Batch((), (), (), end, restarted, done=True)
+            return Batch((), (), (), write_position(TablePosition("", 0)), restarted, done=True)
         after = start.at if fits and at is not None else 0
         rows = list(self._rows(talk, state, after, limit))
         done = limit is None or len(rows) <= limit
         rows = rows[:limit]
         last = state.head if done else (rows[-1][0] if rows else after)
         marked = talk.rows(_MARK, [state.stream, last])
-        mark = _mark(marked[0]) if marked else ""
-        end = write_position(TablePosition(state.epoch, last, mark))
+        end = write_position(TablePosition(state.epoch, last, _mark(marked[0]) if marked else ""))
         return Batch(*entries.sort_steps(self.name, _steps(rows)), end, restarted, done)
 
     def _rows(
@@ -387,8 +384,7 @@ class PostgresJournal:
         """The rows up to the head as it was, and one beyond the limit where there is one."""
         left = sys.maxsize if limit is None else limit + 1
         while after < state.head and left > 0:
-            size = min(left, _PAGE_ROWS)
-            page = talk.rows(_PAGE, [state.stream, after, state.head, size])
+            page = talk.rows(_PAGE, [state.stream, after, state.head, min(left, _PAGE_ROWS)])
             if not page:
                 return
             yield from page

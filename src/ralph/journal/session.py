@@ -267,8 +267,7 @@ class Link:
 
     def _connect(self) -> psycopg.Connection[Row]:
         driver = _driver()
-        timeout_s = max(1, math.ceil(self.patience.connect_s))
-        options = {**_OPTIONS, "connect_timeout": str(timeout_s)}
+        options = {**_OPTIONS, "connect_timeout": str(max(1, math.ceil(self.patience.connect_s)))}
         given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
         asked = {name: value for name, value in options.items() if name not in given}
         address = driver.conninfo.make_conninfo(self._url, **asked)
@@ -297,8 +296,7 @@ class Link:
             return self.trouble
         if self._note is not None:
             with contextlib.suppress(OSError):
-                age_s = time.time() - self._note.stat().st_mtime
-                if 0.0 <= age_s < self.patience.retry_after_s:
+                if 0.0 <= time.time() - self._note.stat().st_mtime < self.patience.retry_after_s:
                     return self._note.read_text(encoding="utf-8", errors="replace")
         return None
 

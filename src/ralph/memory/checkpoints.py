@@ -217,8 +217,7 @@ class CachedEmbedder:
 
     def vector(self, text: str) -> Vectors:
         """The vector of the first piece of a text that was embedded ahead."""
-        first = next(part for part in text.split(ASIDE) if part)
-        return self._made[self.pieces(first)[0]]
+        return self._made[self.pieces(next(part for part in text.split(ASIDE) if part))[0]]
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         """What was made ahead, and the rest by the embedder."""

@@ -138,9 +138,7 @@ def _words(content: Any) -> str:
         return content
     if isinstance(content, dict):
         return _ATTACHMENTS.get(text_of(content.get("type")), "") or _words(content.get("text"))
-    if isinstance(content, list):
-        return "\n\n".join(filter(None, map(_words, content)))
-    return ""
+    return "\n\n".join(filter(None, map(_words, content))) if isinstance(content, list) else ""
 
 
 def _when(plain: dict[str, Any]) -> str | None:
@@ -254,8 +252,7 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
         version = document.get("version", VERSION)
         if version != VERSION:
             what = f"is of version {version!r}, and this Ralph reads version {VERSION}"
-            todo = "A newer Ralph may read it; nothing was kept."
-            raise _bad(what, f"{where}.version", todo)
+            raise _bad(what, f"{where}.version", "A newer Ralph may read it; nothing was kept.")
         listed, where = document["conversations"], f"{where}.conversations"
         if not isinstance(listed, list):
             raise _bad("must be a list", where)
@@ -285,8 +282,7 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
     for number, exchange in enumerate(read.exchanges):
-        place = f"{where}.exchanges[{number}]"
-        exchanges.append(_exchange(exchange, conversation, place, times))
+        exchanges.append(_exchange(exchange, conversation, f"{where}.exchanges[{number}]", times))
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)

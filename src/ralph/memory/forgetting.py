@@ -125,8 +125,7 @@ def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
     if begins and any(_folded(text).startswith(begins) for text in gone):
         return True
     own = {word for text in gone for word in tokens(text)}
-    others = {word for text in left for word in tokens(text)}
-    return not (own - others).isdisjoint(tokens(title))
+    return not (own - {word for text in left for word in tokens(text)}).isdisjoint(tokens(title))
 
 
 class Words:
@@ -137,8 +136,7 @@ class Words:
         self.match = _spaced(match)
         # As it is written: any case, line breaks anywhere.
         self.written = re.compile(r"\s+".join(map(re.escape, re.split(r"\s+", match))), re.I)
-        folded = set(map(_folded, texts))
-        self._texts = {text for text in folded if len(text) >= _TELLING_CHARS}
+        self._texts = {text for text in set(map(_folded, texts)) if len(text) >= _TELLING_CHARS}
 
     def stand_in(self, text: str) -> bool:
         """Whether a text holds what was matched, or repeats one of the texts or a part of it."""

@@ -57,8 +57,7 @@ def reject(
     about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
     given = Gate(task=_name_of(task), gate_type=gate_type, human_feedback=feedback, **about)
     # Through the same checks as the entry it will become; its revision is not known yet.
-    told = _rejection(portable(given, ralph.project.root), revision="later")
-    entry = prepared_entry(told)
+    entry = prepared_entry(_rejection(portable(given, ralph.project.root), revision="later"))
     names = [name for name in Gate.__struct_fields__ if name != "task"]
     gate = Gate(task=given.task, **{name: getattr(entry, name) for name in names})
     account = memory.account()

@@ -220,8 +220,7 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
     bound = {key: ids for key, ids in chosen.items() if ids}
     for key, ids in bound.items():
         if key.memory == CONVERSATIONS:
-            more = ralph.conversations.stream.bound_to(ids) - set(ids)
-            bound[key] = [*ids, *sorted(more)]
+            bound[key] = [*ids, *sorted(ralph.conversations.stream.bound_to(ids) - set(ids))]
     return bound
 
 

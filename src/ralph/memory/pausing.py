@@ -211,8 +211,7 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
         yield pauses
         if pauses != known:
             plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
-            data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
-            disk.replace(file, data, mode=0o600)
+            disk.replace(file, json.dumps({"pauses": plain}, indent=2).encode() + b"\n", mode=0o600)
 
 
 # -- what was held in a pause
@@ -250,8 +249,7 @@ def unpaused(
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
-        folders = folders_of(str(project.root), one.cwd or "")
-        scope = project.ids, conversation, folders
+        scope = project.ids, conversation, folders_of(str(project.root), one.cwd or "")
         if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))
         else:

@@ -75,8 +75,7 @@ class PlanJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Everything, unless the files are those of the position."""
-        raw = self._raw()
-        here = self._position(raw)
+        here = self._position(self._raw())
         if here == position:
             return Batch((), (), (), here, False, True)
         if self._known[0] != here:
@@ -117,8 +116,7 @@ class PlanJournal:
                 identity = short_id(_NAMESPACE, FEATURE, feature.name)
                 records.append(Record(identity, FEATURE, 0, made, write_body(snapshot)))
             for one in feature.learnings:
-                fields = msgspec.structs.asdict(one)
-                learning = FeatureLearning(**fields, feature=feature.name)
+                learning = FeatureLearning(**msgspec.structs.asdict(one), feature=feature.name)
                 at = one.created or made
                 records.append(Record(one.id, LEARNING, 0, at, write_body(learning)))
         file = ".ralph/db/features.yaml"

@@ -162,8 +162,7 @@ def move(
                 progress(f"{memory} {name}".strip(), count)
 
         streams = [_copy_checked(source.journal(name), target, name, report) for name in chosen]
-    left = len(names) - len(chosen)
-    return MovedMemory(memory, source.where, target.where, tuple(streams), left)
+    return MovedMemory(memory, source.where, target.where, tuple(streams), len(names) - len(chosen))
 
 
 class _Contents:

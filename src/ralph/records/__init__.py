@@ -154,8 +154,7 @@ def clean(value: T) -> T:
         redacted = clean_text(value)
         result = value if redacted == value else redacted  # the cache may hold an equal string
     elif isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
-        found = {name: clean(getattr(value, name)) for name in names}
+        found = {name: clean(getattr(value, name)) for name in value.__struct_fields__}
         changed = {name: one for name, one in found.items() if one is not getattr(value, name)}
         result = msgspec.structs.replace(value, **changed) if changed else value
     elif isinstance(value, tuple | list):

@@ -241,8 +241,7 @@ def relative_path(path: str, root: str | None = None) -> str | None:
     if base and plain.startswith(base + "/"):
         plain = plain[len(base) + 1 :]
     pure = PurePosixPath(plain)
-    has_drive = str(pure)[1:2] == ":"
-    if "\0" in plain or has_drive or pure.is_absolute() or ".." in pure.parts:
+    if "\0" in plain or str(pure)[1:2] == ":" or pure.is_absolute() or ".." in pure.parts:
         return None
     return str(pure) if pure.parts else None
 

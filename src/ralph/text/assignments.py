@@ -83,8 +83,7 @@ def camel(part: str) -> bool:
     """Whether letters read as a word or as words run together, not as a random mixture."""
     if len(part) >= 12:
         return likeness(part) > -0.5
-    humps = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)
-    return len(part) >= 3 * (len(humps) - 1)
+    return len(part) >= 3 * (len(compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)) - 1)
 
 
 def plausible(tier: int, value: str, how: str) -> bool:
@@ -310,8 +309,7 @@ def member(name: str, value: str) -> str | None:
         match = compiled(pattern).search(lower(name) + "=")
         if match and _own_word(name, match) and not compiled(_HARMLESS).search(name):
             tier, kind = _tier(match["word"], name, name)
-            how = "phrase" if match["word"] == "passphrase" else "quoted"
-            if plausible(tier, value, how):
+            if plausible(tier, value, "phrase" if match["word"] == "passphrase" else "quoted"):
                 return kind
     return None
 

@@ -53,8 +53,7 @@ class Ollama(Dialect):
             raise self.off("cannot embed batches", "Update Ollama to 0.3 or newer.")
         if reply.status != 200:
             todo = f"If {self._model} is no embedding model: ralph config ollama_model NAME"
-            error = self.off(f"refused to embed ({reply.describe()})", todo)
-            raise self.refusal(reply, error)
+            raise self.refusal(reply, self.off(f"refused to embed ({reply.describe()})", todo))
         return self.decoded(reply, "embeddings", list[list[float]])
 
     def _missing(self) -> EmbedderOff:

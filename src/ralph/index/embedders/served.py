@@ -268,8 +268,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         with self._resting():
             known = self._looked(deadline)
             parts = ends(self.pieces(text))
-            prefix = self.dialect.recipe.query
-            vector = mean_direction(self._rows(known, parts, prefix, deadline))
+            vector = mean_direction(self._rows(known, parts, self.dialect.recipe.query, deadline))
         self.asked = text, self.clock(), vector
         return vector
 
@@ -302,8 +301,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         except TextsRefused as refused:
             half = len(texts) // 2
             if half:
-                first = self._given(texts[:half], deadline)
-                return first + self._given(texts[half:], deadline)
+                return self._given(texts[:half], deadline) + self._given(texts[half:], deadline)
             shorter = texts[0][: len(texts[0]) // 2]
             if len(shorter) < _SHORTEST_CHARS:
                 raise refused.args[0] from None
