@@ -460,9 +460,7 @@ class QdrantStore:
 
     def _forget(self, name: str, ids: list[str]) -> None:
         payloads = [{"type": _STONE, "buried": True, "id": one} for one in ids]
-        stones = [
-            {"id": point_id(_STONE, one["id"]), "payload": one, "vector": {}} for one in payloads
-        ]
+        stones = [{"id": point_id(_STONE, p["id"]), "payload": p, "vector": {}} for p in payloads]
         self._upsert(name, stones)
         for part in chunks(ids, layout.PAGE):
             # Heads last here too: what is half gone must be seen again.

@@ -379,9 +379,7 @@ class QdrantView(msgspec.Struct, eq=False):
         body = {"searches": searches}
         answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
         whole = self._whole(name, [point for answer in answers for point in answer.points])
-        return [
-            {one.id: one.score for one in answer.points if one.id in whole} for answer in answers
-        ]
+        return [{p.id: p.score for p in answer.points if p.id in whole} for answer in answers]
 
     def _whole(self, name: str, points: Iterable[StoredPoint]) -> set[str]:
         """The points whose record is there whole: another process may be writing it just now, or
@@ -438,11 +436,9 @@ class QdrantView(msgspec.Struct, eq=False):
             for point, row in wanted.items()
         }
 
-    def _payloads(
-        self, name: str, points: Sequence[str], keys: list[str]
-    ) -> dict[str, Mapping[str, Any]]:
+    def _payloads(self, name: str, points: Sequence[str], keys: list[str]) -> dict[str, Any]:
         """The payloads of all of these points; CollectionGone where one is missing."""
-        found: dict[str, Mapping[str, Any]] = {}
+        found: dict[str, Any] = {}
         for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
             found |= {point.id: point.payload for point in self._retrieve(name, some, keys)}
         if len(found) < len(points):
@@ -454,10 +450,8 @@ class QdrantView(msgspec.Struct, eq=False):
         for some in chunks(points, PAGE):
             yield from (point.id for point in self._retrieve(name, some, False))
 
-    def _retrieve(
-        self, name: str, points: Sequence[str], keys: list[str] | bool
-    ) -> list[StoredPoint]:
-        body = {"ids": points, "with_payload": keys}
+    def _retrieve(self, name: str, ids: Sequence[str], keys: list[str] | bool) -> list[StoredPoint]:
+        body = {"ids": ids, "with_payload": keys}
         return self._of_points(name, "", body, returns=list[StoredPoint])
 
     # -- for whoever syncs and checks

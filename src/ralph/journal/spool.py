@@ -43,7 +43,7 @@ class Spool:
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
         # Two names that a file system takes for one are refused: their records would mix.
-        self._files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
+        self._files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
         self.file = self._files.journal(name)
         self._lock_timeout_s = lock_timeout_s
         path = self.file.path

@@ -386,9 +386,7 @@ class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     patterns: int = 0
 
 
-def prune(
-    memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
-) -> PrunedKnowledge:
+def prune(memory: Knowledge, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
     before = days_before(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()

@@ -338,10 +338,8 @@ def _import_marks(folder: Path, words: Words) -> int:
     for file in sorted(folder.glob("*.json")):
         with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             marks = read_marks(file)
-            telling = {
-                name: one for name, one in marks.items() if one.title and words.stand_in(one.title)
-            }
-            untitled = {i: msgspec.structs.replace(one, title="") for i, one in telling.items()}
+            telling = {i: m for i, m in marks.items() if m.title and words.stand_in(m.title)}
+            untitled = {i: msgspec.structs.replace(m, title="") for i, m in telling.items()}
             if telling:
                 write_marks(file, marks | untitled)
             gone += len(telling)

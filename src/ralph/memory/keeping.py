@@ -74,10 +74,9 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     if not said:
         return []
     history, wanted = ralph.conversations.stream.history, set(said)
-    told = [
-        name for name, some in history.exchanges.items() if not wanted.isdisjoint([name, *some])
-    ]
-    sources = {history.conversations[name].conversation.source for name in told}
+    exchanges = history.exchanges.items()
+    names = [name for name, ids in exchanges if not wanted.isdisjoint([name, *ids])]
+    sources = {history.conversations[name].conversation.source for name in names}
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
@@ -191,9 +190,7 @@ def choose(
         if feature and key.name == NOTES:
             records = [one for one in records if content_of(one).feature == feature]
         patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
-        fit = [
-            one.id for one in records if fits((one.id, *patterns.get(one.id, ())), one.at, one.body)
-        ]
+        fit = [x.id for x in records if fits((x.id, *patterns.get(x.id, ())), x.at, x.body)]
         if key.memory == CONVERSATIONS and not wanted:
             fit, titles = _without_conversations(ralph, records, fit, match)
         chosen[key] = [*dict.fromkeys(fit)]
@@ -239,9 +236,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     told = (pair for name in features for pair in ralph.feature(name).iterations())
     iterations = [iteration for located, iteration in told if located.record.id in named]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
-    made = (
-        [one for one in forgetting.learnings_of(ralph) if one.source != "human"] if numbers else []
-    )
+    made = [x for x in forgetting.learnings_of(ralph) if x.source != "human"] if numbers else []
     made = [one for one in made if (one.feature, one.iteration) in numbers]
     learnings = [one for one in made if one not in choice.learnings]
     own = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))

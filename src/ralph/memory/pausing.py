@@ -237,9 +237,7 @@ def covers(
     return False
 
 
-def unpaused(
-    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
-) -> list[SessionExchange]:
+def unpaused(ralph: Ralph, seen: Sequence[SessionExchange], session: str) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     pauses, project = read_pauses(ralph.store.home), ralph.project
     from ralph.recall import CLAUDE_CODE

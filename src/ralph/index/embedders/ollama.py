@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
+from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, open_served, plain_name
 from ralph.wire import Deadline, Reply, Wire
 
 _DEFAULT_MODEL = "nomic-embed-text"
@@ -68,7 +68,7 @@ class Ollama(Dialect):
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
     url, model = settings.ollama_url, settings.ollama_model
-    return served_embedder(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
+    return open_served(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
 
 
 def ollama_wire(url: str) -> Wire[EmbedderOff]:

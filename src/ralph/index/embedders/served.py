@@ -388,9 +388,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         self.worked_at = self.clock()
 
 
-def served_embedder(
-    dialect: Dialect, settings: Any, cache: Path | None, *facts: str
-) -> ServedEmbedder:
+def open_served(dialect: Dialect, settings: Any, cache: Path | None, *facts: str) -> ServedEmbedder:
     """An embedder as the settings want it; the facts tell servers and models apart."""
     digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
     memo = cache / f"embedder-{digest[:16]}.json" if cache else None
