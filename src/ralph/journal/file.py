@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -18,7 +18,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
-from ralph.journal import Appended, Batch, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.line import AppenderState, Check, Step, Unreadable, read_line, read_lines
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
@@ -184,9 +184,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
             return False  # reading tells why
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         with self._reading():
             if not stones and not (ids and disk.exists(self.path)):

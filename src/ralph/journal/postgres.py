@@ -9,14 +9,14 @@ begin again for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Draft, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.file import check_name
 from ralph.journal.line import FORGOTTEN, VERSION, AppenderState, Step, short_hash
@@ -297,9 +297,7 @@ class PostgresJournal:
         state, fits = self._link.run(lambda db: self._state(db, at))
         return fits and at.at == (state.head if state else 0)
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         given = {stone.id: stone for stone in stones}
         for stone in given.values():

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -14,11 +14,11 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, RecordForgotten
-from ralph.journal import Appended, Batch, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
-from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
+from ralph.records import Complaint, JournalRecord, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
@@ -262,9 +262,7 @@ class SpooledJournal(PostgresJournal):
             return not spool.holds if at.spool is None else spool.file.unchanged(at.spool)
         return same and at.spool is None and not spool.holds
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, on the server; JournalDown where it is not reached."""
         self.deliver()
         return super().forget(ids, reason=reason, stones=stones)

@@ -276,18 +276,16 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     source, title = read.source or SOURCE, read.title or ""
     project = project if read.project is None else read.project
     created, name = _time(read.created, f"{where}.created"), _conversation_id(read, source)
-    conversation = Conversation(
-        id=name, title=title, source=source, project=project, created=created
-    )
+    talk = Conversation(id=name, title=title, source=source, project=project, created=created)
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
     for number, exchange in enumerate(read.exchanges):
-        exchanges.append(_exchange(exchange, conversation, f"{where}.exchanges[{number}]", times))
-    if conversation.created is None:  # it began no later than what was said in it
+        exchanges.append(_exchange(exchange, talk, f"{where}.exchanges[{number}]", times))
+    if talk.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
-        conversation = msgspec.structs.replace(conversation, created=begun)
+        talk = msgspec.structs.replace(talk, created=begun)
     about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
-    return ConversationContent(conversation, exchanges, *about)
+    return ConversationContent(talk, exchanges, *about)
 
 
 def _exchange(

@@ -132,11 +132,8 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
     A field that is null is one that was left out.
     """
     if not isinstance(plain, Mapping):
-        raise BadRecord(
-            f"not an iteration: it is {type(plain).__name__}, not an object",
-            where=where,
-            todo=_HINT,
-        )
+        what = f"not an iteration: it is {type(plain).__name__}, not an object"
+        raise BadRecord(what, where=where, todo=_HINT)
     try:
         return msgspec.convert(_without_nulls(plain), Iteration)
     except msgspec.ValidationError as error:

@@ -255,7 +255,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             known = self._greeted(whole)
             prefix = self.dialect.recipe.passage
             rows = [
-                self._rows(known, some, prefix, self._deadline(whole, some))
+                self._rows(known.dims, some, prefix, self._deadline(whole, some))
                 for some in batches(texts, len, most=self.batch, largest=_REQUEST_CHARS)
             ]
         return np.concatenate(rows)
@@ -266,9 +266,8 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             return self.asked[2]
         deadline = Deadline(self.query_timeout_s)
         with self._resting():
-            known = self._looked(deadline)
-            parts = ends(self.pieces(text))
-            vector = mean_direction(self._rows(known, parts, self.dialect.recipe.query, deadline))
+            dims, parts = self._looked(deadline).dims, ends(self.pieces(text))
+            vector = mean_direction(self._rows(dims, parts, self.dialect.recipe.query, deadline))
         self.asked = text, self.clock(), vector
         return vector
 
@@ -281,17 +280,15 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     # -- asking
 
-    def _rows(
-        self, known: ServedModel, texts: Sequence[str], prefix: str, deadline: Deadline
-    ) -> Vectors:
+    def _rows(self, dims: int, texts: Sequence[str], prefix: str, deadline: Deadline) -> Vectors:
         import numpy as np
 
-        rows = np.zeros((len(texts), known.dims), dtype=np.float32)
+        rows = np.zeros((len(texts), dims), dtype=np.float32)
         # What holds no text has no direction, and servers refuse it.
         places = [place for place, text in enumerate(texts) if text.strip()]
         if places:
             given = self._given([prefix + texts[place] for place in places], deadline)
-            rows[places] = self._checked(given, len(places), known.dims)
+            rows[places] = self._checked(given, len(places), dims)
         return rows
 
     def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
@@ -342,7 +339,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             short = Deadline(_TIMEOUT_S)
         known = self._looked(short)
         if known is before and self.clock() - self.worked_at >= _REST_S:
-            self._rows(known, [_TRIAL], self.dialect.recipe.query, short)
+            self._rows(known.dims, [_TRIAL], self.dialect.recipe.query, short)
         return known
 
     def _looked(self, deadline: Deadline) -> ServedModel:
