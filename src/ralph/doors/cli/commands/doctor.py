@@ -164,8 +164,7 @@ def _settings(scope: DoctorScope) -> Finding:
 
 
 def _pause(scope: DoctorScope) -> Finding:
-    paused = in_force(scope.home, scope.project or "", folder=str(start_folder()))
-    if paused is None:
+    if (paused := in_force(scope.home, scope.project or "", folder=str(start_folder()))) is None:
         return _ok("none")
     return _warning(str(paused), "Run: ralph resume" + ("" if paused.project else " --everywhere"))
 
