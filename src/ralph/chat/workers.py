@@ -336,9 +336,9 @@ class Worker(ABC):
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
-            with suppress(disk.Busy):
+            try:
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
-            if self._fd is None:
+            except disk.Busy:
                 yield False
                 return
             try:
