@@ -216,11 +216,9 @@ def _mode(path: AnyPath) -> int:
 
 def names(folder: AnyPath) -> list[str]:
     """What is in a folder besides other folders, sorted; nothing where there is no such folder."""
+    inside = os.path.join(folder, "_")
     try:
-        with (
-            _folder_of(os.path.join(folder, "_")) as (fd, _, _),
-            os.scandir(folder if fd is None else fd) as found,
-        ):
+        with _folder_of(inside) as (fd, _, _), os.scandir(folder if fd is None else fd) as found:
             return sorted(one.name for one in found if not one.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
