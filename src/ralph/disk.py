@@ -395,8 +395,7 @@ def is_current(fd: int, path: Path) -> bool:
 
 def write(path: AnyPath, data: bytes) -> None:
     """Write a file of ours that may be lost: neither whole nor flushed when the machine stops."""
-    fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with os.fdopen(fd, "wb") as file:
+    with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
 
 

@@ -152,9 +152,7 @@ def outcome_id(project: str, pattern: str, task: str, run: str) -> str:
     return short_id(_NAMESPACE, OUTCOME, project, pattern, task, run)
 
 
-def entry_record(
-    said: Entry | LedgerEvent, *, id: str, number: int, at: str | None = None
-) -> Record:
+def entry_record(said: Entry | LedgerEvent, id: str, number: int, at: str | None = None) -> Record:
     """An entry, or what was said of entries or patterns, in its envelope."""
     moment = utc(at, field="at") if at else now()
     return Record(id, _KINDS[type(said)], number, moment, write_body(said))
