@@ -16,7 +16,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, rarity
+from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
 from ralph.records import Record, utc
 from ralph.records import conversation as schema
@@ -137,15 +137,16 @@ def lift(
     candidates: list[Candidate],
     histories: Sequence[ConversationStates],
     *,
-    asked: Sequence[str],
+    asked: Mapping[str, float],
     allowed: SearchFilter,
     half_life_days: float,
     away: bool,
 ) -> list[Candidate]:
     """What may be shown, each lifted by its neighbors and its conversation.
 
-    Ratings move it, too; `half_life_days` of 0: nothing fades with time. `away`: the journals'
-    server is, and the index may know more than can be read of them.
+    `asked` has the words of the question and what they weigh. Ratings move it, too;
+    `half_life_days` of 0: nothing fades with time. `away`: the journals' server is, and the index
+    may know more than can be read of them.
     """
     now = datetime.now(UTC)
     home = homes((one.record for one in candidates), histories)
@@ -177,7 +178,7 @@ def lift(
 def _lift_by_conversation(
     talks: Mapping[str, Sequence[Candidate]],
     histories: Sequence[ConversationStates],
-    asked: Sequence[str],
+    asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
     lengths = [
@@ -195,12 +196,10 @@ def _lift_by_conversation(
             one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
 
 
-def _words_held(talk: Iterable[Candidate], asked: Iterable[str]) -> float:
+def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
     words = {word for one in talk for field in one.fields for word in field.split()}
-    facts = next(iter(talk)).facts
-    found = (token for token in asked if token in words)
-    return sum(rarity(one, facts.frequencies.get(one, 0), facts.passages) for one in found)
+    return sum(weight for token, weight in asked.items() if token in words)
 
 
 def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[str]:

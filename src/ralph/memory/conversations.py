@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, least_of_talk
+from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -324,12 +324,16 @@ class Conversations:
         words = [sum(len(field.split()) for field in one.fields) for one in found.candidates]
         found.least = least_of_talk(words, found.count)
 
+        weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
+
         def lift(candidates: list[Candidate]) -> list[Candidate]:
             histories = [stream.history for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
-                asked=found.asked,
+                asked={
+                    one: rarity(one, found.frequencies[one], found.count) for one in found.asked
+                },
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,

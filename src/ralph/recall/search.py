@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, WordMatches
+from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
@@ -66,13 +66,13 @@ class Weighed(msgspec.Struct, frozen=True):
     """How well each passage fits by its words, the largest share of the question that one of them
     holds, and the largest weight (in nats) of the words that one of them holds."""
 
-    weights: dict[int, float]
+    weights: dict[Any, float]
     coverage: float = 0.0
     nats: float = 0.0
 
 
 def weigh_words(
-    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
+    asked: Sequence[str], passages: Mapping[Any, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
@@ -88,7 +88,7 @@ def weigh_words(
     }
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
-    weights: dict[int, float] = {}
+    weights: dict[Any, float] = {}
     most = most_nats = 0.0
     for row, fields in passages.items():
         title, text, places = (f" {field} " for field in fields)
@@ -205,7 +205,6 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     record: Record
     stream: str
     fields: Fields
-    facts: WordMatches
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -235,16 +234,25 @@ class Found(msgspec.Struct):
 
     asked: Sequence[str] = ()
     candidates: list[Candidate] = []
+    embedder: str | None = None
+    # The passages searched, and how many of them hold each word of the question.
     count: int = 0
+    frequencies: Counter[str] = msgspec.field(default_factory=Counter)
+    # The largest share of the question that one passage holds, and the largest weight.
     coverage: float = 0.0
     nats: float = 0.0
-    embedder: str | None = None
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
     lift: Lift | None = None
     least: float = LEAST
     notes: tuple[str, ...] = ()
+
+    def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
+        """How well these passages fit by their words."""
+        weighed = weigh_words(self.asked, fields, frequencies=self.frequencies, count=self.count)
+        self.coverage, self.nats = weighed.coverage, weighed.nats
+        return weighed.weights
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -275,30 +283,29 @@ def find(
     asked = query_tokens(question.text)
     found = Found(asked, [], days=question.days, embedder=None if vector is None else embedder)
     by_id = {one.id: one for one in collections}
-    facts: dict[int, WordMatches] = {}
-    words: dict[_Place, float] = {}
-    meaning: dict[_Place, float] = {}
+    fields: dict[_Place, Fields] = {}
+    also: dict[int, list[int]] = {}
     timed: list[_Place] = []
     for n, collection in by_id.items():
-        facts[n] = known = view.words(collection, asked, 0)
-        ranked = telling(asked, known.frequencies, known.passages)
+        facts = view.words(collection, asked, 0)
+        found.count += facts.passages
+        found.frequencies.update(facts.frequencies)
+        ranked = telling(asked, facts.frequencies, facts.passages)
         matches = view.words(collection, ranked, _CANDIDATES, only=question.only).scores
-        fields = {row: one.fields for row, one in view.fetch(collection, matches).items()}
-        weighed = weigh_words(asked, fields, frequencies=known.frequencies, count=known.passages)
-        found.count += known.passages
-        found.coverage = max(found.coverage, weighed.coverage)
-        found.nats = max(found.nats, weighed.nats)
-        words |= {(n, row): weight for row, weight in weighed.weights.items()}
-        also = list(weighed.weights)
+        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        also[n] = list(matches)
         if question.days and not question.only:
             of_days = view.dated(collection, *question.days, _CANDIDATES)
             found.in_days += of_days.records
             found.dated += of_days.among
-            also += of_days.rows
+            also[n] += of_days.rows
             timed += [(n, row) for row in of_days.rows]
+    words = found.weigh(fields)
+    meaning: dict[_Place, float] = {}
+    for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
             [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also, only=question.only
+                collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
     share = meaning_share(found.nats, found.coverage)
@@ -312,7 +319,6 @@ def find(
                     passage.record,
                     collection.stream,
                     passage.fields,
-                    facts[n],
                     words.get((n, row), 0.0),
                     meaning.get((n, row)),
                 )
@@ -343,15 +349,13 @@ def find_plainly(
             frequencies.update(shared)
             if shared or timely:
                 passages.append((stream, record, (title, text, places)))
-    facts = WordMatches({}, frequencies, count)
-    by_row = {row: fields for row, (_, _, fields) in enumerate(passages)}
-    weighed = weigh_words(asked, by_row, frequencies=frequencies, count=count)
-    candidates = [
-        Candidate(record, stream, fields, facts, weighed.weights[row], None)
+    found = Found(asked, [], count=count, frequencies=frequencies, days=question.days)
+    found.in_days, found.dated = in_days, dated
+    words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
+    found.candidates = [
+        Candidate(record, stream, fields, words[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    found = Found(asked, candidates, count, weighed.coverage, weighed.nats, days=question.days)
-    found.in_days, found.dated = in_days, dated
     return found
 
 
@@ -428,9 +432,9 @@ def rank(
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
         return None
-    nats = max(part.nats for part in parts)
-    ranks = _mix(candidates, nats, max(part.coverage for part in parts))
-    time_weight = _weigh_time(parts, nats)
+    whole = _pooled(parts)
+    ranks = _mix(candidates, whole.nats, whole.coverage)
+    time_weight = _weigh_time(parts, whole.nats)
     twins, chosen = Twins(), list[Candidate]()
     for one in sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order):
         if len(chosen) == question.limit + _SPARE:
@@ -439,13 +443,12 @@ def rank(
             continue
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
-    asked = parts[0].asked
     return Ranking(
         chosen,
-        [_evidence(one, asked, time_weight) for one in chosen],
-        count=sum(part.count for part in parts),
-        pointed=pointedness(asked, time_weight),
-        embedder=next((part.embedder for part in parts if part.embedder), None),
+        [_evidence(one, whole, time_weight) for one in chosen],
+        count=whole.count,
+        pointed=pointedness(whole.asked, time_weight),
+        embedder=whole.embedder,
         least=max(part.least for part in parts),
         twins=twins,
         most_words=max(one.words for one in candidates) or 1.0,
@@ -481,6 +484,21 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
         parts=parts,
         like=() if question.every else ranking.twins.like(place),
     )
+
+
+def _pooled(parts: Sequence[Found]) -> Found:
+    """What is known of all memories together; their words are weighed anew, on one scale."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Found(parts[0].asked)
+    whole.embedder = next((part.embedder for part in parts if part.embedder), None)
+    for part in parts:
+        whole.count += part.count
+        whole.frequencies.update(part.frequencies)
+    by_words = [one for part in parts for one in part.candidates if one.words]
+    for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
+        by_words[place].words = weight
+    return whole
 
 
 def _mix(
@@ -540,12 +558,12 @@ def _order(one: Candidate) -> tuple[float, int, str, bytes]:
     return -one.value, -one.record.number, one.record.id, one.record.body
 
 
-def _evidence(one: Candidate, asked: Sequence[str], time_weight: float) -> Evidence:
+def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
     return weigh(
-        asked,
+        whole.asked,
         frozenset(" ".join(one.fields).split()),
-        frequencies=one.facts.frequencies,
-        count=one.facts.passages,
+        frequencies=whole.frequencies,
+        count=whole.count,
         cosine=one.cosine,
         time_weight=time_weight,
         in_time=one.in_time,
