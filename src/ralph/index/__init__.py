@@ -42,6 +42,11 @@ class Passage(msgspec.Struct, frozen=True):
     facets: dict[str, tuple[str, ...]] = {}
 
 
+# The facet of a passage that was made from other records (a summary, a snapshot): what it repeats
+# does not make its words common.
+DERIVED: dict[str, tuple[str, ...]] = {"derived": ("yes",)}
+
+
 # How a memory cuts its records into passages; a record it cannot read gives none.
 Cut = Callable[[Record], Sequence[Passage]]
 
@@ -166,7 +171,8 @@ class IndexBatch(msgspec.Struct, frozen=True):
 
 
 class WordMatches(msgspec.Struct, frozen=True):
-    """BM25 by passage; how many passages hold each token, and how many there are in all."""
+    """BM25 by passage; how many passages hold each token, and how many there are in all, both
+    without derived ones."""
 
     scores: dict[int, float]
     frequencies: dict[str, int]

@@ -22,7 +22,7 @@ import msgspec
 
 from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
-from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
+from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
 from ralph.records import Record, Source
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ def holding(**wanted: Any) -> Filter:
     """What has these values; of a list, one of them."""
     matches = {key: "any" if isinstance(value, list) else "value" for key, value in wanted.items()}
     return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
+
+
+# What was not made from other records.
+_BASE = {"without": derived_token()}
 
 
 def _fitting(only: Only) -> Filter | None:
@@ -328,7 +332,7 @@ class QdrantView(msgspec.Struct, eq=False):
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         # First, so that the threads below share the facts of one state.
-        passages = self._count(collection, passage=True)
+        passages = self._count(collection, **_BASE, passage=True)
         frequencies = self._frequencies(collection, query)
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
@@ -425,11 +429,14 @@ class QdrantView(msgspec.Struct, eq=False):
         """In how many passages each token stands."""
         asked = dict.fromkeys(query)
         with ThreadPoolExecutor(_THREADS) as pool:
-            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
+            counts = pool.map(lambda token: self._count(collection, **_BASE, tokens=token), asked)
             return dict(zip(asked, counts, strict=True))
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
-        body = {"filter": holding(**wanted), "exact": True}
+        having = holding(**{key: value for key, value in wanted.items() if key != "without"})
+        if "without" in wanted:
+            having["must_not"] = holding(facets=wanted["without"])["must"]
+        body = {"filter": having, "exact": True}
 
         def count() -> int:
             path = collection.physical, "/count"

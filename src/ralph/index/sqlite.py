@@ -22,7 +22,7 @@ import msgspec
 from ralph import disk, index
 from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
-from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
+from ralph.index.matrix import Matrices, derived_token, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -119,6 +119,13 @@ class SqliteView(msgspec.Struct, eq=False):
         n = collection.id
         select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
         frequencies = {token: self._cached(select, token) for token in query}
+        passages = self._cached(f"SELECT count(*) FROM passage_{n}")
+        facet = derived_token()
+        if derived := self._cached(select, facet):
+            passages -= derived
+            counted = f"SELECT count(*) FROM words_{n} WHERE words_{n} MATCH ?"
+            for token in query:
+                frequencies[token] -= self._cached(counted, f'"{token}" AND facets : {facet}')
         scores: dict[int, float] = {}
         if query and count:
             match = " OR ".join(f'"{token}"' for token in query)
@@ -130,9 +137,7 @@ class SqliteView(msgspec.Struct, eq=False):
                 (match, count),
             )
             scores = dict(rows.fetchall())
-        return index.WordMatches(
-            scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}")
-        )
+        return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None

@@ -103,8 +103,8 @@ def show_exchanges(
 ) -> list[Candidate]:
     """Exchanges, documents and notes; an exchange that was found by its summary takes its place.
 
-    With `summaries` that of a conversation stays where nothing else of it was found, and lifts the
-    best of its exchanges where something was.
+    With `summaries` that of a conversation stays where nothing else of it was found; else it speaks
+    for the best of its exchanges, if it matches better.
     """
     found: dict[str, Candidate] = {}
     best: dict[str, Candidate] = {}
@@ -127,8 +127,9 @@ def show_exchanges(
     if not summaries:
         return list(found.values())
     for name, one in talks.items():
-        if name in best:
-            best[name].value = max(best[name].value, one.value)
+        if name in best and one.value > best[name].value:
+            for field in ("value", "fields", "words", "cosine"):
+                setattr(best[name], field, getattr(one, field))
     return [*found.values(), *(one for name, one in talks.items() if name not in best)]
 
 

@@ -83,9 +83,7 @@ def weigh_words(
     sharp = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
     whole = sum(sharp.values())
     needles = {
-        f" {token} ": (sharp[token], rarity(token, frequencies[token], count))
-        for token in sharp
-        if frequencies[token]
+        f" {token} ": (sharp[token], rarity(token, frequencies[token], count)) for token in sharp
     }
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
