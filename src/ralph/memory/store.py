@@ -326,11 +326,11 @@ class Store:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
         from ralph.text.times import local_today, time_range
 
+        asked = Question(plain, min(wanted, MOST_HITS), floor)
         if named := time_range(plain, local_today()):
-            return Question(
-                named.rest or plain, min(wanted, MOST_HITS), floor, days=named.moments()
-            )
-        return Question(plain, min(wanted, MOST_HITS), floor)
+            days = named.moments()
+            return msgspec.structs.replace(asked, days=days, rest=named.rest)
+        return asked
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:
         """Search these streams as one; `how` is as for `find`."""

@@ -180,9 +180,9 @@ _COMMON_SHARE = 0.3
 class Question(msgspec.Struct, frozen=True):
     """What is asked, how many answers are wanted, how sure they must be, and of what.
 
-    `days` are the moments in which the days begin and end that the question names; `text` is
-    without them. `every` hit is wanted where it counts how often something was met: else near-twins
-    are folded into one.
+    `days` are the moments in which the days begin and end that the question names; `rest` is what
+    it asks besides. `every` hit is wanted where it counts how often something was met: else
+    near-twins are folded into one.
     """
 
     text: str
@@ -190,7 +190,12 @@ class Question(msgspec.Struct, frozen=True):
     min_score: float
     only: Only = None
     days: tuple[str, str] | None = None
+    rest: str = ""
     every: bool = False
+
+    def asked(self) -> list[str]:
+        """The words an answer should hold: a time is no word that it could lack."""
+        return query_tokens(self.rest if self.days else self.text)
 
 
 class Candidate(msgspec.Struct, dict=True, eq=False):
@@ -270,7 +275,8 @@ def find(
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    found = Found(asked, [], days=question.days, embedder=None if vector is None else embedder)
+    found = Found(question.asked(), [], days=question.days)
+    found.embedder = None if vector is None else embedder
     by_id = {one.id: one for one in collections}
     facts: dict[int, WordMatches] = {}
     words: dict[_Place, float] = {}
@@ -279,23 +285,22 @@ def find(
     for n, collection in by_id.items():
         facts[n] = known = view.words(collection, asked, 0)
         ranked = telling(asked, known.frequencies, known.passages)
-        matches = view.words(collection, ranked, _CANDIDATES, only=question.only).scores
+        matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
+        if question.days and not question.only:
+            of_days = view.dated(collection, *question.days, _CANDIDATES)
+            found.in_days += of_days.records
+            found.dated += of_days.among
+            matches = list(dict.fromkeys([*matches, *of_days.rows]))
+            timed += [(n, row) for row in of_days.rows]
         fields = {row: one.fields for row, one in view.fetch(collection, matches).items()}
         weighed = weigh_words(asked, fields, frequencies=known.frequencies, count=known.passages)
         found.count += known.passages
         found.coverage = max(found.coverage, weighed.coverage)
         found.nats = max(found.nats, weighed.nats)
-        words |= {(n, row): weight for row, weight in weighed.weights.items()}
-        also = list(weighed.weights)
-        if question.days and not question.only:
-            of_days = view.dated(collection, *question.days, _CANDIDATES)
-            found.in_days += of_days.records
-            found.dated += of_days.among
-            also += of_days.rows
-            timed += [(n, row) for row in of_days.rows]
+        words |= {(n, row): weight for row, weight in weighed.weights.items() if weight}
         if vector is not None and collection.manifest.embedder == embedder:
             [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also, only=question.only
+                collection, vector[None, :], _CANDIDATES, also=matches, only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
     share = meaning_share(found.nats, found.coverage)
@@ -347,7 +352,8 @@ def find_plainly(
         Candidate(record, stream, fields, facts, weighed.weights[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    found = Found(asked, candidates, count, weighed.coverage, weighed.nats, days=question.days)
+    wanted_words = question.asked()
+    found = Found(wanted_words, candidates, count, weighed.coverage, weighed.nats, question.days)
     found.in_days, found.dated = in_days, dated
     return found
 
