@@ -197,9 +197,9 @@ def _lift_by_conversation(
 
 def _words_held(talk: Iterable[Candidate], asked: Iterable[str]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
-    words = {word for one in talk for field in one.fields for word in field.split()}
+    words = f" {' '.join(field for one in talk for field in one.fields)} "
     facts = next(iter(talk)).facts
-    found = (token for token in asked if token in words)
+    found = (token for token in asked if f" {token} " in words)
     return sum(rarity(one, facts.frequencies.get(one, 0), facts.passages) for one in found)
 
 

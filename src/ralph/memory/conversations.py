@@ -35,7 +35,7 @@ from ralph.text.times import TimeRange, event_range
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
-_DEPTH = 60
+_DEPTH = 40
 _OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
 _T = TypeVar("_T")
 

@@ -464,9 +464,9 @@ def _weigh_time(parts: Sequence[Found], nats: float) -> float:
 
 def _lifted(part: Found) -> list[Candidate]:
     """The records of one memory by their best passage, after its lift."""
-    by_record: dict[tuple[str, str, str], list[Candidate]] = {}
+    by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
     for one in sorted(part.candidates, key=lambda one: -one.value):
-        by_record.setdefault((one.stream, one.record.id, one.record.digest), []).append(one)
+        by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
     best: list[Candidate] = []
     for one, *others in by_record.values():
         one.value += _PER_PASSAGE * sum(other.value for other in others[:_MOST_PASSAGES])
@@ -488,9 +488,9 @@ def _by_kind(one: Candidate) -> Candidate:
     return one
 
 
-def _order(one: Candidate) -> tuple[float, int, str, str]:
+def _order(one: Candidate) -> tuple[float, int, str, bytes]:
     """Best first, the newest first among equals: rows are numbered anew by every rebuild."""
-    return -one.value, -one.record.number, one.record.id, one.record.digest
+    return -one.value, -one.record.number, one.record.id, one.record.body
 
 
 def _evidence(one: Candidate, asked: Sequence[str], time_weight: float) -> Evidence:
