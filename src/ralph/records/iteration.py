@@ -213,16 +213,12 @@ def _moment(at: str) -> str:
     return utc(at, field="at")
 
 
-def embedding_text(iteration: Iteration, *, max_chars: int) -> str:
-    """Title, summary, errors and decisions as one text, cut to the limit (F7)."""
-    parts = [iteration.task_title, iteration.summary]
-    for error in iteration.errors:
-        parts += [error.message, error.resolution or ""]
-    parts += [
-        f"{d.description}: {d.rationale}" if d.rationale else d.description
-        for d in iteration.decisions
-    ]
-    return "\n".join(part for part in parts if part)[:max_chars]
+def thoughts(iteration: Iteration) -> list[str]:
+    """What an iteration says, one thought each: its summary, its errors, its decisions (F7)."""
+    found = [iteration.summary]
+    found += ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
+    found += [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
+    return [thought for thought in found if thought]
 
 
 def cut(text: str, max_chars: int) -> str:
