@@ -38,7 +38,7 @@ _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
 )
-_LISTED_SHARE = 0.5
+_LISTED_SHARE = 0.7
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
