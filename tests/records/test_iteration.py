@@ -356,10 +356,15 @@ def test_f7_summary_errors_and_decisions_are_one_thought_each() -> None:
     assert thoughts(iteration) == [
         "Validated the input.",
         "TypeError: x\nguard it",
-        "use zod: typed",
-        "no captcha",
+        "use zod: typed\nno captcha",
     ]
     assert thoughts(Iteration()) == []
+
+
+def test_f7_a_long_error_is_a_thought_of_its_own() -> None:
+    long = ErrorSeen("OSError: " + "no space left " * 20)
+    iteration = Iteration(errors=(long, ErrorSeen("TypeError: x"), ErrorSeen("KeyError: y")))
+    assert thoughts(iteration) == [long.message, "TypeError: x\nKeyError: y"]
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def _shares_of_best(values: Scores) -> dict[Any, float]:
 
 _CANDIDATES = 100
 # So many passages of a memory are weighed against each other.
-_DEPTH = 200
+_DEPTH = 100
 # From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
 # next to nothing, and ranking by it is most of the time a search takes.
 _LARGE = 1000

@@ -41,6 +41,7 @@ MOST_DECISIONS = 50
 MOST_FILES = 500
 # The most of a record's text that is embedded.
 EMBEDDING_CHARS = 4000
+_SHORT_THOUGHTS_CHARS = 300
 # How many of the newest are listed, unless a number is given.
 RECENT_COUNT = 10
 # Ids must be the same on every machine for ever, so this namespace never changes.
@@ -214,11 +215,22 @@ def _moment(at: str) -> str:
 
 
 def thoughts(iteration: Iteration) -> list[str]:
-    """What an iteration says, one thought each: its summary, its errors, its decisions (F7)."""
-    found = [iteration.summary]
-    found += ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
-    found += [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
-    return [thought for thought in found if thought]
+    """What an iteration says, one thought each: its summary, its errors, its decisions (F7).
+
+    Short errors are one thought, and so are short decisions: each more costs every search.
+    """
+    errors = ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
+    decisions = [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
+    found: list[str] = []
+    for texts in ([iteration.summary], errors, decisions):
+        joined: list[str] = []
+        for text in filter(None, texts):
+            if joined and len(joined[-1]) + len(text) < _SHORT_THOUGHTS_CHARS:
+                joined[-1] += f"\n{text}"
+            else:
+                joined.append(text)
+        found += joined
+    return found
 
 
 def cut(text: str, max_chars: int) -> str:
