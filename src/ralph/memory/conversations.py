@@ -269,6 +269,8 @@ class Conversations:
         *,
         limit: int | None = None,
         min_score: float | None = None,
+        since: str | None = None,
+        until: str | None = None,
         **how: Any,
     ) -> Answer:
         """The exchanges that answer the question, best first; `exclude` names a conversation.
@@ -279,7 +281,8 @@ class Conversations:
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
-        question = self.store.question(query, limit=limit, min_score=floor)
+        days = {"since": since, "until": until}
+        question = self.store.question(query, limit=limit, min_score=floor, **days)
         found = self.candidates(question, **how)
         return Answer(conclude(question, [found]), found.notes)
 
@@ -292,8 +295,6 @@ class Conversations:
         words_only: bool = False,
         budget_s: float | None = None,
         tags: Collection[str] = (),
-        since: str | None = None,
-        until: str | None = None,
         documents: bool = False,
         notes: bool = False,
         summaries: bool = False,
@@ -304,9 +305,8 @@ class Conversations:
         without = {
             kind for kind, shown in ((schema.DOCUMENT, documents), (NOTE, notes)) if not shown
         }
-        allowed = SearchFilter.of(
-            tags=tags, since=since, until=until, exclude=exclude, without=frozenset(without)
-        )
+        wanted = frozenset(tag.casefold() for tag in tags)
+        allowed = SearchFilter(wanted, exclude, frozenset(without))
         how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
         if question.days is None and (event := event_range(question.text)):
             # `before the release`: the day is that of the exchange which tells of it most surely.
@@ -317,7 +317,8 @@ class Conversations:
             if days:
                 day = date.fromisoformat(days[0])
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
-                question = msgspec.structs.replace(question, days=around.moments())
+                named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
+                question = msgspec.structs.replace(question, **named)
         found = self.store.find(parts, question, **how)
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:

@@ -181,8 +181,8 @@ class Question(msgspec.Struct, frozen=True):
     """What is asked, how many answers are wanted, how sure they must be, and of what.
 
     `days` are the moments in which the days begin and end that the question names; `rest` is what
-    it asks besides. `every` hit is wanted where it counts how often something was met: else
-    near-twins are folded into one.
+    it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
+    it counts how often something was met: else near-twins are folded into one.
     """
 
     text: str
@@ -191,7 +191,17 @@ class Question(msgspec.Struct, frozen=True):
     only: Only = None
     days: tuple[str, str] | None = None
     rest: str = ""
+    within: tuple[str, str] | None = None
     every: bool = False
+
+    @property
+    def lists_days(self) -> bool:
+        """Whether it asks for nothing but what there is of some days."""
+        return self.days is not None and not self.rest
+
+    def allows(self, record: Record) -> bool:
+        """Whether the record lies in the time that was given."""
+        return self.within is None or self.within[0] <= record.at < self.within[1]
 
     def asked(self) -> list[str]:
         """The words an answer should hold: a time is no word that it could lack."""
@@ -286,10 +296,11 @@ def find(
         facts[n] = known = view.words(collection, asked, 0)
         ranked = telling(asked, known.frequencies, known.passages)
         matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
-        if question.days and not question.only:
-            of_days = view.dated(collection, *question.days, _CANDIDATES)
-            found.in_days += of_days.records
-            found.dated += of_days.among
+        for span in filter(None, () if question.only else (question.days, question.within)):
+            of_days = view.dated(collection, *span, _CANDIDATES)
+            if span is question.days:
+                found.in_days += of_days.records
+                found.dated += of_days.among
             matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
         fields = {row: one.fields for row, one in view.fetch(collection, matches).items()}
@@ -309,6 +320,8 @@ def find(
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
             assert passage.record is not None
+            if not question.allows(passage.record):
+                continue
             found.candidates.append(
                 Candidate(
                     passage.record,
@@ -333,6 +346,8 @@ def find_plainly(
     count = in_days = dated = 0
     first, end = question.days or ("", "")
     for stream, record in records:
+        if not question.allows(record):
+            continue
         timely = first <= record.at < end
         in_days, dated = in_days + timely, dated + 1
         for passage in cuts[stream](record):
@@ -352,9 +367,8 @@ def find_plainly(
         Candidate(record, stream, fields, facts, weighed.weights[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    wanted_words = question.asked()
-    found = Found(wanted_words, candidates, count, weighed.coverage, weighed.nats, question.days)
-    found.in_days, found.dated = in_days, dated
+    found = Found(question.asked(), candidates, count, weighed.coverage, weighed.nats)
+    found.days, found.in_days, found.dated = question.days, in_days, dated
     return found
 
 
@@ -365,6 +379,8 @@ def find_plainly(
 _PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
 # What a person wrote down stands this much above what was extracted and matches as well.
 _BY_PERSON = 1.05
+# How surely a record of a day is meant where the day is all that was asked for.
+_OF_DAYS = 0.75
 # The score needs a few more than are shown.
 _SPARE = 6
 
@@ -373,6 +389,9 @@ def conclude(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> list[Hit]:
     """The best records of these memories, in order, near-twins folded, none under the floor."""
+    if question.lists_days:
+        for part in parts:
+            part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
     parts = [part for part in parts if part.candidates]
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
@@ -381,6 +400,8 @@ def conclude(
     word_ranks, meaning_ranks = _mix(candidates, nats, max(part.coverage for part in parts))
     time_weight = _weigh_time(parts, nats)
     order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
+    if question.lists_days:
+        order.sort(key=lambda one: one.record.at, reverse=True)
     twins = Twins()
     chosen: list[Candidate] = []
     for one in order:
@@ -401,6 +422,8 @@ def conclude(
         embedder=next((part.embedder for part in parts if part.embedder), None),
         least=max(part.least for part in parts),
     )
+    if question.lists_days:
+        found = [_OF_DAYS] * len(chosen)
     hits: list[Hit] = []
     most_words = max(one.words for one in candidates) or 1.0
     for place, (one, known) in enumerate(zip(chosen, evidence, strict=True)):
@@ -434,6 +457,12 @@ def conclude(
             )
         )
     return hits
+
+
+def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
+    """Whether it is work of these days."""
+    kind = KINDS.get(one.record.kind)
+    return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
 def _mix(
