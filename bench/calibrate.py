@@ -139,7 +139,8 @@ def question_of(text: str, today: str = "") -> Question:
     """The question as the product asks it on this day."""
     named = time_range(text, date.fromisoformat(today[:10])) if today else None
     if named:
-        return Question(named.rest or text, LIMIT, 0.0, days=named.moments())
+        rest = "" if named.alone else named.rest
+        return Question(text, LIMIT, 0.0, days=named.moments(), rest=rest)
     return Question(text, LIMIT, 0.0)
 
 

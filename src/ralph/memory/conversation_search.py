@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -18,10 +17,9 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record, utc
+from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import moment_of
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -38,51 +36,25 @@ _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
 )
-_LISTED_SHARE = 0.5
+_LISTED_SHARE = 0.7
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What a question may be answered with: from which moment until when, tags, what is left out.
+    """What may be shown: conversations with these tags, all but one, and none of some kinds."""
 
-    Days that the question itself names are no limit: people misremember, and a limit that is wrong
-    hides the answer.
-    """
-
-    first: str = ""
-    end: str = "9"
     tags: frozenset[str] = frozenset()
     exclude: str | None = None
     without: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        tags: Collection[str] = (),
-        since: str | None = None,
-        until: str | None = None,
-        **more: Any,
-    ) -> Self:
-        """The filter for days and tags as a person gives them."""
-        first = moment_of(_day(since, "since")) if since else ""
-        end = moment_of(_day(until, "until"), end=True) if until else "9"
-        return cls(first, end, frozenset(tag.casefold() for tag in tags), **more)
 
     def allows(self, record: Record, home: str, histories: Sequence[ConversationStates]) -> bool:
         """Whether this may be shown; `home` is its conversation."""
         if record.kind in self.without or (self.exclude and home == self.exclude):
             return False
-        if record.kind == schema.EXCHANGE and not self.first <= record.at < self.end:
-            return False
         states = [one.conversations[home] for one in histories if home in one.conversations]
         return not self.tags or any(self.tags.issubset(state.tags) for state in states)
-
-
-def _day(written: str, field: str) -> date:
-    return date.fromisoformat(utc(written, field=field)[:10])
 
 
 def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, str]:
@@ -198,8 +170,8 @@ def _lift_by_conversation(
 
 def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
-    words = {word for one in talk for field in one.fields for word in field.split()}
-    return sum(weight for token, weight in asked.items() if token in words)
+    words = f" {' '.join(field for one in talk for field in one.fields)} "
+    return sum(weight for token, weight in asked.items() if f" {token} " in words)
 
 
 def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[str]:

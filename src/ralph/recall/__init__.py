@@ -245,10 +245,10 @@ class _HitWords:
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
+        if self.numbers != other.numbers or self.ended != other.ended:
+            return False
+        few, many = len(self.words), len(other.words)
+        if not _SAME_SHARE * many <= few <= many / _SAME_SHARE or not few:
+            return False  # two of such lengths cannot share enough
         shared = len(self.words & other.words)
-        return (
-            bool(self.words)
-            and self.numbers == other.numbers
-            and self.ended == other.ended
-            and shared >= _SAME_SHARE * len(self.words | other.words)
-        )
+        return shared >= _SAME_SHARE * (few + many - shared)

@@ -182,9 +182,9 @@ _COMMON_SHARE = 0.3
 class Question(msgspec.Struct, frozen=True):
     """What is asked, how many answers are wanted, how sure they must be, and of what.
 
-    `days` are the moments in which the days begin and end that the question names; `text` is
-    without them. `every` hit is wanted where it counts how often something was met: else near-twins
-    are folded into one.
+    `days` are the moments in which the days begin and end that the question names; `rest` is what
+    it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
+    it counts how often something was met: else near-twins are folded into one.
     """
 
     text: str
@@ -192,7 +192,22 @@ class Question(msgspec.Struct, frozen=True):
     min_score: float
     only: Only = None
     days: tuple[str, str] | None = None
+    rest: str = ""
+    within: tuple[str, str] | None = None
     every: bool = False
+
+    @property
+    def lists_days(self) -> bool:
+        """Whether it asks for nothing but what there is of some days."""
+        return self.days is not None and not self.rest
+
+    def allows(self, record: Record) -> bool:
+        """Whether the record lies in the time that was given."""
+        return self.within is None or self.within[0] <= record.at < self.within[1]
+
+    def asked(self) -> list[str]:
+        """The words an answer should hold: a time is no word that it could lack."""
+        return query_tokens(self.rest if self.days else self.text)
 
 
 class Candidate(msgspec.Struct, dict=True, eq=False):
@@ -281,7 +296,8 @@ def find(
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    found = Found(asked, [], days=question.days, embedder=None if vector is None else embedder)
+    found = Found(question.asked(), [], days=question.days)
+    found.embedder = None if vector is None else embedder
     by_id = {one.id: one for one in collections}
     fields: dict[_Place, Fields] = {}
     also: dict[int, list[int]] = {}
@@ -291,16 +307,17 @@ def find(
         found.count += facts.passages
         found.frequencies.update(facts.frequencies)
         ranked = telling(asked, facts.frequencies, facts.passages)
-        matches = view.words(collection, ranked, _CANDIDATES, only=question.only).scores
-        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
-        also[n] = list(matches)
-        if question.days and not question.only:
-            of_days = view.dated(collection, *question.days, _CANDIDATES)
-            found.in_days += of_days.records
-            found.dated += of_days.among
-            also[n] += of_days.rows
+        matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
+        for span in filter(None, () if question.only else (question.days, question.within)):
+            of_days = view.dated(collection, *span, _CANDIDATES)
+            if span is question.days:
+                found.in_days += of_days.records
+                found.dated += of_days.among
+            matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
-    words = found.weigh(fields)
+        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        also[n] = matches
+    words = {place: weight for place, weight in found.weigh(fields).items() if weight}
     meaning: dict[_Place, float] = {}
     for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
@@ -314,6 +331,8 @@ def find(
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
             assert passage.record is not None
+            if not question.allows(passage.record):
+                continue
             found.candidates.append(
                 Candidate(
                     passage.record,
@@ -337,6 +356,8 @@ def find_plainly(
     count = in_days = dated = 0
     first, end = question.days or ("", "")
     for stream, record in records:
+        if not question.allows(record):
+            continue
         timely = first <= record.at < end
         in_days, dated = in_days + timely, dated + 1
         for passage in cuts[stream](record):
@@ -349,7 +370,7 @@ def find_plainly(
             frequencies.update(shared)
             if shared or timely:
                 passages.append((stream, record, (title, text, places)))
-    found = Found(asked, [], count=count, frequencies=frequencies, days=question.days)
+    found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
     found.in_days, found.dated = in_days, dated
     words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
     found.candidates = [
@@ -366,6 +387,8 @@ def find_plainly(
 _PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
 # What a person wrote down stands this much above what was extracted and matches as well.
 _BY_PERSON = 1.05
+# How surely a record of a day is meant where the day is all that was asked for.
+_OF_DAYS = 0.75
 # The score needs a few more than are shown.
 _SPARE = 6
 
@@ -384,6 +407,7 @@ class Ranking(msgspec.Struct):
     most_words: float
     ranks: tuple[dict[float, int], dict[float, int]]
     timed: bool
+    lists_days: bool
 
     @property
     def values(self) -> list[float]:
@@ -392,6 +416,8 @@ class Ranking(msgspec.Struct):
 
     def scores(self) -> list[float]:
         """The score of each candidate."""
+        if self.lists_days:
+            return [_OF_DAYS] * len(self.chosen)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
 
     def clues(self) -> Clues:
@@ -428,6 +454,9 @@ def rank(
 
     `fits` says what may be shown; None where there is nothing.
     """
+    if question.lists_days:
+        for part in parts:
+            part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
     parts = [part for part in parts if part.candidates]
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
@@ -435,8 +464,11 @@ def rank(
     whole = _pooled(parts)
     ranks = _mix(candidates, whole.nats, whole.coverage)
     time_weight = _weigh_time(parts, whole.nats)
+    order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
+    if question.lists_days:
+        order.sort(key=lambda one: one.record.at, reverse=True)
     twins, chosen = Twins(), list[Candidate]()
-    for one in sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order):
+    for one in order:
         if len(chosen) == question.limit + _SPARE:
             break
         if fits is not None and not fits(one.hit):
@@ -454,6 +486,7 @@ def rank(
         most_words=max(one.words for one in candidates) or 1.0,
         ranks=ranks,
         timed=time_weight > 0.0,
+        lists_days=question.lists_days,
     )
 
 
@@ -499,6 +532,12 @@ def _pooled(parts: Sequence[Found]) -> Found:
     for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
         by_words[place].words = weight
     return whole
+
+
+def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
+    """Whether it is work of these days."""
+    kind = KINDS.get(one.record.kind)
+    return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
 def _mix(
