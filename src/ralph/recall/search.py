@@ -32,7 +32,7 @@ from ralph.recall.score import (
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import query_tokens, tokens
+from ralph.text.tokens import query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -500,10 +500,11 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
     one, known = ranking.chosen[place], ranking.evidence[place]
     out = Outstanding.of(ranking.values[place:])
     by_words, by_meaning = ranking.ranks
+    written = spellings(question.text)
     parts = Parts(
         words=round(one.words / ranking.most_words, 4),
         words_rank=by_words.get(one.words),
-        matched=known.matched,
+        matched=tuple(written.get(token, token) for token in known.matched),
         asked=known.asked,
         coverage=round(known.coverage, 4),
         meaning=None if one.cosine is None else round(one.cosine, 4),
