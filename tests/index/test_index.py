@@ -501,13 +501,13 @@ def test_the_setting_none_means_words_alone_and_says_so(project: Path) -> None:
         assert (one.manifest.embedder, one.manifest.dims) == ("none", 0)
 
 
-def test_a_missing_package_means_words_alone(project: Path) -> None:
+def test_a_missing_table_means_words_alone(project: Path) -> None:
     script = """
     import sys
     from ralph import open_ralph
     from ralph.index.embedders import static
     from remembering import topical
-    static.find_spec = lambda name: None
+    static.TABLE_NAME = "no.bin"
     with open_ralph(sys.argv[1]) as memory:
         memory.feature("auth").remember_all(topical(20))
         found = memory.feature("auth").search("login form validation")
@@ -515,7 +515,7 @@ def test_a_missing_package_means_words_alone(project: Path) -> None:
     """
     (line,) = run_child(script, project)
     assert line.startswith("2 searched by words alone")
-    assert "pip install wordllama" in line
+    assert "pip install --force-reinstall ralph-rag" in line
 
 
 # -- orphans

@@ -313,6 +313,27 @@ def test_many_records_go_in_and_come_out(store: IndexStore) -> None:
         assert len(view.content(made).vectors) == 600
 
 
+def test_the_newest_records_of_some_days_are_found_once_each(store: IndexStore) -> None:
+    made = create(store)
+    two = [(Passage(title="", text=text), blob(X)) for text in ("one", "two")]
+    rows = [row(record(number), *two) for number in range(1, 8)]  # of the 2nd to the 8th
+    write(store, made, [*rows, row(record(8))])
+    with store.state() as view:
+
+        def dated(first: str, end: str, count: int = 10) -> list[str]:
+            found = view.dated(made, first, end, count)
+            assert found.among == 7
+            held = records(view, made, found.rows)
+            return [held[one].id for one in found.rows]
+
+        assert dated("2026-01-03T00:00:00", "2026-01-05T00:00:00") == ["id-3", "id-2"]
+        assert dated("", "2026-01-03T00:00:00") == ["id-1"]
+        assert dated("2026-01-08T00:00:00", "9") == ["id-7"]
+        assert dated("2026-02-01T00:00:00", "9") == []
+        assert dated("", "9", count=1) == ["id-7"]
+        assert view.dated(made, "", "9", 1).records == 7
+
+
 # -- words
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import Collection, Corrupt, Facets, Only, Rows
+from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -239,6 +239,12 @@ def fits(facets: Facets, only: Only) -> bool:
     """Whether a passage with these facets is asked for."""
     held = set(facet_tokens(facets))
     return all(held.intersection(group) for group in wanted_tokens(only))
+
+
+def derived_token() -> str:
+    """What every derived passage has, and no other."""
+    [token] = facet_tokens(DERIVED)
+    return token
 
 
 def _token(name: str, value: str) -> str:

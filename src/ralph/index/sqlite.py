@@ -22,7 +22,7 @@ import msgspec
 from ralph import disk, index
 from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
-from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
+from ralph.index.matrix import Matrices, derived_token, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -119,6 +119,13 @@ class SqliteView(msgspec.Struct, eq=False):
         n = collection.id
         select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
         frequencies = {token: self._cached(select, token) for token in query}
+        passages = self._cached(f"SELECT count(*) FROM passage_{n}")
+        facet = derived_token()
+        if derived := self._cached(select, facet):
+            passages -= derived
+            counted = f"SELECT count(*) FROM words_{n} WHERE words_{n} MATCH ?"
+            for token in query:
+                frequencies[token] -= self._cached(counted, f'"{token}" AND facets : {facet}')
         scores: dict[int, float] = {}
         if query and count:
             match = " OR ".join(f'"{token}"' for token in query)
@@ -130,9 +137,7 @@ class SqliteView(msgspec.Struct, eq=False):
                 (match, count),
             )
             scores = dict(rows.fetchall())
-        return index.WordMatches(
-            scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}")
-        )
+        return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
@@ -141,6 +146,19 @@ class SqliteView(msgspec.Struct, eq=False):
         with self.matrices.loaded(self.connection, collection, wanted_tokens(only)) as loaded:
             matrix, upto, among = loaded
             return matrix.nearest(to, count, also, upto, among)
+
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        n = collection.id
+        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
+        between += " WHERE r.at >= ? AND r.at < ?"
+        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
+        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
+        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
+        return index.DatedPassages([row for (row,) in rows], counted, among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False

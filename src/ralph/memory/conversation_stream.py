@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.index import ASIDE, Passage
+from ralph.index import ASIDE, DERIVED, Passage
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.records import Complaint, Record, clean_text, iteration, utc
@@ -138,6 +138,8 @@ class ConversationStates:
         self.conversations: dict[str, ConversationState] = {}
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
+        # The conversation of each exchange, and which of its exchanges it is.
+        self.positions: dict[str, tuple[str, int]] = {}
         self.summaries: dict[str, Summary] = {}
         self.ratings: dict[str, Literal[-1, 0, 1]] = {}
         # Labels of conversations whose first exchanges were forgotten.
@@ -163,6 +165,7 @@ class ConversationStates:
             title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
             state = self._begin(Conversation(id=seen.conversation, title=title, created=record.at))
         state.last = max(state.last, record.at) if state.exchanges else record.at
+        self.positions[record.id] = seen.conversation, state.exchanges
         state.exchanges += 1
         self.exchanges.setdefault(seen.conversation, []).append(record.id)
 
@@ -276,7 +279,7 @@ class ConversationStream(Stream):
     for the index, and one with this for everybody else; what is new goes into this one.
     """
 
-    cut_version = f"exchange-2-{EMBEDDING_CHARS}"
+    cut_version = f"exchange-3-{EMBEDDING_CHARS}"
 
     def __init__(
         self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
@@ -312,7 +315,8 @@ class ConversationStream(Stream):
                 return _exchange_passages(schema.content_of(record))
             if record.kind in (schema.SUMMARY, NOTE):
                 text = schema.content_of(record).text
-                return [Passage(title="", text=text, embed=text)]
+                facets = DERIVED if record.kind == schema.SUMMARY else {}
+                return [Passage(title="", text=text, embed=text, facets=facets)]
             if record.kind == schema.DOCUMENT:
                 section: schema.Document = schema.content_of(record)
                 whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]

@@ -147,30 +147,30 @@ _QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
 feature            learning     again   problem  solution     whole
-bias                  -4.01     -4.89         -         -     -8.29
-shared                 0.80     -4.73     -2.24     -2.51     -1.32
-contained              2.19      3.35      1.73      1.63     -0.55
-couples               -0.50     -3.83     -2.44     -1.03     -5.60
-letters                2.69      5.96      1.06      2.21      1.61
-short                  0.75      0.68      0.06      0.58      0.79
-ratio                 -0.22     -0.82     -0.37     -0.44     -0.99
-names                  0.61      0.18     -0.38     -0.16      0.35
-names_apart           -0.85     -0.28     -0.34      0.02     -0.47
-names_exchanged       -1.09     -0.70      0.03     -0.88      0.23
-numbers_exchanged     -1.85     -1.15      0.02     -1.42     -0.09
-numbers_common         0.85      0.57      0.26      1.30     -0.35
-number_alone          -1.04     -0.53     -0.11     -0.49      0.22
-codes_common          -0.25      0.40     -0.12      0.42      0.45
-flipped               -3.86     -2.21      0.23     -1.39      0.19
-denial_alone          -1.20      0.18     -0.32      0.27      0.13
-exchanged             -4.57     -3.22     -0.29      3.78     -0.33
-reordered              2.59      1.98     -4.77      4.15      4.35
-cosine                    -      1.91     -1.54      2.84      1.82
-aligned                   -      0.37     -0.06     -0.65      2.50
-aligned_most              -      5.35      1.25      3.55      1.33
-covered                   -     -3.21     -1.85     -2.40     -0.87
-covered_most              -      0.56      0.05      0.67     -0.19
-weakest                   -     -6.43     -1.17     -4.68      6.47
+bias                  -4.01     -5.68         -         -     -8.87
+shared                 0.80     -5.10     -3.16     -2.75     -1.49
+contained              2.19      2.72      1.66      1.29     -0.50
+couples               -0.50     -3.69     -1.77     -0.95     -4.77
+letters                2.69      5.59      0.46      2.02      1.31
+short                  0.75      0.77      0.06      0.62      0.94
+ratio                 -0.22     -1.09     -0.26     -0.44     -1.18
+names                  0.61      0.25     -0.46     -0.13      0.35
+names_apart           -0.85     -0.28     -0.40     -0.00     -0.41
+names_exchanged       -1.09     -0.70      0.15     -0.82      0.19
+numbers_exchanged     -1.85     -1.24     -0.07     -1.35     -0.17
+numbers_common         0.85      0.45      0.07      1.08     -0.46
+number_alone          -1.04     -0.51     -0.19     -0.44      0.16
+codes_common          -0.25      0.42      0.07      0.80      0.21
+flipped               -3.86     -2.26      0.32     -1.31      0.13
+denial_alone          -1.20      0.27     -0.30      0.29      0.06
+exchanged             -4.57     -3.08      0.03      3.87     -0.69
+reordered              2.59      2.01     -2.62      3.69      4.71
+cosine                    -      4.60     -0.97      4.34      3.90
+aligned                   -      0.34     -0.62     -0.80      0.61
+aligned_most              -      5.66      0.97      3.04      0.87
+covered                   -     -4.00     -0.71     -2.41     -0.96
+covered_most              -      0.07      0.06      0.93     -0.91
+weakest                   -     -5.98     -0.49     -4.50      7.25
 """
 
 
