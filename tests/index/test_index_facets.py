@@ -17,7 +17,7 @@ from ralph.index import Collection, Facets, IndexView, Only, Passage
 from ralph.index.matrix import Matrix, facet_tokens, fits, wanted_tokens
 from ralph.index.sync import IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
-from ralph.recall.search import Question, search, search_plainly
+from ralph.recall.search import Question, find, find_plainly
 from ralph.records import Record
 
 # Values that a careless query would break on.
@@ -137,16 +137,16 @@ def test_the_index_and_the_journal_leave_out_the_same(
         with index.store.state() as view:
             live = live_of(view, "notes")
             assert live is not None
-            found = search(
+            found = find(
                 view,
                 [live],
                 question,
                 vector=vector,
                 embedder=toy.identity if vector is not None else "none",
             )
-        assert sorted(one.record.id for one in found) == expected(12, only), only
-        plain = search_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)
-        assert sorted(one.record.id for one in plain) == expected(12, only), only
+        assert sorted(one.record.id for one in found.candidates) == expected(12, only), only
+        plain = find_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)
+        assert sorted(one.record.id for one in plain.candidates) == expected(12, only), only
     index.close()
 
 

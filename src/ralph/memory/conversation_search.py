@@ -15,7 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, rarity
+from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
 from ralph.records import Record
 from ralph.records import conversation as schema
@@ -35,7 +35,7 @@ _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
 )
-_REPEATED = 0.7
+_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -113,7 +113,7 @@ def lift(
     candidates: list[Candidate],
     histories: Sequence[ConversationStates],
     *,
-    asked: Sequence[str],
+    asked: Mapping[str, float],
     spread: bool,
     allowed: SearchFilter,
     half_life_days: float,
@@ -121,9 +121,9 @@ def lift(
 ) -> list[Candidate]:
     """What may be shown, each lifted by its neighbors and its conversation.
 
-    `spread`: the best of each conversation comes before what repeats one. Ratings move it, too;
-    `half_life_days` of 0: nothing fades with time. `away`: the journals' server is, and the index
-    may know more than can be read of them.
+    `asked` has the words of the question and what they weigh. `spread`: the best of each
+    conversation comes before what repeats one. Ratings move it, too; `half_life_days` of 0: nothing
+    fades with time. `away`: the journals' server is, and the index may know more than can be read.
     """
     now = datetime.now(UTC)
     home = homes((one.record for one in candidates), histories)
@@ -158,7 +158,7 @@ def lift(
 def _lift_by_conversation(
     talks: Mapping[str, Sequence[Candidate]],
     histories: Sequence[ConversationStates],
-    asked: Sequence[str],
+    asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
     lengths = [
@@ -176,12 +176,10 @@ def _lift_by_conversation(
             one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
 
 
-def _words_held(talk: Iterable[Candidate], asked: Iterable[str]) -> float:
+def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
     words = f" {' '.join(field for one in talk for field in one.fields)} "
-    facts = next(iter(talk)).facts
-    found = (token for token in asked if f" {token} " in words)
-    return sum(rarity(one, facts.frequencies.get(one, 0), facts.passages) for one in found)
+    return sum(weight for token, weight in asked.items() if f" {token} " in words)
 
 
 def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[str]:

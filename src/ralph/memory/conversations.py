@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT
+from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -36,6 +36,8 @@ _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 40
+# A lift by neighbors needs to know of more than is shown.
+_CANDIDATES = 200
 _OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
 _T = TypeVar("_T")
 
@@ -319,14 +321,17 @@ class Conversations:
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)
-        found = self.store.find(parts, question, **how)
+        found = self.store.find(parts, question, depth=_CANDIDATES, **how)
+        words = [sum(field.count(" ") + 1 for field in one.fields) for one in found.candidates]
+        found.least = least_of_talk(words, found.count)
+        weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:
             histories = [stream.history for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
-                asked=found.asked,
+                asked=weights,
                 spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,

@@ -92,7 +92,7 @@ def _open(
         # agent does) must not decide that.
         if warns and spools.is_dir():
             _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown_as=shown, lock_timeout_s=lock_timeout_s)
+        return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
     from ralph.journal.spool import server_journals
 
     patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
@@ -333,10 +333,12 @@ class Store:
         *,
         meaning: bool = True,
         budget_s: float | None = None,
+        **depth: int,
     ) -> Found:
         """What these streams have, by what is there: meaning and words, or words alone.
 
         `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
+        `depth` is as in `recall.search.find`.
         """
         names = self.names()
         by_name = {one.name: one for one in streams if one.name in names}
@@ -345,7 +347,9 @@ class Store:
         notes: list[str] = []
         try:
             found, last = self.index.with_repair(
-                lambda: self._by_index(by_name, question, notes, meaning=meaning, budget_s=budget_s)
+                lambda: self._by_index(
+                    by_name, question, notes, meaning=meaning, budget_s=budget_s, **depth
+                )
             )
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
@@ -374,6 +378,7 @@ class Store:
         *,
         meaning: bool,
         budget_s: float | None,
+        **depth: int,
     ) -> tuple[Found, dict[str, int]]:
         """What was found, and the last number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
@@ -401,7 +406,7 @@ class Store:
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
-                found = find(view, live, question, vector=vector, embedder=identity)
+                found = find(view, live, question, vector=vector, embedder=identity, **depth)
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"

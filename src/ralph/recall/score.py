@@ -69,6 +69,8 @@ _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
 _NEXT, _BEST = 5, 3
+# Smaller memories than this are taken as this large: none was measured.
+_FEWEST = 8
 # From this probability of an answer on the list is shown, if the first hit is at least so sure.
 _LISTED, LEAST = 0.35, 0.10
 # Hits of less than this share of the first one's value are not shown for the list's sake.
@@ -98,8 +100,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-3.52, 0.58, 0.66, 2.55, 1.51, 4.48, 2.87, -2.83)
-THERE = Logistic(-3.14, 1.84, 0.96, 0.0, 0.61, 5.08, 4.62, -4.59)
+SURE = Logistic(-3.81, 0.42, 1.01, 2.73, 2.34, 3.56, 3.65, -2.36)
+THERE = Logistic(-3.28, 1.19, 1.35, 0.0, 2.15, 4.17, 6.39, -4.29)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.60, 0.13, 0.0, 0.84, 4.38, 0.0, 3.48, -1.41)
 THERE_BY_WORDS = Logistic(-2.19, 1.83, 0.0, 0.0, 2.89, 0.0, 6.00, -3.98)
@@ -203,54 +205,82 @@ class Outstanding(msgspec.Struct, frozen=True):
         return cls(min(gap, _MOST_GAP), min(rest, _MOST_REST))
 
 
-def scores(
-    values: Sequence[float],
-    evidence: Sequence[Evidence],
-    *,
-    count: int,
-    pointed: float,
-    embedder: str | None,
-    least: float = LEAST,
-) -> list[float]:
-    """The scores of a list, best first.
+# Words, meaning, gap, rest, few: what a logistic weighs.
+Clue = tuple[float, float, float, float, float]
 
-    `values`: what the hits are ordered by, a few more than are shown; `evidence`: for each of them;
-    `count`: the passages searched; `embedder`: None without vectors; `least`: how sure the first
-    hit must be for the list to be shown.
+
+class Clues(msgspec.Struct, frozen=True):
+    """What the scores of a list are made of: for each hit by itself, whether it is all but the text
+    of the question, and for the answer to be among the first."""
+
+    each: list[Clue]
+    same: list[bool]
+    there: Clue
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[float],
+        evidence: Sequence[Evidence],
+        *,
+        count: int,
+        pointed: float,
+        embedder: str | None,
+    ) -> Clues:
+        """For hits in their order; `count`: the passages searched; `embedder`: None without
+        vectors. What is all but the text of the question needs neither rare words nor to stand out.
+        """
+        few = 1.0 / math.sqrt(max(count, _FEWEST))
+        near = [nearness(one.cosine, embedder or "") for one in evidence]
+        each: list[Clue] = []
+        for place, (one, (meaning, same)) in enumerate(zip(evidence, near, strict=True)):
+            out = Outstanding.of(values) if place == 0 else Outstanding(0.0, 0.0)
+            point = max(pointed, same)
+            gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
+            words = math.sqrt(point) * matched_words(one)
+            each.append((words, point * meaning, gap, rest, few))
+        most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
+        nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
+        rest = Outstanding.of(values).rest if values else 0.0
+        return cls(each, [same > 0.0 for _, same in near], (most, nearest, 0.0, rest, few))
+
+
+def scores(
+    clues: Clues,
+    values: Sequence[float],
+    vectors: bool = True,
+    least: float = LEAST,
+    by: tuple[Logistic, Logistic] | None = None,
+) -> list[float]:
+    """The scores of a list, best first; `values` are what its hits are ordered by.
+
+    `least`: how sure the first hit must be for the list to be shown for the list's sake.
     """
     if not values:
         return []
-    first, few = values[0] or 1e-9, 1.0 / math.sqrt(max(count, 1))
-    by_words = embedder is None
-    sure, there = (SURE_BY_WORDS, THERE_BY_WORDS) if by_words else (SURE, THERE)
-    near = [nearness(one.cosine, embedder or "") for one in evidence]
-
-    def sureness(place: int, out: Outstanding) -> float:
-        """What is all but the text of the question needs neither rare words nor to stand out."""
-        meaning, same = near[place]
-        point = max(pointed, same)
-        words = math.sqrt(point) * matched_words(evidence[place])
-        gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
-        return sure(words, point * meaning, gap, rest, few)
-
-    out = Outstanding.of(values)
-    best = sureness(0, out)
-    most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]))
-    nearest = pointed * max(meaning for meaning, _ in near[:_BEST])
-    listed = there(most, nearest, 0.0, out.rest, few) >= _LISTED and best >= least
+    sure, there = by or ((SURE, THERE) if vectors else (SURE_BY_WORDS, THERE_BY_WORDS))
+    best = sure(*clues.each[0])
+    listed = there(*clues.there) >= _LISTED and best >= least
     found = [max(best, FLOOR) if listed else best]
     for place, value in enumerate(values[1:], 1):
-        share = value / first
+        share = value / (values[0] or 1e-9)
         if not listed:
             level = min(best, FLOOR) * share * 0.99
         elif share >= _HALF:
             level = FLOOR + _PER_SHARE * (share - _HALF)
         else:
             level = FLOOR / _HALF * share * 0.99
-        if near[place][1]:
-            level = max(level, sureness(place, Outstanding(0.0, 0.0)))
+        if clues.same[place]:
+            level = max(level, sure(*clues.each[place]))
         found.append(min(found[-1], level))
     return found
+
+
+def least_of_talk(words: Sequence[int], count: int) -> float:
+    """How sure the first of exchanges must be: among many, and short ones, something always sounds
+    alike. `words`: how many each candidate has."""
+    average = sum(words) / (len(words) or 1)
+    return LEAST + 0.06 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
 
 
 def relevance(value: float) -> Relevance | None:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, WordMatches
+from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     LEAST,
+    Clues,
     Evidence,
     Outstanding,
     pointedness,
@@ -65,13 +66,13 @@ class Weighed(msgspec.Struct, frozen=True):
     """How well each passage fits by its words, the largest share of the question that one of them
     holds, and the largest weight (in nats) of the words that one of them holds."""
 
-    weights: dict[int, float]
+    weights: dict[Any, float]
     coverage: float = 0.0
     nats: float = 0.0
 
 
 def weigh_words(
-    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
+    asked: Sequence[str], passages: Mapping[Any, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
@@ -87,7 +88,7 @@ def weigh_words(
     }
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
-    weights: dict[int, float] = {}
+    weights: dict[Any, float] = {}
     most = most_nats = 0.0
     for row, fields in passages.items():
         title, text, places = (f" {field} " for field in fields)
@@ -115,7 +116,8 @@ _ENOUGH_NATS = 12.0
 _OF_WORDS_FOUND = 0.7
 # The time that a question names decides the more, the less the rest of the question says.
 _TIME, _TIME_BESIDE_WORDS = 1.0, 0.3
-_MOST_TIME_WEIGHT = 5.0
+# What being of those days weighs as a word of the question: at least, and by how few are.
+_TIME_NATS, _MOST_TIME_NATS = 5.0, 10.0
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -169,7 +171,7 @@ def _shares_of_best(values: Scores) -> dict[Any, float]:
 
 
 _CANDIDATES = 100
-# So many passages of a memory are weighed against each other.
+# So many passages of a memory are weighed against each other, if nobody asks for more.
 _DEPTH = 100
 # From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
 # next to nothing, and ranking by it is most of the time a search takes.
@@ -218,7 +220,6 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     record: Record
     stream: str
     fields: Fields
-    facts: WordMatches
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -248,16 +249,25 @@ class Found(msgspec.Struct):
 
     asked: Sequence[str] = ()
     candidates: list[Candidate] = []
+    embedder: str | None = None
+    # The passages searched, and how many of them hold each word of the question.
     count: int = 0
+    frequencies: Counter[str] = msgspec.field(default_factory=Counter)
+    # The largest share of the question that one passage holds, and the largest weight.
     coverage: float = 0.0
     nats: float = 0.0
-    embedder: str | None = None
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
     lift: Lift | None = None
     least: float = LEAST
     notes: tuple[str, ...] = ()
+
+    def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
+        """How well these passages fit by their words."""
+        weighed = weigh_words(self.asked, fields, frequencies=self.frequencies, count=self.count)
+        self.coverage, self.nats = weighed.coverage, weighed.nats
+        return weighed.weights
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -279,8 +289,9 @@ def find(
     *,
     vector: Vectors | None,
     embedder: str,
+    depth: int = _DEPTH,
 ) -> Found:
-    """The candidates that these collections have.
+    """The candidates that these collections have, at most about so many passages.
 
     A collection built with another embedder than the question's vector is searched by words.
     """
@@ -288,13 +299,14 @@ def find(
     found = Found(question.asked(), [], days=question.days)
     found.embedder = None if vector is None else embedder
     by_id = {one.id: one for one in collections}
-    facts: dict[int, WordMatches] = {}
-    words: dict[_Place, float] = {}
-    meaning: dict[_Place, float] = {}
+    fields: dict[_Place, Fields] = {}
+    also: dict[int, list[int]] = {}
     timed: list[_Place] = []
     for n, collection in by_id.items():
-        facts[n] = known = view.words(collection, asked, 0)
-        ranked = telling(asked, known.frequencies, known.passages)
+        facts = view.words(collection, asked, 0)
+        found.count += facts.passages
+        found.frequencies.update(facts.frequencies)
+        ranked = telling(asked, facts.frequencies, facts.passages)
         matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
         for span in filter(None, () if question.only else (question.days, question.within)):
             of_days = view.dated(collection, *span, _CANDIDATES)
@@ -303,19 +315,18 @@ def find(
                 found.dated += of_days.among
             matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
-        fields = {row: one.fields for row, one in view.fetch(collection, matches).items()}
-        weighed = weigh_words(asked, fields, frequencies=known.frequencies, count=known.passages)
-        found.count += known.passages
-        found.coverage = max(found.coverage, weighed.coverage)
-        found.nats = max(found.nats, weighed.nats)
-        words |= {(n, row): weight for row, weight in weighed.weights.items() if weight}
+        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        also[n] = matches
+    words = {place: weight for place, weight in found.weigh(fields).items() if weight}
+    meaning: dict[_Place, float] = {}
+    for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
             [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=matches, only=question.only
+                collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
     share = meaning_share(found.nats, found.coverage)
-    best = [one.row for one in fuse(words, meaning, weight=share)[:_DEPTH]]
+    best = [one.row for one in fuse(words, meaning, weight=share)[:depth]]
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
@@ -327,7 +338,6 @@ def find(
                     passage.record,
                     collection.stream,
                     passage.fields,
-                    facts[n],
                     words.get((n, row), 0.0),
                     meaning.get((n, row)),
                 )
@@ -360,15 +370,13 @@ def find_plainly(
             frequencies.update(shared)
             if shared or timely:
                 passages.append((stream, record, (title, text, places)))
-    facts = WordMatches({}, frequencies, count)
-    by_row = {row: fields for row, (_, _, fields) in enumerate(passages)}
-    weighed = weigh_words(asked, by_row, frequencies=frequencies, count=count)
-    candidates = [
-        Candidate(record, stream, fields, facts, weighed.weights[row], None)
+    found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
+    found.in_days, found.dated = in_days, dated
+    words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
+    found.candidates = [
+        Candidate(record, stream, fields, words[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    found = Found(question.asked(), candidates, count, weighed.coverage, weighed.nats)
-    found.days, found.in_days, found.dated = question.days, in_days, dated
     return found
 
 
@@ -385,25 +393,81 @@ _OF_DAYS = 0.75
 _SPARE = 6
 
 
+class Ranking(msgspec.Struct):
+    """Candidates in order, a few more than are wanted, and what their scores are made of."""
+
+    chosen: list[Candidate]
+    evidence: list[Evidence]
+    count: int
+    pointed: float
+    embedder: str | None
+    least: float
+    twins: Twins
+    # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
+    most_words: float
+    ranks: tuple[dict[float, int], dict[float, int]]
+    timed: bool
+    lists_days: bool
+
+    @property
+    def values(self) -> list[float]:
+        """What the candidates are ordered by."""
+        return [one.value for one in self.chosen]
+
+    def scores(self) -> list[float]:
+        """The score of each candidate."""
+        if self.lists_days:
+            return [_OF_DAYS] * len(self.chosen)
+        return scores(self.clues(), self.values, self.embedder is not None, self.least)
+
+    def clues(self) -> Clues:
+        """What the scores are made of."""
+        return Clues.of(
+            self.values,
+            self.evidence,
+            count=self.count,
+            pointed=self.pointed,
+            embedder=self.embedder,
+        )
+
+
 def conclude(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> list[Hit]:
     """The best records of these memories, in order, near-twins folded, none under the floor."""
+    ranking = rank(question, parts, fits)
+    hits: list[Hit] = []
+    if ranking is None:
+        return hits
+    for place, exact in enumerate(ranking.scores()):
+        value = round(exact, 4)
+        if len(hits) == question.limit or value < question.min_score:
+            break
+        hits.append(_hit(ranking, place, value, question))
+    return hits
+
+
+def rank(
+    question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
+) -> Ranking | None:
+    """The candidates of these memories as one list: mixed, lifted, near-twins folded.
+
+    `fits` says what may be shown; None where there is nothing.
+    """
     if question.lists_days:
         for part in parts:
             part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
     parts = [part for part in parts if part.candidates]
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
-        return []
-    nats = max(part.nats for part in parts)
-    word_ranks, meaning_ranks = _mix(candidates, nats, max(part.coverage for part in parts))
-    time_weight = _weigh_time(parts, nats)
+        return None
+    whole = _pooled(parts)
+    ranks = _mix(candidates, whole.nats, whole.coverage)
+    time_weight = _weigh_time(parts, whole.nats)
     order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
     if question.lists_days:
         order.sort(key=lambda one: one.record.at, reverse=True)
-    twins = Twins()
-    chosen: list[Candidate] = []
+    twins, chosen = Twins(), list[Candidate]()
     for one in order:
         if len(chosen) == question.limit + _SPARE:
             break
@@ -411,52 +475,63 @@ def conclude(
             continue
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
-    asked = parts[0].asked
-    values = [one.value for one in chosen]
-    evidence = [_evidence(one, asked, time_weight) for one in chosen]
-    found = scores(
-        values,
-        evidence,
-        count=sum(part.count for part in parts),
-        pointed=pointedness(asked, time_weight),
-        embedder=next((part.embedder for part in parts if part.embedder), None),
+    return Ranking(
+        chosen,
+        [_evidence(one, whole, time_weight) for one in chosen],
+        count=whole.count,
+        pointed=pointedness(whole.asked, time_weight),
+        embedder=whole.embedder,
         least=max(part.least for part in parts),
+        twins=twins,
+        most_words=max(one.words for one in candidates) or 1.0,
+        ranks=ranks,
+        timed=time_weight > 0.0,
+        lists_days=question.lists_days,
     )
-    if question.lists_days:
-        found = [_OF_DAYS] * len(chosen)
-    hits: list[Hit] = []
-    most_words = max(one.words for one in candidates) or 1.0
-    for place, (one, known) in enumerate(zip(chosen, evidence, strict=True)):
-        value = round(found[place], 4)
-        if len(hits) == question.limit or value < question.min_score:
-            break
-        out = Outstanding.of(values[place:])
-        parted = Parts(
-            words=round(one.words / most_words, 4),
-            words_rank=word_ranks.get(one.words),
-            matched=known.matched,
-            asked=known.asked,
-            coverage=round(known.coverage, 4),
-            meaning=None if one.cosine is None else round(one.cosine, 4),
-            meaning_rank=None if one.cosine is None else meaning_ranks.get(one.cosine),
-            mixed=round(one.value, 4),
-            score=value,
-            gap=round(out.gap, 4),
-            rest=round(out.rest, 4),
-            in_time=one.in_time if time_weight else None,
-            rating=one.rating,
-        )
-        hits.append(
-            msgspec.structs.replace(
-                one.hit,
-                score=value,
-                relevance=relevance(value),
-                why=why(known, question.text),
-                parts=parted,
-                like=() if question.every else twins.like(place),
-            )
-        )
-    return hits
+
+
+def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
+    one, known = ranking.chosen[place], ranking.evidence[place]
+    out = Outstanding.of(ranking.values[place:])
+    by_words, by_meaning = ranking.ranks
+    parts = Parts(
+        words=round(one.words / ranking.most_words, 4),
+        words_rank=by_words.get(one.words),
+        matched=known.matched,
+        asked=known.asked,
+        coverage=round(known.coverage, 4),
+        meaning=None if one.cosine is None else round(one.cosine, 4),
+        meaning_rank=None if one.cosine is None else by_meaning.get(one.cosine),
+        mixed=round(one.value, 4),
+        score=value,
+        gap=round(out.gap, 4),
+        rest=round(out.rest, 4),
+        in_time=one.in_time if ranking.timed else None,
+        rating=one.rating,
+    )
+    return msgspec.structs.replace(
+        one.hit,
+        score=value,
+        relevance=relevance(value),
+        why=why(known, question.text),
+        parts=parts,
+        like=() if question.every else ranking.twins.like(place),
+    )
+
+
+def _pooled(parts: Sequence[Found]) -> Found:
+    """What is known of all memories together; their words are weighed anew, on one scale."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Found(parts[0].asked)
+    whole.embedder = next((part.embedder for part in parts if part.embedder), None)
+    for part in parts:
+        whole.count += part.count
+        whole.frequencies.update(part.frequencies)
+    by_words = [one for part in parts for one in part.candidates if one.words]
+    for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
+        by_words[place].words = weight
+    return whole
 
 
 def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
@@ -488,7 +563,7 @@ def _weigh_time(parts: Sequence[Found], nats: float) -> float:
     lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * min(1.0, nats / _ENOUGH_NATS)
     for one, _ in timed:
         one.value += lift * one.in_time
-    return min(_MOST_TIME_WEIGHT, -math.log(share))
+    return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
 
 
 def _lifted(part: Found) -> list[Candidate]:
@@ -522,12 +597,12 @@ def _order(one: Candidate) -> tuple[float, int, str, bytes]:
     return -one.value, -one.record.number, one.record.id, one.record.body
 
 
-def _evidence(one: Candidate, asked: Sequence[str], time_weight: float) -> Evidence:
+def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
     return weigh(
-        asked,
+        whole.asked,
         frozenset(" ".join(one.fields).split()),
-        frequencies=one.facts.frequencies,
-        count=one.facts.passages,
+        frequencies=whole.frequencies,
+        count=whole.count,
         cosine=one.cosine,
         time_weight=time_weight,
         in_time=one.in_time,
