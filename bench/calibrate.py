@@ -127,7 +127,7 @@ def case_of(ranking: Ranking | None, labels: Labels) -> Case:
         labels.half,
         labels.kind,
         ranking.values if ranking else [],
-        ranking.clues() if ranking else Clues([], [], (0.0,) * 5),
+        ranking.clues() if ranking else Clues([], [], [], (0.0,) * 5),
         [one in labels.right for one in ids],
         [one in labels.also for one in ids],
         ranking is None or ranking.embedder is not None,
@@ -139,7 +139,8 @@ def question_of(text: str, today: str = "") -> Question:
     """The question as the product asks it on this day."""
     named = time_range(text, date.fromisoformat(today[:10])) if today else None
     if named:
-        return Question(named.rest or text, LIMIT, 0.0, days=named.moments())
+        rest = "" if named.alone else named.rest
+        return Question(text, LIMIT, 0.0, days=named.moments(), rest=rest)
     return Question(text, LIMIT, 0.0)
 
 

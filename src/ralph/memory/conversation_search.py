@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, rarity
+from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record, utc
+from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import moment_of
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -32,57 +30,30 @@ _CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
 _SHORT_HELD = 0.40
 _SHORT_WORDS, _LEAST_SHORT = 60, 0.05
 _BEST = 3
-# A question that counts or lists: each conversation is shown once before one is shown again, as far
-# as it comes to this share of the best.
+# Where the question counts or lists, what repeats a conversation counts less.
 _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
 )
-_LISTED_SHARE = 0.5
+_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What a question may be answered with: from which moment until when, tags, what is left out.
+    """What may be shown: conversations with these tags, all but one, and none of some kinds."""
 
-    Days that the question itself names are no limit: people misremember, and a limit that is wrong
-    hides the answer.
-    """
-
-    first: str = ""
-    end: str = "9"
     tags: frozenset[str] = frozenset()
     exclude: str | None = None
     without: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        tags: Collection[str] = (),
-        since: str | None = None,
-        until: str | None = None,
-        **more: Any,
-    ) -> Self:
-        """The filter for days and tags as a person gives them."""
-        first = moment_of(_day(since, "since")) if since else ""
-        end = moment_of(_day(until, "until"), end=True) if until else "9"
-        return cls(first, end, frozenset(tag.casefold() for tag in tags), **more)
 
     def allows(self, record: Record, home: str, histories: Sequence[ConversationStates]) -> bool:
         """Whether this may be shown; `home` is its conversation."""
         if record.kind in self.without or (self.exclude and home == self.exclude):
             return False
-        if record.kind == schema.EXCHANGE and not self.first <= record.at < self.end:
-            return False
         states = [one.conversations[home] for one in histories if home in one.conversations]
         return not self.tags or any(self.tags.issubset(state.tags) for state in states)
-
-
-def _day(written: str, field: str) -> date:
-    return date.fromisoformat(utc(written, field=field)[:10])
 
 
 def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, str]:
@@ -133,19 +104,26 @@ def show_exchanges(
     return [*found.values(), *(one for name, one in talks.items() if name not in best)]
 
 
+def lists(question: str) -> bool:
+    """Whether the question counts or lists, so that its answer is in many conversations."""
+    return compiled(_LISTS, re.I).search(question) is not None
+
+
 def lift(
     candidates: list[Candidate],
     histories: Sequence[ConversationStates],
     *,
-    asked: Sequence[str],
+    asked: Mapping[str, float],
+    spread: bool,
     allowed: SearchFilter,
     half_life_days: float,
     away: bool,
 ) -> list[Candidate]:
     """What may be shown, each lifted by its neighbors and its conversation.
 
-    Ratings move it, too; `half_life_days` of 0: nothing fades with time. `away`: the journals'
-    server is, and the index may know more than can be read of them.
+    `asked` has the words of the question and what they weigh. `spread`: the best of each
+    conversation comes before what repeats one. Ratings move it, too; `half_life_days` of 0: nothing
+    fades with time. `away`: the journals' server is, and the index may know more than can be read.
     """
     now = datetime.now(UTC)
     home = homes((one.record for one in candidates), histories)
@@ -169,15 +147,18 @@ def lift(
     for one in sorted(chosen, key=lambda one: -one.value):
         if home[one.record.id]:
             talks.setdefault(home[one.record.id], []).append(one)
+    own = {one.record.id: one.value for one in chosen}
     if talks:
         _lift_by_conversation(talks, histories, asked)
+    if chosen and spread:
+        _spread(chosen, own, home)
     return chosen
 
 
 def _lift_by_conversation(
     talks: Mapping[str, Sequence[Candidate]],
     histories: Sequence[ConversationStates],
-    asked: Sequence[str],
+    asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
     lengths = [
@@ -195,12 +176,10 @@ def _lift_by_conversation(
             one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
 
 
-def _words_held(talk: Iterable[Candidate], asked: Iterable[str]) -> float:
+def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
-    words = {word for one in talk for field in one.fields for word in field.split()}
-    facts = next(iter(talk)).facts
-    found = (token for token in asked if token in words)
-    return sum(rarity(one, facts.frequencies.get(one, 0), facts.passages) for one in found)
+    words = f" {' '.join(field for one in talk for field in one.fields)} "
+    return sum(weight for token, weight in asked.items() if f" {token} " in words)
 
 
 def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[str]:
@@ -213,28 +192,23 @@ def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[s
     return [""]
 
 
-def spread(
-    question: str, candidates: list[Candidate], histories: Sequence[ConversationStates]
-) -> list[Candidate]:
-    """The same; for a question that counts or lists, each conversation once before any twice."""
-    if not compiled(_LISTS, re.I).search(question) or not candidates:
-        return candidates
-    home = homes((one.record for one in candidates), histories)
+def _spread(
+    candidates: Sequence[Candidate], own: Mapping[str, float], home: Mapping[str, str]
+) -> None:
+    """Let the best of each conversation come before what repeats one.
+
+    `own` are the values without a lift: the best of a conversation needs none.
+    """
     order = sorted(candidates, key=lambda one: -one.value)
+    scale = order[0].value / (max(own.values()) or 1.0)
     seen: set[str] = set()
-    repeated: list[Candidate] = []
     for one in order:
         name = home[one.record.id] or one.record.id
         if name in seen:
-            repeated.append(one)
-        elif one.value >= _LISTED_SHARE * order[0].value:
+            one.value *= _REPEATED
+        else:
             seen.add(name)
-            least = one.value
-    if repeated and repeated[0].value >= least:
-        scale = 0.999 * least / repeated[0].value
-        for one in repeated:
-            one.value *= scale
-    return candidates
+            one.value = max(one.value, scale * own[one.record.id])
 
 
 # -- Related conversations.

@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, least_of_talk
+from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -35,7 +35,7 @@ from ralph.text.times import TimeRange, event_range
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
-_DEPTH = 60
+_DEPTH = 40
 # A lift by neighbors needs to know of more than is shown.
 _CANDIDATES = 200
 _OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
@@ -271,6 +271,8 @@ class Conversations:
         *,
         limit: int | None = None,
         min_score: float | None = None,
+        since: str | None = None,
+        until: str | None = None,
         **how: Any,
     ) -> Answer:
         """The exchanges that answer the question, best first; `exclude` names a conversation.
@@ -281,7 +283,8 @@ class Conversations:
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
-        question = self.store.question(query, limit=limit, min_score=floor)
+        days = {"since": since, "until": until}
+        question = self.store.question(query, limit=limit, min_score=floor, **days)
         found = self.candidates(question, **how)
         return Answer(conclude(question, [found]), found.notes)
 
@@ -294,8 +297,6 @@ class Conversations:
         words_only: bool = False,
         budget_s: float | None = None,
         tags: Collection[str] = (),
-        since: str | None = None,
-        until: str | None = None,
         documents: bool = False,
         notes: bool = False,
         summaries: bool = False,
@@ -306,9 +307,8 @@ class Conversations:
         without = {
             kind for kind, shown in ((schema.DOCUMENT, documents), (NOTE, notes)) if not shown
         }
-        allowed = SearchFilter.of(
-            tags=tags, since=since, until=until, exclude=exclude, without=frozenset(without)
-        )
+        wanted = frozenset(tag.casefold() for tag in tags)
+        allowed = SearchFilter(wanted, exclude, frozenset(without))
         how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
         if question.days is None and (event := event_range(question.text)):
             # `before the release`: the day is that of the exchange which tells of it most surely.
@@ -319,23 +319,25 @@ class Conversations:
             if days:
                 day = date.fromisoformat(days[0])
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
-                question = msgspec.structs.replace(question, days=around.moments())
+                named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
+                question = msgspec.structs.replace(question, **named)
         found = self.store.find(parts, question, depth=_CANDIDATES, **how)
-        words = [sum(len(field.split()) for field in one.fields) for one in found.candidates]
+        words = [sum(field.count(" ") + 1 for field in one.fields) for one in found.candidates]
         found.least = least_of_talk(words, found.count)
+        weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:
             histories = [stream.history for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
-                asked=found.asked,
+                asked=weights,
+                spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,
             )
-            shown = conversation_search.show_exchanges(lifted, histories, summaries=summaries)
-            return conversation_search.spread(question.text, shown, histories)
+            return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
 
         found.lift = lift
         return found

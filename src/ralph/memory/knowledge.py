@@ -26,6 +26,7 @@ from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
+from ralph.recall.score import INJECTED
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
@@ -33,7 +34,7 @@ from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 
-TASK_MIN_SCORE = 0.70
+TASK_MIN_SCORE = INJECTED
 FAILURE_MIN_SCORE = 0.75
 _TASK_LIMIT = 5
 _FAILURE_LIMIT = 3
@@ -226,11 +227,7 @@ class Knowledge(Stream):
         return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
-        self,
-        task_description: str,
-        *of: str | None,
-        basic: str | None = None,
-        **more: Any,
+        self, task_description: str, *of: str | None, basic: str | None = None, **more: Any
     ) -> Context:
         """The context an agent gets for a task; `basic` is what it is told without patterns.
 

@@ -32,7 +32,7 @@ from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
 from ralph.records.note import Author, Note, make_note
-from ralph.text.times import day_of
+from ralph.text.times import moments_between
 
 if TYPE_CHECKING:
     from ralph import index
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 class _Reach(msgspec.Struct, frozen=True):
-    """The kinds, memories, features and days (both included) that a call reaches."""
+    """The kinds, memories and features that a call reaches, and from when until before when."""
 
     kinds: frozenset[str]
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
     first: str
-    last: str
+    end: str
 
     def has(self, hit: Hit) -> bool:
         """Whether a record is among them; notes of the project are of every feature."""
@@ -55,7 +55,7 @@ class _Reach(msgspec.Struct, frozen=True):
         return (
             hit.kind in self.kinds
             and (self.features is None or feature == "" or feature in self.features)
-            and self.first <= hit.at[:10] <= self.last
+            and self.first <= hit.at < self.end
         )
 
 
@@ -168,7 +168,9 @@ class Ralph:
         `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
         `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
-        question = self.store.question(query, limit=limit, min_score=min_score)
+        question = self.store.question(
+            query, limit=limit, min_score=min_score, since=since, until=until
+        )
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
@@ -178,8 +180,6 @@ class Ralph:
             found.append(
                 self.conversations.candidates(
                     question,
-                    since=since and reach.first,
-                    until=until and reach.last,
                     tags=tags,
                     everywhere=everywhere,
                     words_only=not meaning,
@@ -277,9 +277,7 @@ class Ralph:
             keepers &= {"conversations"}
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
-        first = day_of(since, "since") if since else ""
-        last = day_of(until, "until") if until else "9"
-        return _Reach(wanted, keepers, features, first, last)
+        return _Reach(wanted, keepers, features, *moments_between(since, until))
 
     def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:
         """The project's own streams, all or those that can have what a call reaches."""

@@ -45,10 +45,10 @@ def unasked(record: Record, when: str, content: Any) -> Hit:
 def when(at: str, *, today: datetime | None = None) -> str:
     """The day of a moment, and how long ago that is."""
     try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
+        moment = datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
         return "at an unknown time"
-    days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    days = ((today or datetime.now(UTC)).astimezone().date() - moment.date()).days
     if days < -1:  # whoever wrote it had another clock
         return moment.date().isoformat()
     ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
@@ -90,7 +90,7 @@ def _open(
         # agent does) must not decide that.
         if warns and spools.is_dir():
             _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown_as=shown, lock_timeout_s=lock_timeout_s)
+        return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
     from ralph.journal.spool import server_journals
 
     patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
@@ -293,7 +293,15 @@ class Store:
             except MemoryOff as worse:
                 self._tell(f"forgotten text may still stand in an old index: {worse}")
 
-    def question(self, text: str, *, limit: int | None, min_score: float | None) -> Question:
+    def question(
+        self,
+        text: str,
+        *,
+        limit: int | None,
+        min_score: float | None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Question:
         """The question with the defaults filled in, or an error that helps."""
         # A terminal may hand over bytes that are no text.
         plain = text.encode(errors="replace").decode().strip()
@@ -306,13 +314,15 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        from ralph.text.times import local_today, time_range
+        from ralph.text.times import local_today, moments_between, time_range
 
+        asked = Question(plain, min(wanted, MOST_HITS), floor)
+        if since or until:
+            asked = msgspec.structs.replace(asked, within=moments_between(since, until))
         if named := time_range(plain, local_today()):
-            return Question(
-                named.rest or plain, min(wanted, MOST_HITS), floor, days=named.moments()
-            )
-        return Question(plain, min(wanted, MOST_HITS), floor)
+            rest = "" if named.alone else named.rest
+            asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
+        return asked
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:
         """Search these streams as one; `how` is as for `find`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, WordMatches
+from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
@@ -32,7 +32,7 @@ from ralph.recall.score import (
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import query_tokens, tokens
+from ralph.text.tokens import query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -66,13 +66,13 @@ class Weighed(msgspec.Struct, frozen=True):
     """How well each passage fits by its words, the largest share of the question that one of them
     holds, and the largest weight (in nats) of the words that one of them holds."""
 
-    weights: dict[int, float]
+    weights: dict[Any, float]
     coverage: float = 0.0
     nats: float = 0.0
 
 
 def weigh_words(
-    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
+    asked: Sequence[str], passages: Mapping[Any, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
@@ -88,7 +88,7 @@ def weigh_words(
     }
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
-    weights: dict[int, float] = {}
+    weights: dict[Any, float] = {}
     most = most_nats = 0.0
     for row, fields in passages.items():
         title, text, places = (f" {field} " for field in fields)
@@ -182,9 +182,9 @@ _COMMON_SHARE = 0.3
 class Question(msgspec.Struct, frozen=True):
     """What is asked, how many answers are wanted, how sure they must be, and of what.
 
-    `days` are the moments in which the days begin and end that the question names; `text` is
-    without them. `every` hit is wanted where it counts how often something was met: else near-twins
-    are folded into one.
+    `days` are the moments in which the days begin and end that the question names; `rest` is what
+    it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
+    it counts how often something was met: else near-twins are folded into one.
     """
 
     text: str
@@ -192,7 +192,22 @@ class Question(msgspec.Struct, frozen=True):
     min_score: float
     only: Only = None
     days: tuple[str, str] | None = None
+    rest: str = ""
+    within: tuple[str, str] | None = None
     every: bool = False
+
+    @property
+    def lists_days(self) -> bool:
+        """Whether it asks for nothing but what there is of some days."""
+        return self.days is not None and not self.rest
+
+    def allows(self, record: Record) -> bool:
+        """Whether the record lies in the time that was given."""
+        return self.within is None or self.within[0] <= record.at < self.within[1]
+
+    def asked(self) -> list[str]:
+        """The words an answer should hold: a time is no word that it could lack."""
+        return query_tokens(self.rest if self.days else self.text)
 
 
 class Candidate(msgspec.Struct, dict=True, eq=False):
@@ -205,7 +220,6 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     record: Record
     stream: str
     fields: Fields
-    facts: WordMatches
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -235,16 +249,25 @@ class Found(msgspec.Struct):
 
     asked: Sequence[str] = ()
     candidates: list[Candidate] = []
+    embedder: str | None = None
+    # The passages searched, and how many of them hold each word of the question.
     count: int = 0
+    frequencies: Counter[str] = msgspec.field(default_factory=Counter)
+    # The largest share of the question that one passage holds, and the largest weight.
     coverage: float = 0.0
     nats: float = 0.0
-    embedder: str | None = None
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
     lift: Lift | None = None
     least: float = LEAST
     notes: tuple[str, ...] = ()
+
+    def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
+        """How well these passages fit by their words."""
+        weighed = weigh_words(self.asked, fields, frequencies=self.frequencies, count=self.count)
+        self.coverage, self.nats = weighed.coverage, weighed.nats
+        return weighed.weights
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -273,32 +296,33 @@ def find(
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    found = Found(asked, [], days=question.days, embedder=None if vector is None else embedder)
+    found = Found(question.asked(), [], days=question.days)
+    found.embedder = None if vector is None else embedder
     by_id = {one.id: one for one in collections}
-    facts: dict[int, WordMatches] = {}
-    words: dict[_Place, float] = {}
-    meaning: dict[_Place, float] = {}
+    fields: dict[_Place, Fields] = {}
+    also: dict[int, list[int]] = {}
     timed: list[_Place] = []
     for n, collection in by_id.items():
-        facts[n] = known = view.words(collection, asked, 0)
-        ranked = telling(asked, known.frequencies, known.passages)
-        matches = view.words(collection, ranked, _CANDIDATES, only=question.only).scores
-        fields = {row: one.fields for row, one in view.fetch(collection, matches).items()}
-        weighed = weigh_words(asked, fields, frequencies=known.frequencies, count=known.passages)
-        found.count += known.passages
-        found.coverage = max(found.coverage, weighed.coverage)
-        found.nats = max(found.nats, weighed.nats)
-        words |= {(n, row): weight for row, weight in weighed.weights.items()}
-        also = list(weighed.weights)
-        if question.days and not question.only:
-            of_days = view.dated(collection, *question.days, _CANDIDATES)
-            found.in_days += of_days.records
-            found.dated += of_days.among
-            also += of_days.rows
+        facts = view.words(collection, asked, 0)
+        found.count += facts.passages
+        found.frequencies.update(facts.frequencies)
+        ranked = telling(asked, facts.frequencies, facts.passages)
+        matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
+        for span in filter(None, () if question.only else (question.days, question.within)):
+            of_days = view.dated(collection, *span, _CANDIDATES)
+            if span is question.days:
+                found.in_days += of_days.records
+                found.dated += of_days.among
+            matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
+        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        also[n] = matches
+    words = {place: weight for place, weight in found.weigh(fields).items() if weight}
+    meaning: dict[_Place, float] = {}
+    for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
             [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also, only=question.only
+                collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
     share = meaning_share(found.nats, found.coverage)
@@ -307,12 +331,13 @@ def find(
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
             assert passage.record is not None
+            if not question.allows(passage.record):
+                continue
             found.candidates.append(
                 Candidate(
                     passage.record,
                     collection.stream,
                     passage.fields,
-                    facts[n],
                     words.get((n, row), 0.0),
                     meaning.get((n, row)),
                 )
@@ -331,6 +356,8 @@ def find_plainly(
     count = in_days = dated = 0
     first, end = question.days or ("", "")
     for stream, record in records:
+        if not question.allows(record):
+            continue
         timely = first <= record.at < end
         in_days, dated = in_days + timely, dated + 1
         for passage in cuts[stream](record):
@@ -343,15 +370,13 @@ def find_plainly(
             frequencies.update(shared)
             if shared or timely:
                 passages.append((stream, record, (title, text, places)))
-    facts = WordMatches({}, frequencies, count)
-    by_row = {row: fields for row, (_, _, fields) in enumerate(passages)}
-    weighed = weigh_words(asked, by_row, frequencies=frequencies, count=count)
-    candidates = [
-        Candidate(record, stream, fields, facts, weighed.weights[row], None)
+    found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
+    found.in_days, found.dated = in_days, dated
+    words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
+    found.candidates = [
+        Candidate(record, stream, fields, words[row], None)
         for row, (stream, record, fields) in enumerate(passages)
     ]
-    found = Found(asked, candidates, count, weighed.coverage, weighed.nats, days=question.days)
-    found.in_days, found.dated = in_days, dated
     return found
 
 
@@ -362,6 +387,8 @@ def find_plainly(
 _PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
 # What a person wrote down stands this much above what was extracted and matches as well.
 _BY_PERSON = 1.05
+# How surely a record of a day is meant where the day is all that was asked for.
+_OF_DAYS = 0.75
 # The score needs a few more than are shown.
 _SPARE = 6
 
@@ -375,11 +402,12 @@ class Ranking(msgspec.Struct):
     pointed: float
     embedder: str | None
     least: float
-    twins: Twins
+    twins: Twins | None
     # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
     most_words: float
     ranks: tuple[dict[float, int], dict[float, int]]
     timed: bool
+    lists_days: bool
 
     @property
     def values(self) -> list[float]:
@@ -388,13 +416,21 @@ class Ranking(msgspec.Struct):
 
     def scores(self) -> list[float]:
         """The score of each candidate."""
+        if self.lists_days:
+            return [_OF_DAYS] * len(self.chosen)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
+
+    def near(self, place: int) -> bool:
+        """Whether the candidate at this place says what the first one does."""
+        return self.twins is not None and self.twins.near(place)
 
     def clues(self) -> Clues:
         """What the scores are made of."""
+        near_first = [place == 0 or self.near(place) for place in range(len(self.chosen))]
         return Clues.of(
             self.values,
             self.evidence,
+            near_first,
             count=self.count,
             pointed=self.pointed,
             embedder=self.embedder,
@@ -424,33 +460,39 @@ def rank(
 
     `fits` says what may be shown; None where there is nothing.
     """
+    if question.lists_days:
+        for part in parts:
+            part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
     parts = [part for part in parts if part.candidates]
     candidates = [one for part in parts for one in part.candidates]
     if not candidates:
         return None
-    nats = max(part.nats for part in parts)
-    ranks = _mix(candidates, nats, max(part.coverage for part in parts))
-    time_weight = _weigh_time(parts, nats)
+    whole = _pooled(parts)
+    ranks = _mix(candidates, whole.nats, whole.coverage)
+    time_weight = _weigh_time(parts, whole.nats)
+    order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
+    if question.lists_days:
+        order.sort(key=lambda one: one.record.at, reverse=True)
     twins, chosen = Twins(), list[Candidate]()
-    for one in sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order):
+    for one in order:
         if len(chosen) == question.limit + _SPARE:
             break
         if fits is not None and not fits(one.hit):
             continue
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
-    asked = parts[0].asked
     return Ranking(
         chosen,
-        [_evidence(one, asked, time_weight) for one in chosen],
-        count=sum(part.count for part in parts),
-        pointed=pointedness(asked, time_weight),
-        embedder=next((part.embedder for part in parts if part.embedder), None),
+        [_evidence(one, whole, time_weight) for one in chosen],
+        count=whole.count,
+        pointed=pointedness(whole.asked, time_weight),
+        embedder=whole.embedder,
         least=max(part.least for part in parts),
-        twins=twins,
+        twins=None if question.every else twins,
         most_words=max(one.words for one in candidates) or 1.0,
         ranks=ranks,
         timed=time_weight > 0.0,
+        lists_days=question.lists_days,
     )
 
 
@@ -458,10 +500,11 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
     one, known = ranking.chosen[place], ranking.evidence[place]
     out = Outstanding.of(ranking.values[place:])
     by_words, by_meaning = ranking.ranks
+    written = spellings(question.text)
     parts = Parts(
         words=round(one.words / ranking.most_words, 4),
         words_rank=by_words.get(one.words),
-        matched=known.matched,
+        matched=tuple(written.get(token, token) for token in known.matched),
         asked=known.asked,
         coverage=round(known.coverage, 4),
         meaning=None if one.cosine is None else round(one.cosine, 4),
@@ -479,8 +522,29 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
         relevance=relevance(value),
         why=why(known, question.text),
         parts=parts,
-        like=() if question.every else ranking.twins.like(place),
+        like=() if ranking.twins is None else ranking.twins.like(place),
     )
+
+
+def _pooled(parts: Sequence[Found]) -> Found:
+    """What is known of all memories together; their words are weighed anew, on one scale."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Found(parts[0].asked)
+    whole.embedder = next((part.embedder for part in parts if part.embedder), None)
+    for part in parts:
+        whole.count += part.count
+        whole.frequencies.update(part.frequencies)
+    by_words = [one for part in parts for one in part.candidates if one.words]
+    for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
+        by_words[place].words = weight
+    return whole
+
+
+def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
+    """Whether it is work of these days."""
+    kind = KINDS.get(one.record.kind)
+    return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
 def _mix(
@@ -540,12 +604,12 @@ def _order(one: Candidate) -> tuple[float, int, str, bytes]:
     return -one.value, -one.record.number, one.record.id, one.record.body
 
 
-def _evidence(one: Candidate, asked: Sequence[str], time_weight: float) -> Evidence:
+def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
     return weigh(
-        asked,
+        whole.asked,
         frozenset(" ".join(one.fields).split()),
-        frequencies=one.facts.frequencies,
-        count=one.facts.passages,
+        frequencies=whole.frequencies,
+        count=whole.count,
         cosine=one.cosine,
         time_weight=time_weight,
         in_time=one.in_time,

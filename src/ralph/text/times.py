@@ -13,7 +13,7 @@ from functools import cache
 from typing import Literal, NamedTuple, cast
 
 from ralph.errors import BadInput
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, tokens
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
@@ -23,12 +23,24 @@ Bounds = tuple[date | None, date | None]
 Relation = Literal["before", "after", "since"]
 
 
+# Stems that ask for whatever was done or said.
+_ACTIVITY = frozenset(
+    "happen occur went go work talk discuss chat spoke speak said sai ask told tell done session"
+    " convers exchang messag note iter record entri anyth everyth someth thing list show".split()
+)
+
+
 class TimeRange(NamedTuple):
     """The first and the last day, None for no end, and the question without its words for them."""
 
     first: date | None
     last: date | None
     rest: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else is asked: what happened then, what was said then."""
+        return _ACTIVITY.issuperset(tokens(self.rest))
 
     def moments(self) -> tuple[str, str]:
         """The first moment and the first after the last, to compare timestamps in UTC with."""
@@ -402,10 +414,17 @@ def _joined(found: list[Bounds]) -> Bounds | None:
     return (first, last) if first or last else None
 
 
-# -- A day that was given, not asked about.
+# -- Days that were given, not asked about.
 
 _AGO = re.compile(r"(\d{1,5})\s*([dw])")
 _DAYS = {"today": 0, "yesterday": 1}
+
+
+def moments_between(since: str | None, until: str | None) -> tuple[str, str]:
+    """The moments in which days that a person gives begin and end, both included."""
+    first = date.fromisoformat(day_of(since, "since")) if since else None
+    last = date.fromisoformat(day_of(until, "until")) if until else None
+    return moment_of(first), moment_of(last, end=True)
 
 
 def day_of(text: str, field: str, *, today: date | None = None) -> str:
