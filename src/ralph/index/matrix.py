@@ -8,7 +8,7 @@ import itertools
 import sqlite3
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Among = NDArray[np.int64] | None
 
 NEARNESS_DIGITS = 5
+# How many passages have their vectors in one block.
+_BLOCK = 64
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
@@ -51,6 +53,52 @@ def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
     rows, sizes = numbers[::2], numbers[1::2]
     ends = itertools.accumulate(sizes)
     return [(row, data[end - size : end]) for row, size, end in zip(rows, sizes, ends, strict=True)]
+
+
+def insert_vectors(
+    connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
+) -> None:
+    """Vectors of passages that had none, in new blocks."""
+    for start in range(0, len(vectors), _BLOCK):
+        some = vectors[start : start + _BLOCK]
+        owners, v = pack(some)
+        insert = f"INSERT INTO vector_{n} (owners, v) VALUES (?, ?)"
+        block = connection.execute(insert, (owners, v)).lastrowid or 0
+        update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
+        connection.executemany(update, [(block, row) for row, _ in some])
+        if block % _BLOCK == 0:
+            _merge_blocks(connection, n)
+
+
+def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
+    """Make the small blocks at the end one: many records come one at a time."""
+    select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
+    last = connection.execute(select).fetchall()
+    small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
+    if len(small) > _BLOCK // 2:
+        connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
+        together = [one for _, *block in reversed(small) for one in unpack(*block)]
+        insert_vectors(connection, n, together)
+        _count_removal(connection, n)
+
+
+def remove_vectors(
+    connection: sqlite3.Connection, n: int, block_of: Mapping[int, int | None]
+) -> None:
+    """Take the vectors of these passages out of their blocks."""
+    for block in {*block_of.values()} - {None}:
+        select = f"SELECT owners, v FROM vector_{n} WHERE row = ?"
+        packed = connection.execute(select, (block,)).fetchone() or (b"", b"")
+        rest = [one for one in unpack(*packed) if one[0] not in block_of]
+        update = f"UPDATE vector_{n} SET owners = ?, v = ? WHERE row = ?"
+        connection.execute(update, (*pack(rest), block))
+    connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
+    _count_removal(connection, n)
+
+
+def _count_removal(connection: sqlite3.Connection, n: int) -> None:
+    """Vectors are no longer where readers have seen them; they read them all again."""
+    connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 class Matrix:

@@ -7,7 +7,6 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sqlite3
 import threading
@@ -28,7 +27,8 @@ from ralph.index.matrix import (
     derived_token,
     facet_query,
     facet_tokens,
-    pack,
+    insert_vectors,
+    remove_vectors,
     unpack,
     wanted_tokens,
 )
@@ -75,8 +75,6 @@ _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
 )
-# How many passages have their vectors in one block.
-_BLOCK = 64
 # Twice SQLite's own: blocks are read faster, and one record is written as fast.
 _PAGE_BYTES = 8192
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
@@ -290,7 +288,7 @@ class SqliteStore:
                 raise Corrupt("another process deleted it while it was written")
             sweep, sweeping, live = state
             vectors = [one for row in rows for one in _insert_record(connection, n, row, sweep)]
-            _insert_vectors(connection, n, vectors)
+            insert_vectors(connection, n, vectors)
             if sweeping:
                 mark = f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?"
                 connection.executemany(mark, seen)
@@ -305,7 +303,7 @@ class SqliteStore:
             filled = [
                 one for one in batch.vectors if connection.execute(select, one[:1]).fetchone()
             ]
-            _insert_vectors(connection, n, filled)
+            insert_vectors(connection, n, filled)
             if batch.position is not None:
                 position = (batch.position, n)
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
@@ -573,32 +571,6 @@ def _insert_record(
             yield place, vector
 
 
-def _insert_vectors(
-    connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
-) -> None:
-    """Vectors of passages that had none, in new blocks."""
-    for start in range(0, len(vectors), _BLOCK):
-        some = vectors[start : start + _BLOCK]
-        owners, v = pack(some)
-        block = _insert(connection, f"vector_{n}", {"owners": owners, "v": v})
-        update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
-        connection.executemany(update, [(block, row) for row, _ in some])
-        if block % _BLOCK == 0:
-            _merge_blocks(connection, n)
-
-
-def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
-    """Make the small blocks at the end one: many records come one at a time."""
-    select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
-    last = connection.execute(select).fetchall()
-    small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
-    if len(small) > _BLOCK // 2:
-        connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
-        together = [one for _, *block in reversed(small) for one in unpack(*block)]
-        _insert_vectors(connection, n, together)
-        _count_removal(connection, n)
-
-
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     """Take records out with everything that belongs to them; how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
@@ -611,21 +583,9 @@ def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int
             connection.executemany(delete, [(row,) for row in passages])
         connection.execute(f"DELETE FROM record_{n} WHERE row = ?", number)
         block_of |= passages
-    for block in {*block_of.values()} - {None}:
-        select = f"SELECT owners, v FROM vector_{n} WHERE row = ?"
-        packed = connection.execute(select, (block,)).fetchone() or (b"", b"")
-        rest = [one for one in unpack(*packed) if one[0] not in block_of]
-        update = f"UPDATE vector_{n} SET owners = ?, v = ? WHERE row = ?"
-        connection.execute(update, (*pack(rest), block))
     if found:
-        connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
-        _count_removal(connection, n)
+        remove_vectors(connection, n, block_of)
     return len(found)
-
-
-def _count_removal(connection: sqlite3.Connection, n: int) -> None:
-    """Vectors are no longer where readers have seen them; they read them all again."""
-    connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 def _script(connection: sqlite3.Connection, script: str, n: int) -> None:
