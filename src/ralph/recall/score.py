@@ -102,8 +102,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-3.81, 0.42, 1.01, 2.73, 2.34, 3.56, 3.65, -2.36)
-THERE = Logistic(-3.28, 1.19, 1.35, 0.0, 2.15, 4.17, 6.39, -4.29)
+SURE = Logistic(-3.74, 0.51, 0.84, 2.32, 2.30, 3.89, 4.14, -1.72)
+THERE = Logistic(-3.00, 1.18, 0.90, 0.0, 2.31, 4.64, 6.30, -3.76)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.60, 0.13, 0.0, 0.84, 4.38, 0.0, 3.48, -1.41)
 THERE_BY_WORDS = Logistic(-2.19, 1.83, 0.0, 0.0, 2.89, 0.0, 6.00, -3.98)
