@@ -223,6 +223,16 @@ def test_a_text_without_a_letter_or_digit_has_no_direction(text: str) -> None:
     assert not StaticEmbedder().embed_query(text).any()
 
 
+def test_the_first_text_of_a_process_gets_the_vector_that_a_later_one_gets(package: Path) -> None:
+    """Few pieces are looked up in another way than many."""
+    later = StaticEmbedder()
+    later.embed_passages([" ".join(f"q{n}zx{n}j" for n in range(300))])
+    for row in STORED:
+        static_module._read.cache_clear()
+        first = StaticEmbedder(folder=package).embed_query(row["text"])
+        assert np.array_equal(first, later.embed_query(row["text"]))
+
+
 def test_identifiers_are_read_word_by_word() -> None:
     static = StaticEmbedder()
     written = [static.embed_query(text) for text in ("loadConfig", "load_config", "LOAD config")]

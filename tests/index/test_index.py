@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -568,3 +569,15 @@ def test_every_topic_finds_its_own(memory: Ralph) -> None:
         found = ask(memory, topic)
         assert found
         assert all(text.startswith(topic) for text in summaries(found)[:5])
+
+
+def test_records_remembered_one_by_one_have_their_vectors_in_few_blocks(
+    memory: Ralph,
+) -> None:
+    """Reading many small blocks is what makes the first search of a process slow."""
+    for one in topical(130):
+        memory.feature("auth").remember(one)
+    file = sqlite3.connect(memory.store.index.path)
+    (count,) = file.execute("SELECT count(*) FROM vector_1").fetchone()
+    file.close()
+    assert count < 70

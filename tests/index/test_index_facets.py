@@ -14,7 +14,7 @@ from remembering import ToyEmbedder
 
 from ralph.config import Settings
 from ralph.index import Collection, Facets, IndexView, Only, Passage
-from ralph.index.matrix import Matrix, facet_tokens, fits, wanted_tokens
+from ralph.index.matrix import Matrix, facet_tokens, fits, pack, wanted_tokens
 from ralph.index.sync import IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, find, find_plainly
@@ -226,7 +226,8 @@ def test_the_nearest_of_each_are_those_of_one_at_a_time(
 def test_a_passage_in_pieces_is_as_near_as_its_nearest_piece() -> None:
     matrix = Matrix(2)
     pieces = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
-    matrix.append([1, 2], [7, 9], [pieces[:2].tobytes(), pieces[2:].tobytes()])
+    matrix.append(1, *pack([(7, pieces[:2].tobytes())]))
+    matrix.append(2, *pack([(9, pieces[2:].tobytes())]))
     query = np.array([[0, 1], [1, 0]], dtype=np.float32)
     assert matrix.nearest(query, 9) == [
         pytest.approx({7: 1.0, 9: 0.8}),

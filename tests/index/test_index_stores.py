@@ -529,6 +529,44 @@ def test_passages_wait_for_their_vectors_and_get_them(store: IndexStore) -> None
         assert near(view, Y) == pytest.approx({"id-1": 1.0, "id-2": 0.0})
 
 
+def test_vectors_stay_with_their_passages_however_they_are_written(store: IndexStore) -> None:
+    """One at a time, many at once, in pieces, with some forgotten between; a reader looks on."""
+    made, rng = create(store), np.random.default_rng(3)
+    query = rng.normal(size=DIMS).astype(np.float32)
+    query /= np.linalg.norm(query)
+    expected: dict[str, float] = {}
+
+    def add(numbers: range) -> None:
+        rows = []
+        for number in numbers:
+            vectors = rng.normal(size=(1 + number % 2, DIMS)).astype(np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            rows.append(plain(number, f"t{number}", *vectors.tolist()))
+            expected[f"id-{number}"] = float(max(vectors @ query))
+        write(store, answering(store) if numbers.start > 1 else made, rows)
+
+    def check() -> None:
+        with store.state() as view:
+            assert near(view, query.tolist(), 1000) == pytest.approx(expected, abs=2e-5)
+            assert len(view.content(live(view)).vectors) == len(expected)
+
+    for number in range(1, 75):
+        add(range(number, number + 1))
+        if number % 9 == 0:
+            check()
+    add(range(75, 215))
+    check()
+    gone = [f"id-{number}" for number in (1, 2, 3, 40, *range(100, 180, 3))]
+    write(store, answering(store), forget=gone)
+    for one in gone:
+        del expected[one]
+    check()
+    add(range(215, 216))
+    check()
+    store.close()
+    check()
+
+
 # -- forgetting and sweeping
 
 

@@ -318,3 +318,92 @@ def test_an_event_that_the_question_names_is_dated_by_the_exchange_that_tells_of
 
     assert before == ["in memory", "in Redis"]
     assert after == ["in Redis", "in memory"]
+
+
+def said(ralph: Ralph, question: str, **more: Any) -> list[str]:
+    return [hit.record.user for hit in ralph.conversations.search(question, min_score=0.0, **more)]
+
+
+CHAT = {
+    "pottery": ["Did you go to the pottery class?", "Yes, it was great.", "Nice, tell me more."],
+    "film": ["Did you see the film?", "Yes, it was great.", "Which one was it?"],
+    "bike": ["The bike has a flat tire.", "Oh no.", "It was great before that."],
+}
+
+
+def test_a_short_turn_is_found_by_its_neighbors_and_its_conversation(tmp_path: Path) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        # The newest first among equals: the wrong one, were it not for what stands around it.
+        for name in ("pottery", "film", "bike"):
+            hold(ralph, name, [(f"{n}: {turn}", "") for n, turn in enumerate(CHAT[name])])
+        found = ralph.conversations.search("was the pottery class great?", min_score=0.0)
+
+    turns = [(hit.record.conversation, hit.record.user) for hit in found]
+    pottery = conversation_id("api", "pottery")
+    assert turns[:2] == [
+        (pottery, "0: Did you go to the pottery class?"),
+        (pottery, "1: Yes, it was great."),
+    ]
+
+
+def test_a_long_exchange_speaks_for_itself(tmp_path: Path) -> None:
+    filler = " ".join(f"detail{n} of the answer" for n in range(120))
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        hold(ralph, "one", [("the pool is exhausted", filler), ("and the weather?", filler)])
+        hold(ralph, "two", [("the pool needs a larger limit", filler)])
+        found = said(ralph, "pool limit")
+
+    assert found == ["the pool needs a larger limit", "the pool is exhausted", "and the weather?"]
+
+
+VISITS = {
+    "march": ["I saw a doctor about my knee, doctor Smith.", "The doctor said rest.", "Doctor ok?"],
+    "april": ["The eye doctor gave me glasses."],
+    "may": ["A skin doctor looked at my arm."],
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "spread"),
+    [
+        ("How many doctors did I visit?", True),
+        ("List the visits to a doctor", True),
+        ("Which doctors did I see?", True),
+        ("what did the doctor say?", False),
+    ],
+)
+def test_a_list_or_a_count_shows_each_conversation_once_before_one_comes_again(
+    tmp_path: Path, question: str, spread: bool
+) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        for name, turns in VISITS.items():
+            hold(ralph, name, [(turn, "") for turn in turns])
+        found = ralph.conversations.search(question, min_score=0.0)
+
+    homes = [hit.record.conversation for hit in found]
+    assert (len({*homes[:3]}) == 3) is spread
+    assert len(homes) == 5
+    scores = [hit.score or 0.0 for hit in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+PARAPHRASES = {
+    "How do we keep people from guessing passwords?": "brute force attack on the sign-in",
+    "The nightly backup fills the disk": "storage is full after the dump ran",
+    "Users see prices in the wrong currency": "euros are shown as dollars",
+    "The build takes twenty minutes": "compilation is slow on the CI machine",
+    "Emails land in the spam folder": "our messages are marked as junk",
+    "The chart does not load on phones": "graph is missing in the mobile app",
+}
+
+
+def test_a_paraphrase_without_a_shared_word_is_related(tmp_path: Path) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        for n, user in enumerate(PARAPHRASES):
+            hold(ralph, user, [(user, "We looked into it.")], day=f"2026-03-{n + 1:02}")
+        found = {
+            user: user in titles(ralph, asked, min_similarity=0.4)
+            for user, asked in PARAPHRASES.items()
+        }
+
+    assert sum(found.values()) >= 3, found

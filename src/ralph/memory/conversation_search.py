@@ -30,13 +30,12 @@ _CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
 _SHORT_HELD = 0.40
 _SHORT_WORDS, _LEAST_SHORT = 60, 0.05
 _BEST = 3
-# A question that counts or lists: each conversation is shown once before one is shown again, as far
-# as it comes to this share of the best.
+# Where the question counts or lists, what repeats a conversation counts less.
 _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
 )
-_LISTED_SHARE = 0.7
+_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -105,20 +104,26 @@ def show_exchanges(
     return [*found.values(), *(one for name, one in talks.items() if name not in best)]
 
 
+def lists(question: str) -> bool:
+    """Whether the question counts or lists, so that its answer is in many conversations."""
+    return compiled(_LISTS, re.I).search(question) is not None
+
+
 def lift(
     candidates: list[Candidate],
     histories: Sequence[ConversationStates],
     *,
     asked: Mapping[str, float],
+    spread: bool,
     allowed: SearchFilter,
     half_life_days: float,
     away: bool,
 ) -> list[Candidate]:
     """What may be shown, each lifted by its neighbors and its conversation.
 
-    `asked` has the words of the question and what they weigh. Ratings move it, too;
-    `half_life_days` of 0: nothing fades with time. `away`: the journals' server is, and the index
-    may know more than can be read of them.
+    `asked` has the words of the question and what they weigh. `spread`: the best of each
+    conversation comes before what repeats one. Ratings move it, too; `half_life_days` of 0: nothing
+    fades with time. `away`: the journals' server is, and the index may know more than can be read.
     """
     now = datetime.now(UTC)
     home = homes((one.record for one in candidates), histories)
@@ -142,8 +147,11 @@ def lift(
     for one in sorted(chosen, key=lambda one: -one.value):
         if home[one.record.id]:
             talks.setdefault(home[one.record.id], []).append(one)
+    own = {one.record.id: one.value for one in chosen}
     if talks:
         _lift_by_conversation(talks, histories, asked)
+    if chosen and spread:
+        _spread(chosen, own, home)
     return chosen
 
 
@@ -184,28 +192,23 @@ def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[s
     return [""]
 
 
-def spread(
-    question: str, candidates: list[Candidate], histories: Sequence[ConversationStates]
-) -> list[Candidate]:
-    """The same; for a question that counts or lists, each conversation once before any twice."""
-    if not compiled(_LISTS, re.I).search(question) or not candidates:
-        return candidates
-    home = homes((one.record for one in candidates), histories)
+def _spread(
+    candidates: Sequence[Candidate], own: Mapping[str, float], home: Mapping[str, str]
+) -> None:
+    """Let the best of each conversation come before what repeats one.
+
+    `own` are the values without a lift: the best of a conversation needs none.
+    """
     order = sorted(candidates, key=lambda one: -one.value)
+    scale = order[0].value / (max(own.values()) or 1.0)
     seen: set[str] = set()
-    repeated: list[Candidate] = []
     for one in order:
         name = home[one.record.id] or one.record.id
         if name in seen:
-            repeated.append(one)
-        elif one.value >= _LISTED_SHARE * order[0].value:
+            one.value *= _REPEATED
+        else:
             seen.add(name)
-            least = one.value
-    if repeated and repeated[0].value >= least:
-        scale = 0.999 * least / repeated[0].value
-        for one in repeated:
-            one.value *= scale
-    return candidates
+            one.value = max(one.value, scale * own[one.record.id])
 
 
 # -- Related conversations.

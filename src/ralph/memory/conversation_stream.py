@@ -109,15 +109,13 @@ def _fit(text: str | None, max_chars: int) -> str:
 # -- The state of the conversations of one journal.
 
 
-class _Glance(msgspec.Struct, frozen=True):
-    """As much of an exchange as a list needs; the decoder skips the rest."""
+class _Belonging(msgspec.Struct, frozen=True, gc=False):
+    """As much of an exchange as its conversation needs; the decoder skips the rest."""
 
     conversation: str
-    user: str = ""
-    assistant: str = ""
 
 
-_glance = msgspec.json.Decoder(_Glance).decode
+_belonging = msgspec.json.Decoder(_Belonging).decode
 
 
 class ConversationState(msgspec.Struct):
@@ -149,25 +147,26 @@ class ConversationStates:
         """Take in the next record; of two with the same id the first counts."""
         if record.id in self.records:
             return
-        with contextlib.suppress(
-            BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError
-        ):  # `verify` reports what cannot be read
+        try:
             if record.kind == schema.EXCHANGE:
                 self._add_exchange(record)
             else:
                 self._add(schema.content_of(record))
-            self.records[record.id] = record
+        except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # `verify` reports what cannot be read
+        self.records[record.id] = record
 
     def _add_exchange(self, record: Record) -> None:
-        seen = _glance(record.body)
-        state = self.conversations.get(seen.conversation)
+        name = _belonging(record.body).conversation
+        state = self.conversations.get(name)
         if state is None:  # forgotten, and then it went on
-            title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
-            state = self._begin(Conversation(id=seen.conversation, title=title, created=record.at))
+            said: Exchange = schema.content_of(record)
+            title = cut(" ".join((said.user or said.assistant).split()), _TITLE_CHARS)
+            state = self._begin(Conversation(id=name, title=title, created=record.at))
         state.last = max(state.last, record.at) if state.exchanges else record.at
-        self.positions[record.id] = seen.conversation, state.exchanges
+        self.positions[record.id] = name, state.exchanges
         state.exchanges += 1
-        self.exchanges.setdefault(seen.conversation, []).append(record.id)
+        self.exchanges.setdefault(name, []).append(record.id)
 
     def _begin(self, conversation: Conversation) -> ConversationState:
         name = conversation.id

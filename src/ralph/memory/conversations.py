@@ -332,12 +332,12 @@ class Conversations:
                 candidates,
                 histories,
                 asked=weights,
+                spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,
             )
-            shown = conversation_search.show_exchanges(lifted, histories, summaries=summaries)
-            return conversation_search.spread(question.text, shown, histories)
+            return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
 
         found.lift = lift
         return found

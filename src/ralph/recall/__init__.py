@@ -254,4 +254,5 @@ class _HitWords:
     def near(self, other: _HitWords) -> bool:
         """Whether both say the same but for numbers and how they ended."""
         shared = len(self.words & other.words)
-        return bool(self.words) and shared >= _SAME_SHARE * len(self.words | other.words)
+        either = len(self.words) + len(other.words) - shared
+        return bool(self.words) and shared >= _SAME_SHARE * either

@@ -45,6 +45,8 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _WORD_LETTERS = 32
 _TEXT_PIECES = 2000
 _CACHED_WORDS = 50_000
+# How many pieces are looked up in the text of the vocabulary before a dictionary is made of it.
+_LOOKED_UP = 200
 # A piece that fits a text counts at most e to the power of this.
 _MOST_FIT = 4.0
 
@@ -93,11 +95,41 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
         return self.opened
 
 
+class _Vocabulary:
+    """The pieces, one a line, and their rows: the numbers of the lines.
+
+    A dictionary of them takes longer to make than all else a question needs, so the first few are
+    looked up in the text.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        import numpy as np
+
+        self._text = b"\n%b\n" % text
+        self._ends = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("\n"))
+        self._looked_up = 0
+        self._rows: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def row(self, piece: str) -> int | None:
+        """The row of a piece."""
+        if self._looked_up < _LOOKED_UP:
+            self._looked_up += 1
+            at = self._text.find(f"\n{piece}\n".encode())
+            return None if at < 0 else int(self._ends.searchsorted(at))
+        if not self._rows:
+            words = self._text.decode().split("\n")[1:-1]
+            self._rows = dict(zip(words, range(len(words)), strict=True))
+        return self._rows.get(piece)
+
+
 class _WordTable(NamedTuple):
     """What the file holds: the rows of all pieces, then those for letter pairs of scripts that the
     vocabulary does not have. Row i stands for `scale[i] * rows[i]`."""
 
-    row_of: dict[str, int]
+    vocabulary: _Vocabulary
     hashed: int
     damping: float
     lead: int
@@ -121,19 +153,18 @@ class _WordTable(NamedTuple):
         return found
 
     def _split(self, written: str) -> tuple[int, ...]:
-        word, row_of = written.lower()[:_WORD_LETTERS], self.row_of
-        if word in row_of:
-            return (row_of[word],)
-        if not word.isascii():
+        word, row = written.lower()[:_WORD_LETTERS], self.vocabulary.row
+        if not word.isascii() and row(word) is None:
+            count = len(self.vocabulary)
             pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
-            return tuple(len(row_of) + zlib.crc32(pair.encode()) % self.hashed for pair in pairs)
+            return tuple(count + zlib.crc32(pair.encode()) % self.hashed for pair in pairs)
         found: list[int] = []
         at, mark = 0, ""
         while at < len(word):
             end = len(word)
-            while end > at + 1 and mark + word[at:end] not in row_of:
+            while (known := row(mark + word[at:end])) is None and end > at + 1:
                 end -= 1
-            found.append(row_of.get(mark + word[at:end], 0))
+            found.append(known or 0)
             at, mark = end, "##"
         return tuple(found)
 
@@ -175,7 +206,7 @@ def _read(file: Path) -> _WordTable:
     with file.open("rb") as opened:
         opened.seek(len(_MAGIC))
         head = msgspec.json.decode(opened.read(int.from_bytes(opened.read(4), "little")))
-        words = zlib.decompress(opened.read(head["vocabulary"])).decode().split("\n")
+        vocabulary = _Vocabulary(zlib.decompress(opened.read(head["vocabulary"])))
         start = -(-opened.tell() // 64) * 64
     count = head["rows"]
     # The plain arrays are indexed faster than the mapped ones.
@@ -183,9 +214,9 @@ def _read(file: Path) -> _WordTable:
     gate_at, rows_at = 4 * count, 4 * count + 2 * _DIMS**2
     gate = whole[gate_at:rows_at].view(np.float16).astype(np.float32).reshape(_DIMS, _DIMS)
     rows = whole[rows_at:].view(np.int8).reshape(count, _DIMS)
-    row_of = dict(zip(words, range(len(words)), strict=True))
     scale = whole[:gate_at].view(np.float32)
-    return _WordTable(row_of, head["hash"], head["damping"], head["lead"], scale, gate, rows, {})
+    head_of = (head["hash"], head["damping"], head["lead"])
+    return _WordTable(vocabulary, *head_of, scale, gate, rows, {})
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
