@@ -459,8 +459,9 @@ def _lifted(part: Found) -> list[Candidate]:
         best.append(one)
     if part.lift is None or not best:
         return best
-    most = max(one.value for one in best)
+    before = {id(one): one.value for one in best}
     lifted = part.lift(best)
+    most = max((before[id(one)] for one in lifted), default=0.0)
     scale = most / (max((one.value for one in lifted), default=0.0) or 1.0)
     for one in lifted:
         one.value *= scale
