@@ -127,7 +127,7 @@ def case_of(ranking: Ranking | None, labels: Labels) -> Case:
         labels.half,
         labels.kind,
         ranking.values if ranking else [],
-        ranking.clues() if ranking else Clues([], [], (0.0,) * 5),
+        ranking.clues() if ranking else Clues([], [], [], (0.0,) * 5),
         [one in labels.right for one in ids],
         [one in labels.also for one in ids],
         ranking is None or ranking.embedder is not None,

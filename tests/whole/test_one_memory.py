@@ -247,7 +247,7 @@ def test_every_id_that_a_list_prints_is_opened(ralph: Line, told: dict[str, str]
         "recent --count 50",
         "log --since 2026-01-01",
         "conversations list",
-        "search login",
+        "search login --min-score 0",
     ):
         printed |= set(re.findall(r"\b[0-9a-f]{8}\b", ralph.well(*words.split()).out))
     assert len(printed) >= 8

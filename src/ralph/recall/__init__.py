@@ -231,6 +231,10 @@ class Twins:
         """The ids that were folded into the hit at this place."""
         return tuple(self._chosen[place][2])
 
+    def near(self, place: int) -> bool:
+        """Whether the hit at this place says the same as the first but for a number or its end."""
+        return self._chosen[place][1].near(self._chosen[0][1])
+
 
 class _HitWords:
     """The words of a hit, and how it ended."""
@@ -245,10 +249,9 @@ class _HitWords:
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
-        if self.numbers != other.numbers or self.ended != other.ended:
-            return False
-        few, many = len(self.words), len(other.words)
-        if not _SAME_SHARE * many <= few <= many / _SAME_SHARE or not few:
-            return False  # two of such lengths cannot share enough
+        return self.numbers == other.numbers and self.ended == other.ended and self.near(other)
+
+    def near(self, other: _HitWords) -> bool:
+        """Whether both say the same but for numbers and how they ended."""
         shared = len(self.words & other.words)
-        return shared >= _SAME_SHARE * (few + many - shared)
+        return bool(self.words) and shared >= _SAME_SHARE * len(self.words | other.words)

@@ -64,6 +64,8 @@ _COSINES = {
     "minilm:": (0.20, 0.55, 0.75),
     "": (0.35, 0.75, 0.85),
 }
+# A question of so many words is long enough; each it lacks lifts the cosines of unrelated texts.
+_PLAIN_WORDS, _NOISE = 4, 0.03
 # From how many nats on a word by itself begins to say something, and says enough.
 _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
@@ -172,15 +174,16 @@ def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
     return min(1.0, max(0.0, pointed, time_weight / 3.0))
 
 
-def nearness(cosine: float | None, embedder: str) -> tuple[float, float]:
+def nearness(cosine: float | None, embedder: str, asked: int = _PLAIN_WORDS) -> tuple[float, float]:
     """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
-    related ones, 1 for the same text."""
+    related ones, 1 for the same text. The fewer words a question has, the more a cosine varies."""
     unrelated, related, alike = _COSINES[
         max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
     ]
+    noise = _NOISE * max(0, _PLAIN_WORDS - asked)
     near, same = (
         (min(cosine or 0.0, 1.0) - low) / (high - low)
-        for low, high in ((unrelated, related), (alike, 1.0))
+        for low, high in ((unrelated + noise, related + noise), (alike, 1.0))
     )
     return min(1.0, max(0.0, near)), max(0.0, same)
 
@@ -211,10 +214,11 @@ Clue = tuple[float, float, float, float, float]
 
 class Clues(msgspec.Struct, frozen=True):
     """What the scores of a list are made of: for each hit by itself, whether it is all but the text
-    of the question, and for the answer to be among the first."""
+    of the question, whether it is near the first hit, and for the answer to be among the first."""
 
     each: list[Clue]
     same: list[bool]
+    near: list[bool]
     there: Clue
 
     @classmethod
@@ -222,27 +226,33 @@ class Clues(msgspec.Struct, frozen=True):
         cls,
         values: Sequence[float],
         evidence: Sequence[Evidence],
+        near_first: Sequence[bool],
         *,
         count: int,
         pointed: float,
         embedder: str | None,
     ) -> Clues:
-        """For hits in their order; `count`: the passages searched; `embedder`: None without
-        vectors. What is all but the text of the question needs neither rare words nor to stand out.
+        """For hits in their order; `near_first`: whether each says what the first does; `count`:
+        the passages searched; `embedder`: None without vectors.
+
+        What is all but the text of the question needs neither rare words nor to stand out, and
+        nothing needs to stand out from what says the same.
         """
+        rivals = [value for value, near in zip(values, near_first, strict=True) if not near]
+        first = Outstanding.of([*values[:1], *rivals]) if values else Outstanding(0.0, 0.0)
         few = 1.0 / math.sqrt(max(count, _FEWEST))
-        near = [nearness(one.cosine, embedder or "") for one in evidence]
+        near = [nearness(one.cosine, embedder or "", one.asked) for one in evidence]
         each: list[Clue] = []
         for place, (one, (meaning, same)) in enumerate(zip(evidence, near, strict=True)):
-            out = Outstanding.of(values) if place == 0 else Outstanding(0.0, 0.0)
+            out = Outstanding(0.0, 0.0) if place else first
             point = max(pointed, same)
             gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
             words = math.sqrt(point) * matched_words(one)
             each.append((words, point * meaning, gap, rest, few))
         most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
         nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
-        rest = Outstanding.of(values).rest if values else 0.0
-        return cls(each, [same > 0.0 for _, same in near], (most, nearest, 0.0, rest, few))
+        alike = [same > 0.0 for _, same in near]
+        return cls(each, alike, list(near_first), (most, nearest, 0.0, first.rest, few))
 
 
 def scores(
@@ -272,6 +282,8 @@ def scores(
             level = FLOOR / _HALF * share * 0.99
         if clues.same[place]:
             level = max(level, sure(*clues.each[place]))
+        if clues.near[place]:
+            level = max(level, best * share)
         found.append(min(found[-1], level))
     return found
 

@@ -32,7 +32,7 @@ from ralph.recall.score import (
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import query_tokens, tokens
+from ralph.text.tokens import query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -402,7 +402,7 @@ class Ranking(msgspec.Struct):
     pointed: float
     embedder: str | None
     least: float
-    twins: Twins
+    twins: Twins | None
     # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
     most_words: float
     ranks: tuple[dict[float, int], dict[float, int]]
@@ -420,11 +420,17 @@ class Ranking(msgspec.Struct):
             return [_OF_DAYS] * len(self.chosen)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
 
+    def near(self, place: int) -> bool:
+        """Whether the candidate at this place says what the first one does."""
+        return self.twins is not None and self.twins.near(place)
+
     def clues(self) -> Clues:
         """What the scores are made of."""
+        near_first = [place == 0 or self.near(place) for place in range(len(self.chosen))]
         return Clues.of(
             self.values,
             self.evidence,
+            near_first,
             count=self.count,
             pointed=self.pointed,
             embedder=self.embedder,
@@ -482,7 +488,7 @@ def rank(
         pointed=pointedness(whole.asked, time_weight),
         embedder=whole.embedder,
         least=max(part.least for part in parts),
-        twins=twins,
+        twins=None if question.every else twins,
         most_words=max(one.words for one in candidates) or 1.0,
         ranks=ranks,
         timed=time_weight > 0.0,
@@ -494,10 +500,11 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
     one, known = ranking.chosen[place], ranking.evidence[place]
     out = Outstanding.of(ranking.values[place:])
     by_words, by_meaning = ranking.ranks
+    written = spellings(question.text)
     parts = Parts(
         words=round(one.words / ranking.most_words, 4),
         words_rank=by_words.get(one.words),
-        matched=known.matched,
+        matched=tuple(written.get(token, token) for token in known.matched),
         asked=known.asked,
         coverage=round(known.coverage, 4),
         meaning=None if one.cosine is None else round(one.cosine, 4),
@@ -515,7 +522,7 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
         relevance=relevance(value),
         why=why(known, question.text),
         parts=parts,
-        like=() if question.every else ranking.twins.like(place),
+        like=() if ranking.twins is None else ranking.twins.like(place),
     )
 
 
