@@ -97,6 +97,7 @@ class SqliteView(msgspec.Struct, eq=False):
     connection: sqlite3.Connection
     matrices: Matrices
     counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    fields: dict[int, dict[int, Any]] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
@@ -179,7 +180,10 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
-        fields = self._rows(f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid", wanted)
+        fields = self.fields.setdefault(n, {})  # a query fetches many of them twice
+        fresh = [row for row in wanted if row not in fields]
+        select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
+        fields |= self._rows(select, fresh)
         bodies: dict[int, Any] = {}
         if records:
             bodies = self._rows(
