@@ -201,14 +201,8 @@ class StoredContent(msgspec.Struct, frozen=True):
     vectors: dict[bytes, bytes]
 
 
-class IndexView(Protocol):
-    """The store as one query sees it. A row is a passage's number, the same in every view."""
-
-    def collections(self, name: str | None = None) -> list[Collection]:
-        """The collections of this name, or all: those that answer and those being built."""
-
-    def size(self, collection: Collection) -> CollectionSize:
-        """How much it holds."""
+class SearchView(Protocol):
+    """What a search asks of the store. A row is a passage's number, the same in every view."""
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
@@ -228,6 +222,16 @@ class IndexView(Protocol):
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
+
+
+class IndexView(SearchView, Protocol):
+    """The store as one query sees it."""
+
+    def collections(self, name: str | None = None) -> list[Collection]:
+        """The collections of this name, or all: those that answer and those being built."""
+
+    def size(self, collection: Collection) -> CollectionSize:
+        """How much it holds."""
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only
+from ralph.index import Collection, Cut, Only, SearchView
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.mix import ENOUGH_NATS, Fields, fuse, meaning_share, weigh_words
@@ -154,7 +154,7 @@ _Place = tuple[int, int]
 
 
 def find(
-    view: IndexView,
+    view: SearchView,
     collections: Sequence[Collection],
     question: Question,
     *,
