@@ -1,4 +1,4 @@
-"""What passages are chosen by: their facets, and SQLite's vectors in a NumPy matrix each."""
+"""What passages are chosen by: their facets, and SQLite's vectors (in blocks and as a matrix)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Among = NDArray[np.int64] | None
 
 NEARNESS_DIGITS = 5
-# How many passages have their vectors in one block.
-_BLOCK = 64
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
@@ -37,6 +35,8 @@ Groups = tuple[tuple[str, ...], ...]
 
 # A passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]
+# How many passages have their vectors in one block.
+_BLOCK = 64
 
 
 def pack(vectors: Sequence[PassageVectors]) -> tuple[bytes, bytes]:
@@ -61,9 +61,8 @@ def insert_vectors(
     """Vectors of passages that had none, in new blocks."""
     for start in range(0, len(vectors), _BLOCK):
         some = vectors[start : start + _BLOCK]
-        owners, v = pack(some)
         insert = f"INSERT INTO vector_{n} (owners, v) VALUES (?, ?)"
-        block = connection.execute(insert, (owners, v)).lastrowid or 0
+        block = connection.execute(insert, pack(some)).lastrowid or 0
         update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
         connection.executemany(update, [(block, row) for row, _ in some])
         if block % _BLOCK == 0:

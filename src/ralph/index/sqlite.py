@@ -116,13 +116,17 @@ class SqliteView(msgspec.Struct, eq=False):
             found.append(msgspec.convert(facts, Collection, strict=False))
         return found
 
-    def size(self, collection: Collection) -> index.CollectionSize:
-        """How much it holds."""
+    def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
+        """How much it holds, and the first so many texts that wait for a vector."""
         n = collection.id
-        tables = (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
-        return index.CollectionSize(
-            *(self._one(f"SELECT count(*) FROM {table}") for table in tables)
+        waiting = f"passage_{n} WHERE waiting IS NOT NULL"
+        records, passages, late = (
+            self._one(f"SELECT count(*) FROM {one}")
+            for one in (f"record_{n}", f"passage_{n}", waiting)
         )
+        select = f"SELECT row, waiting FROM {waiting} ORDER BY row LIMIT ?"
+        found = self.connection.execute(select, (texts,)).fetchall()
+        return index.CollectionSize(records, passages, late, found)
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
@@ -164,13 +168,14 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> index.DatedPassages:
         """The newest `count` records from the first moment on until before the end."""
         n = collection.id
-        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
-        between += " WHERE r.at >= ? AND r.at < ?"
-        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
-        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
-        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        first_passage = f"(SELECT min(row) FROM passage_{n} WHERE record = r.row)"
+        select = (
+            f"SELECT r.at, r.row, {first_passage} FROM record_{n} r WHERE r.at >= ? AND r.at < ?"
+        )
+        found = [one for one in self.connection.execute(select, (first, end)) if one[2]]
+        rows = [row for _, _, row in sorted(found, reverse=True)[:count]]
         among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
-        return index.DatedPassages([row for (row,) in rows], counted, among)
+        return index.DatedPassages(rows, len(found), among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
@@ -206,14 +211,6 @@ class SqliteView(msgspec.Struct, eq=False):
             for row, *values in self.connection.execute(f"{select} IN ({marks})", some):
                 found[row] = tuple(values)
         return found
-
-    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
-        """Passages that have no vector yet, and the text to make one from."""
-        select = (
-            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
-            " ORDER BY row LIMIT ?"
-        )
-        return self.connection.execute(select, (count,)).fetchall()
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
