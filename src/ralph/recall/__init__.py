@@ -215,16 +215,17 @@ class Twins:
     """Hits without those that are the same event as an earlier one, or say the same."""
 
     def __init__(self) -> None:
-        self._chosen: list[tuple[str, _HitWords, list[str]]] = []
+        self._chosen: list[tuple[Hit, _HitWords, list[str]]] = []
 
     def fold(self, hit: Hit) -> bool:
         """Whether an earlier hit says the same: that one names this one from now on."""
         event, wording = event_of(hit), _HitWords(hit)
-        for other_event, other, like in self._chosen:
-            if event == other_event or wording.same(other):
+        for chosen, other, like in self._chosen:
+            # One id with two contents is two records that differ.
+            if wording.same(other) or (event == event_of(chosen) and hit.id != chosen.id):
                 like.append(hit.id)
                 return True
-        self._chosen.append((event, wording, []))
+        self._chosen.append((hit, wording, []))
         return False
 
     def like(self, place: int) -> tuple[str, ...]:

@@ -168,7 +168,6 @@ def find(
     """
     asked = query_tokens(question.text)
     found = Found(question.asked(), [], days=question.days)
-    found.embedder = None if vector is None else embedder
     by_id = {one.id: one for one in collections}
     fields: dict[_Place, Fields] = {}
     also: dict[int, list[int]] = {}
@@ -196,6 +195,7 @@ def find(
                 collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
+            found.embedder = embedder
     share = meaning_share(found.nats, found.coverage)
     best = [one.row for one in fuse(words, meaning, weight=share)[:depth]]
     for n, collection in by_id.items():
