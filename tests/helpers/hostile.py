@@ -50,6 +50,8 @@ TALK, JOURNAL, LESSON, PLAN, DOCUMENT = (
 _COMMON = b"walrus"
 WORDS = (BASHRC, SSH, THESIS, ENVIRON, TALK, JOURNAL, LESSON, PLAN, DOCUMENT)
 ASKED = "zebra quokka harvest"
+# Records of every kind hold the words above; these tell the exchange from the others.
+QUESTION = f"What about the {ASKED}, ocelots and tapirs?"
 
 FEATURES = """\
 version: 1
@@ -241,7 +243,7 @@ class Ground:
         self.well("init", cwd=root)
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", "The person's own")
-        said = {"user": f"What about the {ASKED}?", "assistant": f"It is {TALK}."}
+        said = {"user": QUESTION, "assistant": f"It is {TALK}."}
         talk = {"version": 1, "conversations": [{"title": "z", "exchanges": [said]}]}
         self.well("conversations", "import", "-", stdin=json.dumps(talk), cwd=root)
         done = {"summary": f"{ASKED} {JOURNAL}", "outcome": "failure", "task_title": ASKED}
@@ -547,7 +549,7 @@ def hook_input(ground: Ground, cwd: Path, **fields: Any) -> dict[str, Any]:
         "transcript_path": str(ground.transcript),
         "cwd": str(cwd),
         "source": "startup",
-        "prompt": f"What about the {ASKED}?",
+        "prompt": QUESTION,
         "tool_name": "Bash",
         "tool_input": {"command": "pytest"},
         "error": f"AssertionError: {ASKED}",
