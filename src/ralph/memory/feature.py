@@ -216,7 +216,7 @@ class NoteMemory(ProjectStream):
 class FeatureMemory(ProjectStream):
     """The memory of one feature of one project."""
 
-    cut_version = f"iteration-4-{kind.EMBEDDING_CHARS}"
+    cut_version = f"iteration-5-{kind.EMBEDDING_CHARS}"
 
     # -- writing
 

@@ -41,7 +41,7 @@ MOST_DECISIONS = 50
 MOST_FILES = 500
 # The most of a record's text that is embedded.
 EMBEDDING_CHARS = 4000
-_SHORT_THOUGHTS_CHARS = 300
+_SHORT_THOUGHTS_CHARS = 500
 # How many of the newest are listed, unless a number is given.
 RECENT_COUNT = 10
 # Ids must be the same on every machine for ever, so this namespace never changes.
@@ -214,19 +214,16 @@ def _moment(at: str) -> str:
 def thoughts(iteration: Iteration) -> list[str]:
     """What an iteration says, one thought each: its summary, its errors, its decisions (F7).
 
-    Short errors are one thought, and so are short decisions: each more costs every search.
+    Short ones are joined: each more costs every search, and a short text hides nothing.
     """
     errors = ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
     decisions = [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
     found: list[str] = []
-    for texts in ([iteration.summary], errors, decisions):
-        joined: list[str] = []
-        for text in filter(None, texts):
-            if joined and len(joined[-1]) + len(text) < _SHORT_THOUGHTS_CHARS:
-                joined[-1] += f"\n{text}"
-            else:
-                joined.append(text)
-        found += joined
+    for text in filter(None, (iteration.summary, *errors, *decisions)):
+        if found and len(found[-1]) + len(text) < _SHORT_THOUGHTS_CHARS:
+            found[-1] += f"\n{text}"
+        else:
+            found.append(text)
     return found
 
 
