@@ -22,7 +22,7 @@ from ralph.capture.errors import (
     plain_output,
     typed,
 )
-from ralph.capture.lines import FENCED, SENTENCE
+from ralph.capture.lines import sentences
 from ralph.capture.rules import pattern, words
 from ralph.capture.shell import is_masked, origin
 from ralph.capture.stumbles import SANDBOX, USAGE, StumbleKind, is_probe, is_scratch, is_unmatched
@@ -148,6 +148,7 @@ _NAMED = re.compile(
     # A line that is nothing but an error, as a terminal prints it: repeated, not told.
     r"|^\s*(?:(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300}[^\n`*.])$"
 )
+_NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
 _STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
 _MET = words("met", re.I)
 _SUPPOSED = words("supposed", re.I)
@@ -175,7 +176,7 @@ _BY_HAND = re.compile(r"\s*(?:[-*+#>|]|\d+[.)])\s")
 
 def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
     """Errors the agent reports in its own words, with class and message; never supposed ones."""
-    if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
+    if not any(one in text for one in _NAMING):
         return []
     return list(_named(text[:_READ], resolve, _SUPPOSED))[:MOST_PER_OUTPUT]
 
@@ -200,10 +201,10 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
 
 def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[ErrorSeen]:
     """The errors that sentences name by their class, or quote as a message."""
-    for sentence in SENTENCE.split(FENCED.sub("\n", text)):
+    for sentence in sentences(text):
         if len(sentence) > LONGEST_LINE or sentence.lstrip().startswith(">"):
             continue
-        named = _NAMED.search(sentence)
+        named = _NAMED.search(sentence) if any(one in sentence for one in _NAMING) else None
         found = named or (_QUOTED.search(sentence) if supposed is _DOUBTFUL else None)
         around = sentence[: found.start()] + sentence[found.end() :] if found else sentence
         if found is None or supposed.search(around):

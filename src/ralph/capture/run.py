@@ -61,10 +61,9 @@ SIGNIFICANT_TEXT = 50
 _READ = 64_000
 # Where a CI job has the project.
 _JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
-_OPENS = re.compile(r"\bgh pr create\b|\bgh pr merge\b|\bgit push\b|\bjj git push\b")
+_OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
 
@@ -121,14 +120,14 @@ class RunFindings(LineReader):
 
     def place(self, path: str, base: str | None = None) -> str | None:
         """The path as seen from the project's root, or None outside it."""
-        path = plain_path(_JOB_FOLDER.sub("", path))
+        path = plain_path(_JOB_FOLDER.sub("", path) if "runner/work" in path else path)
         if not path or path[0] == "~" or "\0" in path or "\n" in path or len(path) > 500:
             return None
         base = base or self.cwd
-        if _DRIVE.match(base):
+        if _on_drive(base):
             path = path.replace("\\", "/")
-        whole = posixpath.normpath(path if _DRIVE.match(path) else posixpath.join(base, path))
-        if not posixpath.isabs(whole) and not _DRIVE.match(whole):
+        whole = posixpath.normpath(path if _on_drive(path) else posixpath.join(base, path))
+        if not posixpath.isabs(whole) and not _on_drive(whole):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:
             if _inside(whole, root):
@@ -278,8 +277,9 @@ class RunFindings(LineReader):
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
-        if not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
-            for path, action in [*effects, *((file, "created") for file in written_by(command))]:
+        effects += [(file, "created") for file in written_by(command)]
+        if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
+            for path, action in effects:
                 known = action == "created" and self.knows(path)
                 self.touch(path, "modified" if known else action, base)
         seen = read_output(
@@ -496,12 +496,16 @@ def session_name(session: str | None) -> str | None:
 
 def plain_path(path: str) -> str:
     """The path with forward slashes and no end slash; Windows paths become comparable."""
-    if _DRIVE.match(path) or path.startswith("\\\\"):
+    if _on_drive(path) or path.startswith("\\\\"):
         path = path.replace("\\", "/")
         path = path[:1].lower() + path[1:]
     if path.startswith("/private/"):
         path = path[len("/private") :]
     return path.rstrip("/") if len(path) > 1 else path
+
+
+def _on_drive(path: str) -> bool:
+    return path[1:2] == ":" and path[2:3] in ("\\", "/") and path[0].isalpha()
 
 
 def _inside(path: str, folder: str) -> bool:

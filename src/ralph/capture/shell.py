@@ -47,7 +47,7 @@ _SILENT = LOOKERS | frozenset(
 _SCRIPT_WRITES = re.compile(r"writeFile|\.write\(|write_text|File\.write|['\"]w['\"]")
 _SCRIPT_FILE = re.compile(r"['\"]([\w./-]{2,120}\.[a-z]{1,5})['\"]")
 # Leaves something running behind its result.
-LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
+LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
 
 
 class ShellCommand(msgspec.Struct):
