@@ -9,11 +9,12 @@ import msgspec
 from ralph.capture.decisions import BOILERPLATE, is_plain, plan_text, plan_title
 from ralph.capture.lines import clip
 from ralph.records.iteration import Outcome
-from ralph.text.summary import exchange_gist, title_of
+from ralph.text.summary import title_of
 from ralph.text.tokens import shorten
 
 _LONGEST = 1900
 _LONGEST_ASKED = 220
+_LONGEST_SAID = 240
 _LONGEST_TITLE = 120
 _LONGEST_COMMITS = 400
 _MOST_TURNS = 200
@@ -97,7 +98,7 @@ class SessionAccount:
     @staticmethod
     def _told(turn: _Turn) -> str:
         asked = "" if is_plain(turn.asked) else f"Asked: {_request(turn.asked)}"
-        said = exchange_gist("", turn.said)
+        said = shorten(" ".join(turn.said.split()), _LONGEST_SAID)
         commits = f"Committed: {'; '.join(turn.commits)}." if turn.commits else ""
         if commits and not asked:
             return commits

@@ -202,7 +202,7 @@ def _silent(call: ToolAttempt, output: str) -> bool:
 
 def passed(output: str) -> bool:
     """Whether a check says in words that it passed."""
-    return _says_passed(output[-4000:])
+    return _says_passed(output[-2000:])
 
 
 @lru_cache(maxsize=16)

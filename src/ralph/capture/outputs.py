@@ -33,7 +33,7 @@ _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z
 # Somebody stopped it.
 _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
-JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
+_JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
 # A file that is not there is not an error of the project.
 _UNREADABLE = re.compile(
     r"(?:ls|rm|cat|head|tail|find|stat|grep|rg|wc|diff|sed|awk|du|file|readlink|Get-\w+)\b.{0,300}"
@@ -47,6 +47,11 @@ _MISUSED = re.compile(
     r"^(?P<p>[\w.-]{1,40}): (?:illegal|invalid|unrecogni[sz]ed|unknown) option\b.{0,200}$", re.M
 )
 _TESTS = re.compile(r"^\s*\d+ (?:pass|passing|passed)\b|^test result: |\b\d+ passed\b", re.M)
+
+
+def is_job_log(command: str) -> bool:
+    """Whether a command fetches the log of a job that failed elsewhere."""
+    return ("gh run" in command or "/actions/" in command) and bool(_JOB_LOG.search(command))
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
@@ -74,9 +79,9 @@ def read_output(
     text = output[exit_line.end() :] if exit_line else output
     if failed:
         return _failures(command, code, text, resolve)
-    is_log = JOB_LOG.search(command) is not None
+    is_log = is_job_log(command)
     if not is_log and origin(command) != "own":
-        wrong = _MISUSED.search(text[:4000]) or _MISUSED.search(text[-1000:])
+        wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()

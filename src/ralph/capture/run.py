@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from ralph.capture.decisions import (
 )
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.outputs import JOB_LOG, errors_pasted, errors_said, read_output
+from ralph.capture.outputs import errors_pasted, errors_said, is_job_log, read_output
 from ralph.capture.shell import file_effects, written_by
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
@@ -61,6 +61,7 @@ SIGNIFICANT_TEXT = 50
 _READ = 64_000
 # Where a CI job has the project.
 _JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
+_MODULE = re.compile(r"(?:module|package|resolve|named) (['\"][^'\"]{1,70}['\"])")
 _OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
@@ -186,7 +187,7 @@ class RunFindings(LineReader):
 
     def hear(self, text: str, *, first: bool | None = False) -> None:
         """A person's words: a request, a choice, a correction, an error that was pasted."""
-        text = strip_marked(text[:_READ]).strip()
+        text = strip_marked(text[:_READ]).strip() if text else ""
         if not text or text in self._prompts:
             return
         self._prompts.add(text)
@@ -313,8 +314,7 @@ class RunFindings(LineReader):
     def add_error(self, error: ErrorSeen, *, met: int = 1) -> str:
         """Keep an error, or count it when the same is there, by signature; its name here, or
         nothing when it is not kept. `met` is 0 for an error that was only mentioned."""
-        message = clip(redact(clip(error.message.strip(), 2000)), LONGEST_MESSAGE)
-        key = signature(message)
+        message, key = _named_error(error.message)
         if not key:
             return ""
         path = redact(error.file_path) if error.file_path else None
@@ -330,6 +330,9 @@ class RunFindings(LineReader):
         before = self._errors[known]
         placed = before if before.file_path or not path else error
         longer = message if known != key and len(message) > len(before.message) else before.message
+        # Several modules are missing for one reason: each is worth finding.
+        new = [name for name in _MODULE.findall(message) if name not in longer]
+        longer += f", {new[0]}" if new and len(longer) < LONGEST_MESSAGE - 80 else ""
         self._errors[known] = msgspec.structs.replace(
             before,
             message=longer,
@@ -394,7 +397,7 @@ class RunFindings(LineReader):
             new = (name for name in names if name not in before)
             self._unsure |= {n for n in new if self._errors[n].error_type not in JUDGED}
         if went == "badly":
-            elsewhere = JOB_LOG.search(call.line) is not None
+            elsewhere = is_job_log(call.line)
             for name in names:
                 self._solve(name, None)
                 self.attempts.fail(name, None if elsewhere else call, self._errors[name])
@@ -480,6 +483,14 @@ class RunFindings(LineReader):
             ended_at=self.ended,
             **facts,
         )
+
+
+# The same few errors come again and again.
+@lru_cache(maxsize=256)
+def _named_error(text: str) -> tuple[str, str]:
+    """An error's message as it may be kept, and its name."""
+    message = clip(redact(clip(text.strip(), 2000)), LONGEST_MESSAGE)
+    return message, signature(message)
 
 
 def summary_of(text: str) -> str:
