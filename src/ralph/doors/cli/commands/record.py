@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 import msgspec
@@ -23,7 +23,7 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
+_OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
 
@@ -177,22 +177,27 @@ def _record_run(
         run = captured.session_id or f"run-{digest[:32]}"
         iteration = captured.to_iteration(**flags)
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        before = (
-            old.timestamp
-            for _, old in ralph.feature(iteration.feature).iterations()
+        memory = ralph.feature(iteration.feature)
+        same = [
+            (located.record.id, old)
+            for located, old in memory.iterations()
             if old.session_id == run and str(old.task_id) == str(iteration.task_id)
-        )
+        ]
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
         iteration = msgspec.structs.replace(
             iteration,
             session_id=run,
             summary=captured.summary or f"The run ended without a word ({how}).",
-            timestamp=captured.ended_at or next(before, None),
+            timestamp=captured.ended_at or next((old.timestamp for _, old in same), None),
         )
         for complaint in complaints:
             note(str(complaint))
-        return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+        saved = ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+        # A session's file holds all of it: the record of an earlier, shorter one is outdated.
+        if dialect == "transcript" and saved[0].fresh and same:
+            memory.forget([identity for identity, _ in same], reason="the session went on")
+        return saved
 
 
 def _run_text(iteration: schema.Iteration) -> str:
