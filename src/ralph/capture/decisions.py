@@ -208,7 +208,7 @@ def _gist(body: str) -> str:
 
 
 _REFUSED = "To tell you how to proceed, the user said:"
-_REFUSED_NOTE = re.compile(r"\n+Note: The user's next message may contain.*\Z", re.S)
+_REFUSED_NOTE = re.compile(r"\nNote: The user's next message may contain.*\Z", re.S)
 _CLARIFY = "The user wants to clarify these questions"
 _NOTHING = re.compile(r"\(No answer provided\)|you decide|next(?: area)?|skip|no preference", re.I)
 _ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")

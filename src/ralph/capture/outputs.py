@@ -192,12 +192,13 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     if not _TROUBLE.search(text) and not _LOGGED.search(text):
         return []
     plain = plain_output(text)
-    found = errors_in(plain, resolve, failed=False)
+    found = errors_in(plain, resolve, failed=True)
     found = [error for error in found if "Process completed" not in error.message]
     for match in _LOGGED.finditer(plain):
         message = match["m"].partition(". ")[0].strip()
         found.append(ErrorSeen(message, "runtime", *placed(match["f"], match["l"], resolve)))
-    found += _named(plain, resolve, _DOUBTFUL)
+    printed = {error.message for error in found}
+    found += (one for one in _named(plain, resolve, _DOUBTFUL) if one.message not in printed)
     logged = "\n".join(line for line in plain.split("\n") if not _BY_HAND.match(line))
     if not found and len(_LOG_LINES.findall(plain)) > 1:
         found = _best(logged, resolve)
