@@ -51,9 +51,10 @@ _POLL_S = 0.05
 _LOOK_S = 1.0
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
 _LOOPBACK = ("localhost", "127.", "::1")
-_OWN_GROUP = 0
+# Ctrl-C is for us; what it means for the server we say by ending.
+_APART: dict[str, Any] = {"start_new_session": True, "umask": 0o077}
 if sys.platform == "win32":
-    _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    _APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
 
 
 class LocalServer(msgspec.Struct, eq=False):
@@ -63,7 +64,7 @@ class LocalServer(msgspec.Struct, eq=False):
     port: int
     binary: Path
     folder: Path
-    key: str | None = None
+    key: str = ""
     ready_s: float = _READY_S
     keeper: subprocess.Popen[bytes] | None = None
 
@@ -132,19 +133,10 @@ class LocalServer(msgspec.Struct, eq=False):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
         words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
+        command = [*python(), "-m", __name__, *words]
         with disk.appending(file) as log:
-            return subprocess.Popen(
-                [*python(), "-m", __name__, *words],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env=env,
-                # Ctrl-C is for us; what it means for the server we say by ending.
-                start_new_session=True,
-                creationflags=_OWN_GROUP,
-                umask=-1 if sys.platform == "win32" else 0o077,
-            )
+            output: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": self.folder, "env": env}
+            return subprocess.Popen(command, stdin=subprocess.PIPE, **output, **_APART)
 
     def _listening(self) -> bool:
         try:
@@ -170,9 +162,7 @@ class LocalServer(msgspec.Struct, eq=False):
         return IndexOff(f"Qdrant ({self.binary}) {what}", where=where, todo=todo)
 
 
-def local_server(
-    url: str, *, key: str | None, binary: str | None, home: Path
-) -> LocalServer | None:
+def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer | None:
     """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
     parts = usable_url(url)
     host = (parts.hostname or "") if parts else ""
@@ -238,7 +228,7 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
     from ralph.index.qdrant import QdrantStore
 
     url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.wait_s
-    key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
+    key, binary = settings.qdrant_api_key or "", settings.qdrant_binary or ""
     place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
     short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
     server = _server(settings.qdrant_url, key, timeout_s, binary, home)
@@ -246,15 +236,13 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
 
 
 @functools.cache
-def _server(
-    url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
-) -> QdrantConnection:
+def _server(url: str, key: str, timeout_s: float, binary: str, home: Path) -> QdrantConnection:
     """One for all indexes of a process: what fails for one need not be tried by the others."""
     from ralph.index.qdrant import QdrantConnection
 
     local = local_server(url, key=key, binary=binary, home=home)
     start = local.start if local else lambda: False
-    return QdrantConnection(url, key=key or "", timeout_s=timeout_s, start=start)
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
 
 
 def _database(url: str) -> str:

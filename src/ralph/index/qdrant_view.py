@@ -22,7 +22,7 @@ import msgspec
 
 from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
-from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
+from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
 from ralph.records import Record, Source
 
 if TYPE_CHECKING:
@@ -152,10 +152,13 @@ def holding(**wanted: Any) -> Filter:
     return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
 
 
+# What was not made from other records.
+_BASE = {"without": derived_token()}
+
+
 def _fitting(only: Only) -> Filter | None:
     """What has, of each facet asked for, one of the values or none."""
-    groups = wanted_tokens(only)
-    must = [{"key": "facets", "match": {"any": group}} for group in groups]
+    must = [{"key": "facets", "match": {"any": group}} for group in wanted_tokens(only)]
     return {"must": must} if must else None
 
 
@@ -314,8 +317,11 @@ class QdrantView(msgspec.Struct, eq=False):
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         # First, so that the threads below share the facts of one state.
-        passages = self._count(collection, passage=True)
-        frequencies = self._frequencies(collection, query)
+        passages = self._count(collection, **_BASE, passage=True)
+        asked = dict.fromkeys(query)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            counts = pool.map(lambda t: self._count(collection, **_BASE, tokens=t), asked)
+            frequencies = dict(zip(asked, counts, strict=True))
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
@@ -370,8 +376,7 @@ class QdrantView(msgspec.Struct, eq=False):
             missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
             if missing and (side or n % 2 == 0):  # the main sides are the even ones
                 having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
-                exact = {"exact": True}
-                searches[n] = _search(queries[n // 2], using, len(missing), having, exact)
+                searches[n] = _search(queries[n // 2], using, len(missing), having, {"exact": True})
         found = self._near(name, list(searches.values())) if searches else []
         for n, more in zip(searches, found, strict=True):
             sides[n].update(more)
@@ -381,9 +386,7 @@ class QdrantView(msgspec.Struct, eq=False):
         body = {"searches": searches}
         answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
         whole = self._whole(name, [point for answer in answers for point in answer.points])
-        return [
-            {one.id: one.score for one in answer.points if one.id in whole} for answer in answers
-        ]
+        return [{p.id: p.score for p in answer.points if p.id in whole} for answer in answers]
 
     def _whole(self, name: str, points: Iterable[StoredPoint]) -> set[str]:
         """The points whose record is there whole: another process may be writing it just now, or
@@ -395,15 +398,11 @@ class QdrantView(msgspec.Struct, eq=False):
         self.heads |= {(name, head) for head in self.present(name, list(asked))}
         return {point for point, head in heads.items() if (name, head) in self.heads}
 
-    def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
-        """In how many passages each token stands."""
-        asked = dict.fromkeys(query)
-        with ThreadPoolExecutor(_THREADS) as pool:
-            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
-            return dict(zip(asked, counts, strict=True))
-
     def _count(self, collection: Collection, **wanted: Any) -> int:
-        asked = collection.physical, "/count", {"filter": holding(**wanted), "exact": True}
+        having = holding(**{key: value for key, value in wanted.items() if key != "without"})
+        if "without" in wanted:
+            having["must_not"] = holding(facets=wanted["without"])["must"]
+        asked = collection.physical, "/count", {"filter": having, "exact": True}
         key = tuple(wanted.items())
         return self._fact(
             collection, key, lambda: self._of_points(*asked, returns=dict[str, int])["count"]
@@ -417,6 +416,22 @@ class QdrantView(msgspec.Struct, eq=False):
         if key not in facts:
             facts[key] = count()
         return facts[key]
+
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        name, having = collection.physical, holding(head=True, passage=True)
+        if first:
+            having["must"].append({"key": "at", "range": {"gte": f"{first}Z"}})
+        if end < "9":
+            having["must"].append({"key": "at", "range": {"lt": f"{end}Z"}})
+        counted = {"filter": having, "exact": True}
+        records = self._of_points(name, "/count", counted, returns=dict[str, int])["count"]
+        newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": count}
+        found = self._page(name, [], {"filter": having, **newest}).points
+        rows = [_row_of(one.id) for one in found]
+        return index.DatedPassages(rows, records, self._count(collection, head=True, passage=True))
 
     # -- passages and records
 
@@ -440,11 +455,9 @@ class QdrantView(msgspec.Struct, eq=False):
             for point, row in wanted.items()
         }
 
-    def _payloads(
-        self, name: str, points: Sequence[str], keys: list[str]
-    ) -> dict[str, Mapping[str, Any]]:
+    def _payloads(self, name: str, points: Sequence[str], keys: list[str]) -> dict[str, Any]:
         """The payloads of all of these points; CollectionGone where one is missing."""
-        found: dict[str, Mapping[str, Any]] = {}
+        found: dict[str, Any] = {}
         for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
             found |= {point.id: point.payload for point in self._retrieve(name, some, keys)}
         if len(found) < len(points):
@@ -456,10 +469,8 @@ class QdrantView(msgspec.Struct, eq=False):
         for some in chunks(points, PAGE):
             yield from (point.id for point in self._retrieve(name, some, False))
 
-    def _retrieve(
-        self, name: str, points: Sequence[str], keys: list[str] | bool
-    ) -> list[StoredPoint]:
-        body = {"ids": points, "with_payload": keys}
+    def _retrieve(self, name: str, ids: Sequence[str], keys: list[str] | bool) -> list[StoredPoint]:
+        body = {"ids": ids, "with_payload": keys}
         return self._of_points(name, "", body, returns=list[StoredPoint])
 
     # -- for whoever syncs and checks

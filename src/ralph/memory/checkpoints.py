@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk, errors
-from ralph.index import ASIDE, Embedder, Passage
+from ralph.index import ASIDE, Collection, Embedder, IndexView, Passage, Vectors
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
@@ -29,7 +29,6 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
 
 
@@ -65,7 +64,7 @@ def passages(record: Record) -> Sequence[Passage]:
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
     """What is said now, whatever number it gets; asked twice it is the same."""
     moment = now()
-    return lambda number: kinds.event_record(said, id=identity, number=number, at=moment)
+    return lambda number: kinds.entry_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -79,7 +78,7 @@ _WORTH_COMPARING = 0.3
 # From this cosine on two texts are about one problem.
 _ONE_PROBLEM = 0.8
 # From this cosine on two words mean much the same.
-_NEAR_WORDS = 0.6
+_NEAR_WORDS = 0.5
 _CACHED_VECTORS = 20_000
 # Only this many of the nearest are compared word by word.
 _COMPARED = 8
@@ -218,8 +217,7 @@ class CachedEmbedder:
 
     def vector(self, text: str) -> Vectors:
         """The vector of the first piece of a text that was embedded ahead."""
-        first = next(part for part in text.split(ASIDE) if part)
-        return self._made[self.pieces(first)[0]]
+        return self._made[self.pieces(next(part for part in text.split(ASIDE) if part))[0]]
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         """What was made ahead, and the rest by the embedder."""
@@ -388,9 +386,7 @@ class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     patterns: int = 0
 
 
-def prune(
-    memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
-) -> PrunedKnowledge:
+def prune(memory: Knowledge, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
     before = days_before(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()

@@ -91,8 +91,7 @@ def _plain(words: str) -> str:
 def sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph, in order and without the space between them."""
     ends = sentence_ends(paragraph)
-    starts = [0, *ends]
-    cut = (paragraph[a:b].strip() for a, b in zip(starts, [*ends, len(paragraph)], strict=True))
+    cut = (paragraph[a:b].strip() for a, b in zip([0, *ends], [*ends, len(paragraph)], strict=True))
     return [sentence for sentence in cut if sentence]
 
 
@@ -195,9 +194,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
     news = [(len(_content(text) - known), -place, text) for place, (text, _, _) in enumerate(asked)]
     added, _, later = max(news)
     # Thanks and goodbyes end a conversation, but tell nothing of how it ended.
-    spoken = [
-        one for one in asked if not compiled(_ASIDE).match(one[1]) and len(_content(one[0])) >= 3
-    ]
+    spoken = [x for x in asked if not compiled(_ASIDE).match(x[1]) and len(_content(x[0])) >= 3]
     _, user, answer = (spoken or asked)[-1]
     told = [first]
     if added >= 3 and later != first:
@@ -281,12 +278,11 @@ def _outcome(user: str, assistant: str) -> str:
         # From the next line on: what stands before it may be half a sentence.
         text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
-    best, most = "", float("-inf")
-    for worth, _, sentence in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]:
-        worth += 0.4 * _tells_a_result(sentence)
-        worth -= bool(compiled(_EMPTY_WITHIN).search(sentence))
-        if worth > most:
-            best, most = sentence, worth
+    likely = [
+        (worth + 0.4 * _tells_a_result(line) - bool(compiled(_EMPTY_WITHIN).search(line)), line)
+        for worth, _, line in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]
+    ]
+    most, best = max(likely, key=lambda one: one[0], default=(float("-inf"), ""))
     lead, heads = _listed(read)
     # "Here's why:" leads to a list and says nothing itself; a result is not what is listed.
     prose = any(piece.kind == "prose" for piece in read)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
-from ralph.recall import KINDS
+from ralph.recall import KINDS, Hit, Parts
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
-    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry
@@ -78,23 +77,37 @@ def _show_head(page: Page, found: Hit | Pattern, title: str, facts: Sequence[Spa
     page.line(*facts, indent=2)
 
 
-def _show_why(page: Page, found: Hit | Pattern, parts: Parts | None = None) -> None:
+def _show_why(page: Page, found: Hit | Pattern) -> None:
     if found.why:
         page.line((f"why: {found.why}", "dim"), indent=2)
-    if parts is not None:
-        page.line((f"explain: {_explained(parts)}", "dim"), indent=2)
 
 
-def _explained(parts: Parts) -> str:
-    def stage(name: str, score: float, rank: int | None) -> str:
-        return f"{name} {score:.2f}" + ("" if rank is None else f" (rank {rank})")
+def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
+    """How a result got its score, a line for each thing that counted."""
+    ranked = "" if parts.words_rank is None else f" ({_ranked(parts.words_rank)} by words)"
+    words = ", ".join(parts.matched) or "none"
+    yield f"words: {len(parts.matched)} of the {parts.asked} asked for: {words}{ranked}"
+    if parts.meaning is None:
+        yield "meaning: not compared"
+    else:
+        ranked = "" if parts.meaning_rank is None else f" ({_ranked(parts.meaning_rank)})"
+        yield f"meaning: {parts.meaning:.2f}, where 1 is the same text{ranked}"
+    ahead, rest = f"{parts.gap:.0%}", f"{parts.rest:.0%}"
+    yield f"stands out: {ahead} ahead of the next result, {rest} ahead of the next five"
+    if parts.in_time is not None:
+        yield f"time: {'in' if parts.in_time else 'not in'} the days you asked about"
+    if parts.rating:
+        yield f"feedback: rated {'helpful, so it counts more' if parts.rating > 0 else 'unhelpful'}"
+    if hit.like:
+        yield f"folded: {plural(len(hit.like), 'result')} that {_SAY[len(hit.like) > 1]} the same"
+    yield f"score: {parts.score:.2f}, the estimated chance that this answers the question"
 
-    meaning = "no meaning"
-    if parts.meaning is not None:
-        meaning = stage("meaning", parts.meaning, parts.meaning_rank)
-    matched = f"{len(parts.matched)} of {parts.asked} words, coverage {parts.coverage:.2f}"
-    stages = [stage("words", parts.words, parts.words_rank), matched, meaning]
-    return "; ".join([*stages, f"mixed {parts.mixed:.2f}", f"score {parts.score:.2f}"])
+
+_SAY = ("says", "say")
+
+
+def _ranked(rank: int) -> str:
+    return "the best" if rank == 1 else f"number {rank}"
 
 
 def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
@@ -147,7 +160,9 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     if hit.like:
         ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:5])
         page.line((f"and {len(hit.like)} like it: {ids}", "dim"), indent=2)
-    _show_why(page, hit, hit.parts if explain else None)
+    _show_why(page, hit)
+    for line in _explained(hit, hit.parts) if explain and hit.parts else ():
+        page.line((line, "dim"), indent=4)
 
 
 def whereabouts(hit: Hit) -> list[Span]:
@@ -160,9 +175,9 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        return [hit.when, *end, " | ", f"conversation {record.conversation[:SHORT_ID]}"]
+        return [hit.when, *end, f" | conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
-        return [f"{record.path}:{record.line}", " | ", f"added {hit.when}"]
+        return [f"{record.path}:{record.line} | added {hit.when}"]
     if label == "lesson":
         return [f"{hit.when} | {_entry_facts(record)}"]
     if hit.kind == "learning":
@@ -212,17 +227,11 @@ def entry_text(entry: Entry) -> str:
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
-    rows = [
-        (
-            short_id(captured.id),
-            captured.record.entry_type,
-            captured.record.project[:SHORT_ID],
-            captured.record.technology,
-            captured.imported or "",
-            _entry_text(captured.record),
-        )
-        for captured in staged
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in staged:
+        entry, origin = each.record, each.imported or ""
+        about = entry.entry_type, entry.project[:SHORT_ID], entry.technology, origin
+        rows.append((short_id(each.id), *about, _entry_text(entry)))
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
@@ -288,18 +297,11 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """Many patterns, a line each."""
-    rows = [
-        (
-            short_id(pattern.id),
-            success_ratio(pattern),
-            f"{pattern.success_rate:.2f}",
-            str(pattern.projects),
-            pattern.entry_type,
-            pattern.record.technology,
-            _entry_text(pattern.record),
-        )
-        for pattern in patterns
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in patterns:
+        numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
+        about = each.entry_type, each.record.technology, _entry_text(each.record)
+        rows.append((short_id(each.id), *numbers, *about))
     heads = ("id", "worked", "rate", "projects", "type", "technology", "problem")
     return Table(heads, rows, empty)
 
@@ -328,8 +330,8 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
             facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
-    plain_entries = [{"id": one.id, "at": one.at, **entry.to_json()} for one, entry in entries]
-    return Result({**pattern.to_json(), "kind": "pattern", "records": plain_entries}, show)
+    records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]
+    return Result({**pattern.to_json(), "kind": "pattern", "records": records}, show)
 
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:

@@ -16,15 +16,12 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import BadInput
-from ralph.recall import KINDS, LABELS, PERSON, Scope, run_scope
+from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralph.memory.conversation_stream import ConversationState
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.recall import Hit
     from ralph.records import JournalRecord
     from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
@@ -37,6 +34,8 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _TITLE_CHARS = 80
+# How many results under the floor are explained where there are none above it.
+_LEFT_OUT = 3
 _NO_CONVERSATIONS = (
     "No conversations here yet. `ralph hooks install` records them, "
     "`ralph conversations import` imports earlier ones."
@@ -94,9 +93,11 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
         names = [memory.name for memory in ralph.features()]
         if given["min_score"] is None:
             given["min_score"] = ralph.store.settings.min_score
-        answer = ralph.search(" ".join(query), scope=_scope(), **_of(feature), **given)
-        answer = cards.located(answer, ralph.project.root)
-        notes = list(answer.notes)
+        asked = partial(ralph.search, " ".join(query), scope=_scope(), **_of(feature))
+        answer = cards.located(asked(**given), ralph.project.root)
+        notes, left_out = list(answer.notes), answer
+        if explain and not answer:
+            left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
             notes.append("this project receives no knowledge: knowledge_receive is false")
     if feature is not None and feature not in names:
@@ -105,7 +106,16 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
     floor = f"{given['min_score']:.2f}"
     empty = f"No results above {floor}. Try different words or a lower --min-score."
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
-    view = Cards(answer, partial(cards.show_hit, explain=explain), empty)
+    show = partial(cards.show_hit, explain=explain)
+
+    def show_left_out(page: Page) -> None:
+        page.line(empty)
+        page.line(f"Left out, because each scores below {floor}:")
+        for hit in left_out:
+            page.line("")
+            show(page, hit)
+
+    view = show_left_out if left_out and not answer else Cards(answer, show, empty)
     return Result(value, view, notes=notes)
 
 
@@ -192,8 +202,7 @@ def failures(task: str | None, feature: str | None) -> Result:
     from ralph.memory.feature import merged
 
     with context.opened() as ralph:
-        memories = context.memories(ralph, feature)
-        hits = merged(memories, lambda memory: memory.failed_attempts(task))
+        hits = merged(context.memories(ralph, feature), lambda memory: memory.failed_attempts(task))
     return _hits(hits, "No failed attempts in memory here.")
 
 
@@ -360,16 +369,14 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
             _show_exchange(page, exchange, texts.get(exchange.id, ""), steps=alone)
 
     about = {"tags": list(found.tags), "summary": texts.get(talk.id, "")}
-    said = [each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges]
-    return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": said}, show)
+    exchanges = [each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges]
+    return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": exchanges}, show)
 
 
-def conversation_table(
-    listed: Sequence[ConversationState], current: str = "", empty: str = ""
-) -> Table:
+def conversation_table(talks: list[ConversationState], current: str = "", empty: str = "") -> Table:
     """Conversations, a line each; `current` is the one that the person is in."""
     rows = []
-    for item in listed:
+    for item in talks:
         talk = item.conversation
         words = [excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)]
         words += ["(this one)"] if talk.id == current else []
@@ -458,8 +465,7 @@ def status() -> Result:
                 counts = f"{one['journalled']} journalled, {one['indexed']} indexed"
                 page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
-    value = plain(found) | {"paused": paused.since if paused else None}
-    return Result(value, show)
+    return Result(plain(found) | {"paused": paused.since if paused else None}, show)
 
 
 def _status_row(count: FeatureCount) -> tuple[Span, ...]:

@@ -123,8 +123,7 @@ def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[st
     """The flags, completed from the focus; an error where neither names a feature."""
     if flags["feature"]:
         return flags
-    focus = read_focus(context.the_project())
-    if focus is None:
+    if (focus := read_focus(context.the_project())) is None:
         raise BadRecord(what, where=where, todo=todo)
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
     return flags | {"feature": focus.feature, "task_id": task_id}
@@ -175,28 +174,25 @@ def _record_run(
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
-        iteration = captured.to_iteration(**flags)
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        memory = ralph.feature(iteration.feature)
-        same = [
-            (located.record.id, old)
+        memory = ralph.feature(flags["feature"])
+        same = {
+            located.record.id: old.timestamp
             for located, old in memory.iterations()
-            if old.session_id == run and str(old.task_id) == str(iteration.task_id)
-        ]
+            if old.session_id == run and str(old.task_id) == str(flags["task_id"])
+        }
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
-        iteration = msgspec.structs.replace(
-            iteration,
-            session_id=run,
-            summary=captured.summary or f"The run ended without a word ({how}).",
-            timestamp=captured.ended_at or next((old.timestamp for _, old in same), None),
-        )
+        summary = captured.summary or f"The run ended without a word ({how})."
+        at = captured.ended_at or next(iter(same.values()), None)
+        more = {"session_id": run, "summary": summary, "timestamp": at}
+        iteration = captured.to_iteration(**flags | more)
         for complaint in complaints:
             note(str(complaint))
         saved = ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
         # A session's file holds all of it: the record of an earlier, shorter one is outdated.
         if dialect == "transcript" and saved[0].fresh and same:
-            memory.forget([identity for identity, _ in same], reason="the session went on")
+            memory.forget(list(same), reason="the session went on")
         return saved
 
 
