@@ -81,6 +81,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
         limited = self.terminal_reason == "rate_limited"
         own = {name: getattr(self, name) for name in _ITERATION_FIELDS}
         own |= {"timestamp": self.ended_at, "outcome": "rate_limited" if limited else self.outcome}
+        if self.terminal_reason == "killed" and self.summary:
+            own["summary"] = f"{self.summary}\nThe run was killed before it ended."
         known = {name: fact for name, fact in facts.items() if fact is not None}
         known["task_title"] = known.get("task_title") or self.title
         if outcome is not None:

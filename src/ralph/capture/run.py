@@ -460,8 +460,6 @@ class RunFindings(LineReader):
         if failure:
             self.add_error(ErrorSeen(clip(failure, 2000), "runtime"))
         errors, self._errors = self.errors, before
-        if reason == "killed" and summary:
-            summary = f"{summary}\nThe run was killed before it ended."
         return AgentRun(
             dialect=dialect,
             session_id=session_name(session),
