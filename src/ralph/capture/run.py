@@ -93,7 +93,7 @@ class RunFindings(LineReader):
         self._given_root = bool(root)
         self.cwd = ""
         self.started: str | None = None
-        self.ended: str | None = None
+        self._last_time: Any = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
         # Met where the exit code was another's: kept only if they were solved.
@@ -132,7 +132,7 @@ class RunFindings(LineReader):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:
             if _inside(whole, root):
-                return posixpath.relpath(whole, root) if whole != root else None
+                return whole[len(root.rstrip("/")) + 1 :] or None
         return None
 
     def touch(self, path: str, action: FileAction, base: str | None = None) -> None:
@@ -168,9 +168,16 @@ class RunFindings(LineReader):
 
     def see_time(self, value: Any) -> None:
         """Something happened at this time."""
-        if (when := moment(value)) is not None:
-            self.started = self.started or when
-            self.ended = when
+        if self.started is None:
+            self.started = moment(value)
+        # Only the last one is ever asked for; most look like this.
+        if (isinstance(value, str) and value[:2] == "20") or moment(value) is not None:
+            self._last_time = value
+
+    @property
+    def ended(self) -> str | None:
+        """When the last thing happened."""
+        return moment(self._last_time) or self.started
 
     # What was said
 
