@@ -271,7 +271,7 @@ class RunFindings(LineReader):
         if name in self.used_tools or len(self.used_tools) < MOST_TOOLS:
             self.used_tools[name] += 1
         self.live.tool_uses += 1
-        self.live.last_tool, self.live.last_target = name, redact(clip(target, 200)) or None
+        self.live.last_tool, self.live.last_target = name, _shown(target[:1000]) or None
         self.live.waiting = None
 
     def ran(
@@ -492,7 +492,12 @@ class RunFindings(LineReader):
         )
 
 
-# The same few errors come again and again.
+# The same few files and errors come again and again.
+@lru_cache(maxsize=512)
+def _shown(target: str) -> str:
+    return redact(clip(target, 200))
+
+
 @lru_cache(maxsize=256)
 def _named_error(text: str) -> tuple[str, str]:
     """An error's message as it may be kept, and its name."""
