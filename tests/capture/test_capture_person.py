@@ -154,6 +154,14 @@ def test_what_was_typed_while_the_agent_worked_counts() -> None:
     assert human(got) == [(words, None)]
 
 
+def test_what_the_agent_decided_while_it_thought_is_a_decision() -> None:
+    thought = {"type": "thinking", "thinking": "I decided to keep one lock because writers wait."}
+    message = {"role": "assistant", "model": "m", "content": [thought]}
+    got = session(prompt("fix it"), {"type": "assistant", "message": message})
+    [decision] = got.decisions
+    assert (decision.rationale, decision.source) == ("writers wait", "agent")
+
+
 COMMIT = """git add -A && git commit -m "$(cat <<'EOF'
 fix(zsh): start the daemon quietly
 

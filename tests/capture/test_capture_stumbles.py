@@ -105,6 +105,39 @@ def test_an_error_behind_a_pipe_counts_when_the_agent_minds_it() -> None:
     assert messages(run(INIT, *probe, ended())) == []
 
 
+def test_a_command_that_somebody_stopped_without_a_word_is_no_error() -> None:
+    assert messages(run(INIT, *bash("make serve", "Exit code 130", error=True), ended())) == []
+    assert len(messages(run(INIT, *bash("make serve", "Exit code 2", error=True), ended()))) == 1
+
+
+def test_every_missing_module_is_named_in_the_one_entry() -> None:
+    output = "".join(
+        f"error: Cannot find module '{name}' from 'a.ts'\n" for name in ("./gen/x", "./gen/y")
+    )
+    [error] = run(INIT, *bash("bun test", f"Exit code 1\n{output}", error=True), ended()).errors
+    assert error.message == "Cannot find module './gen/x' from 'a.ts', './gen/y'"
+    assert error.count == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "npm ERR! code ERESOLVE\nnpm ERR! ERESOLVE unable to resolve it",
+            "ERESOLVE unable to resolve it",
+        ),
+        ("it says\n\nError: sync: object not found\n\nfix that", "Error: sync: object not found"),
+        (
+            "/p/ATests.swift:10: error: -[A.B testX] : XCTAssertEqual failed",
+            "A.B testX: XCTAssertEqual failed",
+        ),
+    ],
+)
+def test_an_error_that_a_person_pasted_counts_once(text: str, message: str) -> None:
+    [error] = errors_pasted(text, str)
+    assert (error.message, error.count) == (message, 1)
+
+
 def test_one_cause_is_one_entry_with_a_count() -> None:
     lint = "".join(
         f"a.go:{n}:2: os.Chdir() could be replaced in Test{n} (usetesting)\n" for n in (1, 2, 3)

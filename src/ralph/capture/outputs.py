@@ -197,8 +197,9 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     for match in _LOGGED.finditer(plain):
         message = match["m"].partition(". ")[0].strip()
         found.append(ErrorSeen(message, "runtime", *placed(match["f"], match["l"], resolve)))
-    printed = {error.message for error in found}
-    found += (one for one in _named(plain, resolve, _DOUBTFUL) if one.message not in printed)
+    printed = "\n".join(error.message for error in found)
+    named = _named(plain, resolve, _DOUBTFUL)
+    found += (one for one in named if one.message.removeprefix("Error: ") not in printed)
     logged = "\n".join(line for line in plain.split("\n") if not _BY_HAND.match(line))
     if not found and len(_LOG_LINES.findall(plain)) > 1:
         found = _best(logged, resolve)
