@@ -69,8 +69,9 @@ def main(args: Sequence[str]) -> int:
         cases = list(asked(options, embedder, teller(TELL_EVERY_S)))
         if options.cases:
             options.cases.write_bytes(msgspec.msgpack.encode(cases))
+    halves = dict.fromkeys(one.half for one in cases if one.half not in UNSEEN)
     fits = {
-        half: fitted([one for one in cases if one.half not in UNSEEN | {half}]) for half in "ab"
+        half: fitted([one for one in cases if one.half not in UNSEEN | {half}]) for half in halves
     }
     final = fitted([one for one in cases if one.half not in UNSEEN])
     rows = [*tables(cases, None), *tables(cases, lambda one: fits.get(one.half, final))]

@@ -505,7 +505,7 @@ def test_a_collection_without_vectors_is_found_by_words_alone(store: IndexStore)
     write(store, made, [row(record(1), (passage, None))])
     with store.state() as view:
         assert len(words(view, made, ["word"], 10)) == 1
-        assert view.waiting(made, 10) == []
+        assert view.size(made, texts=10).texts == []
         assert size(view, made) == (1, 1, 0)
 
 
@@ -517,14 +517,14 @@ def test_passages_wait_for_their_vectors_and_get_them(store: IndexStore) -> None
     write(store, made, [plain(1, "waits"), plain(2, "is ready", X)])
     with store.state() as view:
         assert size(view, made) == (2, 2, 1)
-        [(place, text)] = view.waiting(live(view), 10)
+        [(place, text)] = view.size(live(view), texts=10).texts
         assert text == "1 waits"
         assert near(view, Y) == pytest.approx({"id-2": 0.0})
     assert answering(store).waiting
     store.write(answering(store), IndexBatch(vectors=[(place, blob(Y))]))
     assert not answering(store).waiting
     with store.state() as view:
-        assert view.waiting(live(view), 10) == []
+        assert view.size(live(view), texts=10).texts == []
         assert size(view, made) == (2, 2, 0)
         assert near(view, Y) == pytest.approx({"id-1": 1.0, "id-2": 0.0})
 

@@ -5,6 +5,7 @@ Also here: what the index has of conversations, how far it lags behind, and how 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -95,7 +96,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
             if live is None or not live.manifest.dims:
                 return set()
             indexed = {name for name, _ in view.content(live, vectors=False).keys}
-            rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
+            rows = [row for row, _ in view.size(live, texts=sys.maxsize).texts]
             waiting = view.fetch(live, rows, records=True).values()
             return indexed - {passage.record.id for passage in waiting if passage.record}
 

@@ -133,11 +133,15 @@ class Collection(msgspec.Struct, frozen=True):
 
 
 class CollectionSize(msgspec.Struct, frozen=True):
-    """How much a collection holds, and how many passages wait for a vector."""
+    """How much a collection holds, and how many passages wait for a vector.
+
+    `texts` are some of those by their rows, if they were asked for.
+    """
 
     records: int
     passages: int
     waiting: int
+    texts: list[tuple[int, str]] = []
 
 
 class IndexedRecord(msgspec.Struct, frozen=True):
@@ -207,8 +211,8 @@ class IndexView(Protocol):
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
 
-    def size(self, collection: Collection) -> CollectionSize:
-        """How much it holds."""
+    def size(self, collection: Collection, *, texts: int = 0) -> CollectionSize:
+        """How much it holds, and the first so many texts that wait for a vector."""
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
@@ -228,9 +232,6 @@ class IndexView(Protocol):
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
-
-    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
-        """Passages that have no vector yet, and the text to make one from."""
 
     def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""

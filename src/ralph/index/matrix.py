@@ -1,4 +1,4 @@
-"""What passages are chosen by: their facets, and SQLite's vectors in a NumPy matrix each."""
+"""What passages are chosen by: their facets, and SQLite's vectors (in blocks and as a matrix)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ Groups = tuple[tuple[str, ...], ...]
 
 # A passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]
+# How many passages have their vectors in one block.
+_BLOCK = 64
 
 
 def pack(vectors: Sequence[PassageVectors]) -> tuple[bytes, bytes]:
@@ -51,6 +53,37 @@ def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
     rows, sizes = numbers[::2], numbers[1::2]
     ends = itertools.accumulate(sizes)
     return [(row, data[end - size : end]) for row, size, end in zip(rows, sizes, ends, strict=True)]
+
+
+def insert_vectors(
+    connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
+) -> None:
+    """Vectors of passages that had none, in new blocks."""
+    for start in range(0, len(vectors), _BLOCK):
+        some = vectors[start : start + _BLOCK]
+        insert = f"INSERT INTO vector_{n} (owners, v) VALUES (?, ?)"
+        block = connection.execute(insert, pack(some)).lastrowid or 0
+        update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
+        connection.executemany(update, [(block, row) for row, _ in some])
+        if block % _BLOCK == 0:
+            _merge_blocks(connection, n)
+
+
+def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
+    """Make the small blocks at the end one: many records come one at a time."""
+    select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
+    last = connection.execute(select).fetchall()
+    small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
+    if len(small) > _BLOCK // 2:
+        connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
+        together = [one for _, *block in reversed(small) for one in unpack(*block)]
+        insert_vectors(connection, n, together)
+        count_removal(connection, n)
+
+
+def count_removal(connection: sqlite3.Connection, n: int) -> None:
+    """Vectors are no longer where readers have seen them; they read them all again."""
+    connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 class Matrix:

@@ -305,10 +305,15 @@ class QdrantView(msgspec.Struct, eq=False):
         except msgspec.ValidationError as error:
             raise CollectionDamaged(f"its metadata cannot be read: {error}", name) from None
 
-    def size(self, collection: Collection) -> index.CollectionSize:
-        """How much it holds."""
-        counts = (self._count(collection, **{key: True}) for key in ("head", "passage", "waits"))
-        return index.CollectionSize(*counts)
+    def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
+        """How much it holds, and the first so many texts that wait for a vector."""
+        records, passages, late = (
+            self._count(collection, **{key: True}) for key in ("head", "passage", "waits")
+        )
+        name, having, page = collection.physical, holding(waits=True), min(texts, PAGE)
+        found = self.scroll(name, having, ["waiting"], page=page) if texts else iter(())
+        waiting = [(_row_of(p.id), p.payload["waiting"]) for p in itertools.islice(found, texts)]
+        return index.CollectionSize(records, passages, late, waiting)
 
     # -- searching
 
@@ -474,12 +479,6 @@ class QdrantView(msgspec.Struct, eq=False):
         return self._of_points(name, "", body, returns=list[StoredPoint])
 
     # -- for whoever syncs and checks
-
-    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
-        """Passages that have no vector yet, and the text to make one from."""
-        having, page = holding(waits=True), min(count, PAGE)
-        found = self.scroll(collection.physical, having, ["waiting"], page=page)
-        return [(_row_of(p.id), p.payload["waiting"]) for p in itertools.islice(found, count)]
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""

@@ -7,7 +7,6 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sqlite3
 import threading
@@ -25,9 +24,11 @@ from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Ro
 from ralph.index.matrix import (
     Matrices,
     PassageVectors,
+    count_removal,
     derived_token,
     facet_query,
     facet_tokens,
+    insert_vectors,
     pack,
     unpack,
     wanted_tokens,
@@ -75,8 +76,6 @@ _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
 )
-# How many passages have their vectors in one block.
-_BLOCK = 64
 # Twice SQLite's own: blocks are read faster, and one record is written as fast.
 _PAGE_BYTES = 8192
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
@@ -97,6 +96,7 @@ class SqliteView(msgspec.Struct, eq=False):
     connection: sqlite3.Connection
     matrices: Matrices
     counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    fields: dict[int, dict[int, Any]] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
@@ -117,13 +117,17 @@ class SqliteView(msgspec.Struct, eq=False):
             found.append(msgspec.convert(facts, Collection, strict=False))
         return found
 
-    def size(self, collection: Collection) -> index.CollectionSize:
-        """How much it holds."""
+    def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
+        """How much it holds, and the first so many texts that wait for a vector."""
         n = collection.id
-        tables = (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
-        return index.CollectionSize(
-            *(self._one(f"SELECT count(*) FROM {table}") for table in tables)
+        waiting = f"passage_{n} WHERE waiting IS NOT NULL"
+        records, passages, late = (
+            self._one(f"SELECT count(*) FROM {one}")
+            for one in (f"record_{n}", f"passage_{n}", waiting)
         )
+        select = f"SELECT row, waiting FROM {waiting} ORDER BY row LIMIT ?"
+        found = self.connection.execute(select, (texts,)).fetchall()
+        return index.CollectionSize(records, passages, late, found)
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
@@ -165,20 +169,24 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> index.DatedPassages:
         """The newest `count` records from the first moment on until before the end."""
         n = collection.id
-        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
-        between += " WHERE r.at >= ? AND r.at < ?"
-        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
-        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
-        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        first_passage = f"(SELECT min(row) FROM passage_{n} WHERE record = r.row)"
+        select = (
+            f"SELECT r.at, r.row, {first_passage} FROM record_{n} r WHERE r.at >= ? AND r.at < ?"
+        )
+        found = [one for one in self.connection.execute(select, (first, end)) if one[2]]
+        rows = [row for _, _, row in sorted(found, reverse=True)[:count]]
         among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
-        return index.DatedPassages([row for (row,) in rows], counted, among)
+        return index.DatedPassages(rows, len(found), among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
-        fields = self._rows(f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid", wanted)
+        fields = self.fields.setdefault(n, {})  # a query fetches many of them twice
+        fresh = [row for row in wanted if row not in fields]
+        select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
+        fields |= self._rows(select, fresh)
         bodies: dict[int, Any] = {}
         if records:
             bodies = self._rows(
@@ -204,14 +212,6 @@ class SqliteView(msgspec.Struct, eq=False):
             for row, *values in self.connection.execute(f"{select} IN ({marks})", some):
                 found[row] = tuple(values)
         return found
-
-    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
-        """Passages that have no vector yet, and the text to make one from."""
-        select = (
-            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
-            " ORDER BY row LIMIT ?"
-        )
-        return self.connection.execute(select, (count,)).fetchall()
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
@@ -286,7 +286,7 @@ class SqliteStore:
                 raise Corrupt("another process deleted it while it was written")
             sweep, sweeping, live = state
             vectors = [one for row in rows for one in _insert_record(connection, n, row, sweep)]
-            _insert_vectors(connection, n, vectors)
+            insert_vectors(connection, n, vectors)
             if sweeping:
                 mark = f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?"
                 connection.executemany(mark, seen)
@@ -301,7 +301,7 @@ class SqliteStore:
             filled = [
                 one for one in batch.vectors if connection.execute(select, one[:1]).fetchone()
             ]
-            _insert_vectors(connection, n, filled)
+            insert_vectors(connection, n, filled)
             if batch.position is not None:
                 position = (batch.position, n)
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
@@ -569,32 +569,6 @@ def _insert_record(
             yield place, vector
 
 
-def _insert_vectors(
-    connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
-) -> None:
-    """Vectors of passages that had none, in new blocks."""
-    for start in range(0, len(vectors), _BLOCK):
-        some = vectors[start : start + _BLOCK]
-        owners, v = pack(some)
-        block = _insert(connection, f"vector_{n}", {"owners": owners, "v": v})
-        update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
-        connection.executemany(update, [(block, row) for row, _ in some])
-        if block % _BLOCK == 0:
-            _merge_blocks(connection, n)
-
-
-def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
-    """Make the small blocks at the end one: many records come one at a time."""
-    select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
-    last = connection.execute(select).fetchall()
-    small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
-    if len(small) > _BLOCK // 2:
-        connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
-        together = [one for _, *block in reversed(small) for one in unpack(*block)]
-        _insert_vectors(connection, n, together)
-        _count_removal(connection, n)
-
-
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     """Take records out with everything that belongs to them; how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
@@ -615,13 +589,8 @@ def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int
         connection.execute(update, (*pack(rest), block))
     if found:
         connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
-        _count_removal(connection, n)
+        count_removal(connection, n)
     return len(found)
-
-
-def _count_removal(connection: sqlite3.Connection, n: int) -> None:
-    """Vectors are no longer where readers have seen them; they read them all again."""
-    connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 def _script(connection: sqlite3.Connection, script: str, n: int) -> None:

@@ -211,7 +211,7 @@ class SyncRun(msgspec.Struct, eq=False):
         """Catch up on passages that were indexed while the embedder was off."""
         while self.embedder_off is None and not self._late():
             with self.store.state() as view:
-                waiting = view.waiting(collection, self._limit())
+                waiting = view.size(collection, texts=self._limit()).texts
             if not waiting:
                 return True
             made = self._embed({str(row).encode(): text for row, text in waiting})
