@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -141,6 +142,20 @@ def whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole(key): whole(item) for key, item in value.items()}
     return value
+
+
+# Code in Markdown, and where a sentence ends.
+FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a Markdown text without its code; every line ends one."""
+    for line in FENCED.sub("\n", text).split("\n") if "\n" in text else [text]:
+        if ". " in line or "! " in line or "? " in line:
+            yield from _SENTENCE_END.split(line)
+        elif line:
+            yield line
 
 
 def text_of(value: Any) -> str:
