@@ -24,6 +24,7 @@ from ralph.loop.agent import (
     tell,
 )
 from ralph.loop.process import AgentEnd
+from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
@@ -35,12 +36,10 @@ from ralph.records import now
 from ralph.records.iteration import Iteration, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
-from ralph.text.signature import signature
 
 if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
-REPEATED_ERRORS = 5
 _ATTEMPTS = 3
 _STALE_ITERATIONS = 10
 _STALE_FILES = 5
@@ -49,10 +48,6 @@ _STALE_FILES = 5
 
 
 _LARGEST_FILE_BYTES = 1_000_000
-_REPEATED_FROM = 2
-# What nobody met for so many iterations does not keep coming back.
-_LOOK_BACK = 300
-_signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
 def gather(
@@ -78,7 +73,7 @@ def gather(
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
         attempts=tuple(attempts[-_ATTEMPTS:]),
-        repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
+        repeated=tuple(repeated_errors([one.errors for one in told])),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
@@ -119,20 +114,6 @@ def history(ralph: Ralph, feature: str) -> list[Iteration]:
 def last_number(told: Sequence[Iteration]) -> int:
     """The number of the newest iteration, 0 before the first."""
     return max((one.iteration_number or 0 for one in told), default=0)
-
-
-def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.RepeatedError]:
-    """Errors met in two or more iterations, whatever their numbers and paths were."""
-    seen: dict[str, set[int]] = {}
-    newest: dict[str, str] = {}
-    for iteration in told[-_LOOK_BACK:]:
-        for error in iteration.errors:
-            name = _signature(error.message)
-            seen.setdefault(name, set()).add(iteration.iteration_number or 0)
-            newest[name] = error.message
-    often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
-    often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
-    return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
 def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
@@ -399,9 +380,8 @@ class IterationRunner:
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
         told = history(self.ralph, work.feature)
-        earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
         try:
-            drafts = extract(iteration, earlier)
+            drafts = extract(iteration)
             number = iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.

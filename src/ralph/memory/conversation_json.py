@@ -29,7 +29,7 @@ from ralph.memory.store import Store, is_before
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange, Message, Summary
-from ralph.records.iteration import ErrorSeen, FileTouched
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
 VERSION = 1
@@ -176,6 +176,7 @@ class _PlainExchange(msgspec.Struct, kw_only=True):
     cost_usd: _Money | None = None
     model: str | None = None
     errors: tuple[ErrorSeen, ...] | None = None
+    decisions: tuple[Decision, ...] | None = None
     files_touched: tuple[FileTouched, ...] | None = None
     messages: tuple[Message, ...] | None = None
 

@@ -73,6 +73,14 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
             )
             for error in exchange.errors[: iteration.MOST_ERRORS]
         ),
+        decisions=tuple(
+            msgspec.structs.replace(
+                decision,
+                description=_fit(decision.description, iteration.DECISION_CHARS),
+                rationale=_fit(decision.rationale, iteration.DECISION_CHARS) or None,
+            )
+            for decision in exchange.decisions[: iteration.MOST_DECISIONS]
+        ),
         files_touched=iteration.strongest(exchange.files_touched)[: iteration.MOST_FILES],
         messages=_messages(exchange.messages),
     )
@@ -459,6 +467,7 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     if not embed:
         return ()
     beside = [text for one in exchange.errors for text in (one.message, one.resolution)]
+    beside += [text for one in exchange.decisions for text in (one.description, one.rationale)]
     beside += [file.path for file in exchange.files_touched]
     text = "\n".join(part for part in beside if part)
     return [Passage(title=asked, text=text, places=answered, embed=embed)]

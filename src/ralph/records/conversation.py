@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
-from ralph.records.iteration import ErrorSeen, FileTouched
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched
 from ralph.records.note import NOTE, Note
 
 CONVERSATION = "conversation"
@@ -66,6 +66,7 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     cost_usd: float | None = None
     model: str | None = None
     errors: tuple[ErrorSeen, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
     messages: tuple[Message, ...] = ()
     completed: str | None = None

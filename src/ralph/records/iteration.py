@@ -50,20 +50,22 @@ _STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_arg
 
 class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error the agent met, with its place where it was stated, and how it was solved where the
-    same run shows it."""
+    same run shows it; `count` is how often it was met."""
 
     message: str
     error_type: ErrorType = "unknown"
     file_path: str | None = None
     line: int | None = None
     resolution: str | None = None
+    count: int = 1
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent chose, and why."""
+    """What was chosen, and why; `source` is who chose it."""
 
     description: str
     rationale: str | None = None
+    source: Literal["agent", "human"] = "agent"
 
 
 class FileTouched(msgspec.Struct, frozen=True):
@@ -111,7 +113,12 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         for error in plain["errors"]:
             if not error["resolution"]:
                 del error["resolution"]
+            if error["count"] == 1:
+                del error["count"]
         plain["decisions"] = [to_json(decision) for decision in self.decisions]
+        for decision in plain["decisions"]:
+            if decision["source"] == "agent":
+                del decision["source"]
         return plain
 
 

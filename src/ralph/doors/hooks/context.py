@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 # Shares of a hook's time that single waits may take.
 _MIN_SCORE = 0.55
 _PROMPT_HITS = 3
-_PROMPT_TOKENS = 800
-_SESSION_TOKENS = 1500
+_PROMPT_TOKENS = 250
+_FAILURE_TOKENS = 300
+_SESSION_TOKENS = 500
 _SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
@@ -87,24 +88,15 @@ def plan_view(call: HookCall) -> PlanView:
 # -- The text that a session begins with.
 
 
-_OUTCOMES = 5
-
-
 def text_now(call: HookCall, ralph: Ralph) -> str:
-    """What matters in the project now, or nothing where nothing was planned or done yet."""
-    from ralph.loop.iteration import REPEATED_ERRORS, repeated_errors
-    from ralph.memory.sessions import brief
+    """What matters in the project now, or nothing where nothing was planned, said or done yet."""
+    from ralph.memory.brief import brief
     from ralph.prompt.build import brief_text
 
-    inject = ralph.config.settings.hook_inject
-    now = brief(ralph, plan_view(call), focus_of(call, ralph)) if inject else None
-    if now is None:
+    if not ralph.config.settings.hook_inject:
         return ""
-    fields = msgspec.structs.asdict(now)
-    told = fields.pop("told")
-    fields["outcomes"] = told[: -_OUTCOMES - 1 : -1]
-    fields["repeated"] = repeated_errors(told, REPEATED_ERRORS)
-    return brief_text(**fields, **_bounds(_SESSION_TOKENS))
+    now = brief(ralph, plan_view(call), focus_of(call, ralph))
+    return brief_text(now, **_bounds(_SESSION_TOKENS))
 
 
 def _bounds(budget_tokens: int) -> dict[str, Any]:
@@ -136,7 +128,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
         chosen = fresh[:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
-    text = recalled_text(chosen, ended=ended, **_bounds(_PROMPT_TOKENS))
+    text = recalled_text(chosen, prompt, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
     return text
@@ -212,14 +204,10 @@ def _later_success(ralph: Ralph, hit: Hit) -> str:
             from ralph.memory.lessons import later_success
 
             later = later_success(ralph, record)
-    if later is None:
-        return ""
-    _, success = later
-    return f"iteration {success.iteration_number}: {success.summary or success.task_title}"
+    return f"iteration {later.iteration_number}: {later.summary}" if later else ""
 
 
-# -- PostToolUseFailure: the error is noted, and if it was met before the model is told how it
-# ended.
+# -- PostToolUseFailure: the error is noted, and if it was solved before the model is told how.
 #
 # Noted in the session's note, redacted, at once: the exchange it belongs to cannot be written
 # before it is over, and a client that is killed may not have written the failure to its
@@ -256,23 +244,18 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
         return ""
     if run is None:
         call.sessions.note_recalled(call.session, [told])
-    return before_text(**msgspec.structs.asdict(found), **_bounds(_PROMPT_TOKENS))
+    return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
 
 
 def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
-    """The first of the errors that was solved before, else the first that was met."""
+    """The first of the errors that was solved before."""
     from ralph.memory.lessons import solved
 
-    met: Solved | None = None
     with open_memory(call) as ralph:
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
-            found = solved(
-                ralph, error.message, session=call.session, feature=feature, budget_s=budget_s
-            )
-            if found is not None and found.solution:
+            if found := solved(ralph, error.message, feature=feature, budget_s=budget_s):
                 return found
-            met = met or found
-    return met
+    return None
