@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from timing import assert_linear
 
-from ralph.capture.errors import LONGEST_SAID, decisions_in
+from ralph.capture.decisions import LONGEST, decisions_in
 
 # fmt: off
 DECISIONS: dict[str, tuple[str, str | None]] = {
@@ -90,5 +90,5 @@ def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
 def test_a_long_decision_is_cut() -> None:
     said = "I decided to " + "rename it and " * 40 + "because " + "names matter and " * 10
     (decision,) = decisions_in(said)
-    assert len(decision.description) <= LONGEST_SAID
-    assert len(decision.rationale or "") <= LONGEST_SAID
+    assert len(decision.description) <= LONGEST
+    assert len(decision.rationale or "") <= LONGEST

@@ -9,7 +9,8 @@ import posixpath
 import pytest
 from timing import assert_linear
 
-from ralph.capture.errors import errors_in, errors_said
+from ralph.capture.errors import errors_in
+from ralph.capture.reported import errors_said
 
 
 def resolve(path: str) -> str | None:
@@ -132,8 +133,67 @@ test tests::it_works ... FAILED
 test tests::fine ... ok
 thread 'tests::it_works' panicked at src/lib.rs:10:9:
 assertion `left == right` failed
-''', [("test", "tests::it_works", None, None),
-      ("runtime", "assertion `left == right` failed", "src/lib.rs", 10)]),
+''', [("test", "tests::it_works: assertion `left == right` failed", "src/lib.rs", 10)]),
+    "rustc names what it found": ('''\
+error[E0308]: mismatched types
+ --> src/main.rs:4:18
+  |
+4 |     let x: u32 = "a";
+  |            ---   ^^^ expected `u32`, found `&str`
+''', [("compile", "error[E0308]: mismatched types: expected `u32`, found `&str`", "src/main.rs", 4)]),
+    "javac names the symbol": ('''\
+src/App.java:3: error: cannot find symbol
+    Foo foo;
+    ^
+  symbol:   class Foo
+''', [("compile", "cannot find symbol: class Foo", "src/App.java", 3)]),
+    "go test -v says why above the name": ('''\
+=== RUN   TestLogin
+    login_test.go:12: got 200, want 401
+--- FAIL: TestLogin (0.00s)
+=== RUN   TestLogout
+--- PASS: TestLogout (0.00s)
+''', [("test", "TestLogin: got 200, want 401", "login_test.go", 12)]),
+    "a log of a test run": ('''\
+Error: context deadline exceeded
+fatal: Could not read from remote repository.
+--- FAIL: TestReset (0.01s)
+    reset_test.go:9: wrong message
+''', [("test", "TestReset: wrong message", "reset_test.go", 9)]),
+    "biome": ('''\
+src/a.tsx:12:3 lint/suspicious/noExplicitAny \u2501\u2501\u2501\u2501\u2501
+
+  \u00d7 Unexpected any.
+''', [("lint", "lint/suspicious/noExplicitAny: Unexpected any.", "src/a.tsx", 12)]),
+    "markdownlint": ("docs/a.md:14 error MD040/fenced-code-language Fenced code blocks",
+                     [("lint", "MD040/fenced-code-language Fenced code blocks", "docs/a.md", 14)]),
+    "dart": ("lib/a.dart:3:5: Error: Undefined name 'x'.", [("compile", "Undefined name 'x'.", "lib/a.dart", 3)]),
+    "flutter analyze": ("  error \u2022 Undefined name 'x' \u2022 lib/a.dart:3:5 \u2022 undefined_identifier",
+                        [("lint", "Undefined name 'x'", "lib/a.dart", 3)]),
+    "playwright": ('''\
+  1) [chromium] \u203a tests/form.spec.ts:3:1 \u203a submits the form \u2500\u2500\u2500
+
+    Error: expect(locator).toBeVisible() failed
+''', [("test", "submits the form: Error: expect(locator).toBeVisible() failed", "tests/form.spec.ts", 3)]),
+    "zsh for a client": ("(eval):1: command not found: timeout", [("runtime", "command not found: timeout", None, None)]),
+    "PowerShell": ('''\
+\x1b[31;1mParserError: \x1b[0m
+Line |
+   3 |  git commit -F - << 'EOF'
+     |                  ~
+     | Missing file specification after redirection operator.
+''', [("runtime", "ParserError: Missing file specification after redirection operator.", None, None)]),
+    "PowerShell, no such program": (
+        "go: The term 'go' is not recognized as a name of a cmdlet, function or program.",
+        [("runtime", "go: The term 'go' is not recognized as a name of a cmdlet, function or program.", None, None)]),
+    "a CI job's log": ('''\
+test\tRun tests\t2026-07-07T12:55:17.2196814Z --- FAIL: TestLogin (0.00s)
+test\tRun tests\t2026-07-07T12:55:17.2196814Z     login_test.go:12: got 200
+test\tRun tests\t2026-07-07T12:55:17.2234158Z ##[error]Process completed with exit code 1.
+''', [("test", "TestLogin: got 200", "login_test.go", 12)]),
+    "a task runner's name before each line": (
+        "[lint:go] cmd/a.go:4:2: unused variable x (unused)\n[lint:go] ERROR task failed",
+        [("lint", "unused variable x (unused)", "cmd/a.go", 4)]),
     "go build": ("./main.go:7:2: undefined: foo", [("compile", "undefined: foo", "main.go", 7)]),
     "golangci-lint": ("cmd/a_test.go:224:3: QF1003: could use tagged switch (staticcheck)",
                       [("lint", "QF1003: could use tagged switch (staticcheck)", "cmd/a_test.go", 224)]),

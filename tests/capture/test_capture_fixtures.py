@@ -44,7 +44,6 @@ def failed(reason: str, message: str, **more: object) -> Expected:
 
 
 ENDED = ("runtime", "Reached maximum", None, None)
-NO_MEMORY_TOOL = ("unknown", f"{MEMORY_TOOL}: No such tool available", None, None)
 
 # fmt: off
 RUNS: dict[str, Expected] = {
@@ -58,25 +57,18 @@ RUNS: dict[str, Expected] = {
     # The tool was rejected by the interrupt, which is not an error of the work.
     "killed_INT": Expected("interrupted", is_error=True, turns=3, cost=0.012, tokens=5150),
     "killed_KILL": Expected("killed", is_error=True),
-    "killed_TERM": Expected("killed", is_error=True, errors=(
-        ("unknown", "`python3 -c 'import time; time.sleep(45)'` failed with exit code 137", None, None),)),
+    "killed_TERM": Expected("killed", is_error=True),
     "max_budget": Expected("max_budget", is_error=True, errors=(ENDED,), turns=5, cost=0.06, tokens=20600),
     "max_turns": Expected("max_turns", is_error=True, errors=(ENDED,), turns=4, cost=0.036, tokens=15450),
     "maxtok": failed("api_error", "API Error: Claude's response exceeded", turns=4, cost=0.048, tokens=20600),
-    "mcp_crash": Expected("ok", DONE, LOGIN, (NO_MEMORY_TOOL,), 7, 0.072, 30900, mcp_failed=("feature-memory",)),
-    "mcp_garbage": Expected("ok", DONE, LOGIN, (NO_MEMORY_TOOL,), 7, 0.072, 30900, mcp_failed=("feature-memory",)),
+    "mcp_crash": Expected("ok", DONE, LOGIN, (), 7, 0.072, 30900, mcp_failed=("feature-memory",)),
+    "mcp_garbage": Expected("ok", DONE, LOGIN, (), 7, 0.072, 30900, mcp_failed=("feature-memory",)),
     # Still pending when the run began: not known to have failed.
     "mcp_hang": Expected("ok", "hello there", turns=1, cost=0.012, tokens=5150),
     "mcp_missing": Expected("ok", "hello there", turns=1, cost=0.012, tokens=5150, mcp_failed=("feature-memory",)),
     "midstream": Expected("ok", "partial words here", turns=1, cost=0.012, tokens=10251),
     # Success by its own word, though nothing was written: three tools were denied.
-    "perm_default": Expected("ok", DONE, (("README.md", "read"),), (
-        ("permission", f"{MEMORY_TOOL}: Claude requested permissions", None, None),
-        ("permission", "Write: Claude requested permissions to write", "login.py", None),
-        ("unknown", "Read: File does not exist.", "login.py", None),
-        ("unknown", "Edit: File does not exist.", "login.py", None),
-        ("permission", "Bash: This command requires approval", None, None),
-    ), 7, 0.072, 30900, denied=(MEMORY_TOOL, "Write", "Bash")),
+    "perm_default": Expected("ok", DONE, (("README.md", "read"),), (), 7, 0.072, 30900, denied=(MEMORY_TOOL, "Write", "Bash")),
     "refusal": failed("refused", "API Error: Opus 5.5's safeguards", turns=2, cost=0.024, tokens=10300),
     "rl_rej_oauth": failed("rate_limited", "You've hit your 5-hour limit", turns=1, cost=0, tokens=0, status=429),
     "rl_warn_oauth": Expected("ok", "hello", turns=1, cost=0.006, tokens=5150),
@@ -84,16 +76,13 @@ RUNS: dict[str, Expected] = {
     # Nothing was touched: the file read is not there, the edit did not apply.
     "tool_error": Expected("ok", "Finished with errors.", (), (
         ("unknown", f"{MEMORY_TOOL}: index is locked", None, None),
-        ("unknown", "Read: File does not exist.", "nope.py", None),
         ("unknown", "`echo out; echo err >&2; exit 3` failed with exit code 3: err", None, None),
-        ("unknown", "Edit: String to replace not found in file.", "README.md", None),
-        ("unknown", "NoSuchTool: No such tool available: NoSuchTool", None, None),
     ), 7, 0.084, 36050),
     "tool_rpcerror": Expected("ok", DONE, LOGIN, (
         ("unknown", f"{MEMORY_TOOL}: internal: database is locked", None, None),), 7, 0.072, 30900),
     "transcript_success": Expected("ok", DONE, LOGIN, (), 6, 0.072, 30900),
     # Six exchanges, one of them interrupted and one refused by the provider, then a compaction.
-    "transcript_session": Expected("ok", "Painted blue, and the border green", (("shop.py", "modified"),), (
+    "transcript_session": Expected("ok", "Asked: Make the check of the shop pass. The check passes", (("shop.py", "modified"),), (
         ("test", "AssertionError: total is wrong", "check.py", 2),), 10, 0.0088, 1320),
     # Ended while the hook's output was all there was.
     "run_mp9r3tbb": Expected("killed", is_error=True),
@@ -118,27 +107,24 @@ RUNS: dict[str, Expected] = {
         ("test", "CLI commands > next > resolved blockage treated as unblocked: expect(", CLI_TESTS, 977),
     ), 20, 0.263346, 192594),
     # It worked in a worktree beside its folder, so none of its files are the project's.
-    "subagent_lint_fix": Expected("ok", "Done. I have successfully fixed both lint errors", (), (
-        ("runtime", "sed: src/internal/export/export_testhelpers_test.go: No such file", None, None),
-    ), 21, None, 258663),
-    "subagent_qa_integration": Expected("ok", "---\n\n## QA Sprint 10i Result: PASS", (), (
-        ("unknown", "Read: File content (59043 tokens) exceeds maximum", None, None),), 20, None, 577074),
+    "subagent_lint_fix": Expected("ok", "Done. I have successfully fixed both lint errors", (), (), 21, None, 258663),
+    "subagent_qa_integration": Expected("ok", "---\n\n## QA Sprint 10i Result: PASS", (), (), 20, None, 577074),
     "subagent_qa_controls": Expected("ok", "These are just test data containing markdown", (), (
-        ("unknown", "Read: File content (50124 tokens) exceeds maximum", None, None),
-        ("unknown", "`go test ./... -count=1 2>&1 | grep -E \"(FAIL|ok|?)\"` failed with exit code 2: grep:", None, None),
-    ), 35, None, 1573222),
+        ("runtime", "grep: repetition-operator operand invalid", None, None),), 35, None, 1573222),
     "subagent_compaction": Expected("ok", "<analysis>\nLet me analyze the conversation", (), (), 1, None, 168817),
 }
 # How the errors of a run were solved, for all that were.
 SOLVED = {
     "transcript_session": {"AssertionError: total is wrong": (
-        'Edited shop.py; then `python3 check.py` passed. "total() returns only the first price, because it never sums them."'
+        'Edited shop.py: -`return prices[0]` +`return sum(prices)`; then `python3 check.py` passed. "total() returns only the first price, because it never sums them."'
     )},
     # The failed command had an expression that grep does not take.
-    "subagent_qa_controls": {'`go test ./... -count=1 2>&1 | grep -E "(FAIL|ok|?)"` failed with exit code 2: grep: repetition-operator operand invalid': (
-        '`go test ./... -count=1 2>&1 | grep -E "(FAIL|^ok|^\\?)"` passed instead.'
+    "subagent_qa_controls": {"grep: repetition-operator operand invalid": (
+        '`go test ./... -count=1 | grep -E "(FAIL|^ok|^\\?)"` instead of `go test ./... -count=1 | grep -E "(FAIL|ok|?)"` passed.'
     )},
 }
+# What its commit says.
+DECIDED = {"subagent_lint_fix": ("fix(lint): resolve staticcheck and unused function warnings",)}
 # fmt: on
 
 
@@ -177,7 +163,7 @@ def test_a_recorded_run_is_captured_as_a_person_read_it(name: str) -> None:
     assert run.api_status == expected.status
     assert run.permission_denials == expected.denied
     assert run.mcp_failed == expected.mcp_failed
-    assert run.decisions == ()
+    assert [d.description for d in run.decisions] == list(DECIDED.get(name, ()))
     assert run.session_id
 
 

@@ -52,7 +52,10 @@ def test_a_recorded_session_and_its_resumption_are_two_exchanges() -> None:
     )
     [error] = one.captured.errors
     assert error.message == "No rule to make target 'export'.  Stop."
-    assert error.resolution == "Edited Makefile; then `make export` passed."
+    assert error.resolution == (
+        "Edited Makefile: +`export: mkdir -p build`; then `make export` passed."
+        ' "There is no rule yet."'
+    )
     assert (one.session_id, one.cwd, one.captured.model) == (NAME, "/home/dev/shop", "gpt-5.5")
     assert (one.captured.tokens_used, two.captured.tokens_used) == (480, 240)
     assert one.captured.started_at == "2026-11-15T15:27:19.000Z"

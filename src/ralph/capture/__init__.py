@@ -44,12 +44,15 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     `is_error` is the agent's own word, or true when it could not say one. `tokens_used` counts
     everything that was processed, cached input too. `cost_usd` is the session's: a resumed
     session's includes what came before. `permission_denials` names a tool once a denial.
+    `outcome` is what the run itself proves. `stumbles` counts what was not worth keeping.
     """
 
     dialect: Dialect
     session_id: str | None = None
     model: str | None = None
+    title: str = ""
     summary: str = ""
+    outcome: Outcome = "unknown"
     errors: tuple[ErrorSeen, ...] = ()
     decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
@@ -64,6 +67,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     permission_denials: tuple[str, ...] = ()
     mcp_failed: tuple[str, ...] = ()
     used_tools: dict[str, int] = {}
+    stumbles: dict[str, int] = {}
     started_at: str | None = None
     ended_at: str | None = None
 
@@ -72,12 +76,13 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Iteration:
         """The iteration this run was; what only the caller knows comes from the caller.
 
-        Without an outcome it is `rate_limited` or `unknown`: never a failure by default.
+        Without an outcome it is what the run proves or `rate_limited`: never a failure by default.
         """
         limited = self.terminal_reason == "rate_limited"
         own = {name: getattr(self, name) for name in _ITERATION_FIELDS}
-        own |= {"timestamp": self.ended_at, "outcome": "rate_limited" if limited else "unknown"}
+        own |= {"timestamp": self.ended_at, "outcome": "rate_limited" if limited else self.outcome}
         known = {name: fact for name, fact in facts.items() if fact is not None}
+        known["task_title"] = known.get("task_title") or self.title
         if outcome is not None:
             known["outcome"] = outcome
         return Iteration(feature=feature, **{**own, **known})

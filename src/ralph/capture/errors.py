@@ -1,174 +1,26 @@
-"""Errors in a command's output, and errors and decisions in an agent's own words."""
+"""Errors in a command's output: typed, placed where they say so, one entry for each cause."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Literal, NamedTuple
 
-from ralph.capture.lines import clip
-from ralph.records.iteration import Decision, ErrorSeen, ErrorType
+import msgspec
 
-# -- Errors in a command's output and in an agent's words: typed, and with their file and line.
-
-
-# -- How the tools of the common ecosystems word their errors: one line of the table, one wording.
-#
-# Groups: `m` message, `f` file, `l` line, `t` name of the test. Every pattern is anchored at the
-# start of a line, so that talk about errors is not taken for one.
-
-
-# Where the place stands when the line itself does not name it.
-Look = Literal[
-    "no", "arrow", "frames", "back", "go", "bun", "panic", "heading", "must_arrow", "reason"
-]
-
-
-class Wording(NamedTuple):
-    """One way a tool words an error."""
-
-    error_type: ErrorType
-    pattern: re.Pattern[str]
-    look: Look = "no"
-
-
-def _w(error_type: ErrorType, pattern: str, look: Look = "no") -> Wording:
-    return Wording(error_type, re.compile(pattern), look)
-
-
-_FILE = r"(?P<f>[^\s:()\"'<>|]+\.[A-Za-z]\w{0,5})"
-_CLASS = r"(?:[A-Za-z_$][\w$]*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|Fault|Panic)"
-
-# First match wins, so the exact wordings stand before the general ones.
-STRONG: tuple[Wording, ...] = (
-    # TypeScript; C# and the rest of .NET
-    _w("compile", rf"{_FILE}\((?P<l>\d+),\d+\): error (?P<m>[A-Z]+\d+: .+?)(?: \[[^\]]+\])?$"),
-    _w("compile", rf"{_FILE}:(?P<l>\d+):\d+ - error (?P<m>TS\d+: .+)$"),
-    # pytest
-    _w("test", rf"(?:FAILED|ERROR) {_FILE}(?:::(?P<t>[^ ]+(?: (?!- )[^ ]+)*+))?(?: - (?P<m>.+))?$"),
-    _w("test", r"E {3,}(?P<m>(?:[\w.]+(?:Error|Exception|Warning|Exit)\b|assert ).*)$", "back"),
-    # ruff, flake8, pylint; mypy and pyright
-    _w("lint", rf"{_FILE}:(?P<l>\d+):\d+:? (?P<m>[A-Z]{{1,4}}\d{{2,4}}:? .+)$"),
-    _w("lint", r"(?P<f>\S+\.pyi?):(?P<l>\d+)(?::\d+)?(?: -|:) error: (?P<m>.+)$"),
-    _w("lint", r"  (?P<f>/\S+\.py):(?P<l>\d+):\d+ - error: (?P<m>.+)$"),
-    # golangci-lint; go build and vet
-    _w("lint", r"(?P<f>\S+\.go):(?P<l>\d+):\d+: (?P<m>.+ \([a-z]+\))$"),
-    _w("compile", r"(?:vet: )?(?P<f>\S+\.go):(?P<l>\d+):\d+: (?P<m>.+)$"),
-    # gcc, clang, swift, javac; CMake; linkers; Kotlin; Maven
-    _w("compile", rf"{_FILE}:(?P<l>\d+)(?::\d+)?: (?:fatal )?error: (?P<m>.+)$"),
-    _w("compile", r"CMake Error at (?P<f>\S+?):(?P<l>\d+)(?P<m> .*)$"),
-    _w("compile", r".*?(?P<m>undefined reference to .+)$"),
-    _w("compile", r"e: (?:file://)?(?P<f>/\S+\.kts?):(?P<l>\d+):\d+:? (?P<m>.+)$"),
-    _w("compile", r"\[ERROR\] (?P<f>/\S+\.\w+):\[(?P<l>\d+),\d+\] (?P<m>.+)$"),
-    _w("test", r"\[ERROR\]\s+(?P<t>\w+[\w.$]*\.\w+):(?P<l>\d+) (?P<m>.+)$"),
-    # rustc, clippy, ruff's long form; cargo test
-    _w("compile", r"error\[(?P<m>E\d{4}\]: .+)$", "arrow"),
-    _w("compile", r"error: (?P<m>.+)$", "must_arrow"),
-    _w("lint", r"(?P<m>[A-Z]{1,4}\d{2,4} .+)$", "must_arrow"),
-    _w("test", r"test (?P<m>\S+) \.\.\. FAILED$"),
-    _w(
-        "runtime", r"thread '[^']*'(?: \(\d+\))? panicked at (?P<f>\S+?):(?P<l>\d+):\d+:?$", "panic"
-    ),
-    # go test, bun, jest, vitest, rspec, dotnet test
-    _w("test", r"\s*--- FAIL: (?P<m>\S+)", "go"),
-    _w("test", r"\(fail\) (?P<m>.+?)(?: \[[\d.]+m?s\])?$", "bun"),
-    _w("test", r"\s*● (?P<m>\S.* \u203a .+)$", "reason"),
-    _w(
-        "test",
-        r"\s*(?:FAIL|\u00d7|✗|✖) +(?P<f>\S+\.(?:test|spec)\.\w+) > (?P<m>.+?)(?: \d+ms)?$",
-        "reason",
-    ),
-    _w("test", r"rspec (?P<f>\./\S+):(?P<l>\d+) # (?P<m>.+)$"),
-    _w("test", r"\s{0,4}Failed (?P<m>[\w.]+\.\w+(?:\(.*\))?) \[[^\]]+\]$"),
-    # eslint (the file stands above), rubocop
-    _w("lint", r"\s+(?P<l>\d+):\d+\s+error\s+(?P<m>\S.+)$", "heading"),
-    _w("lint", r"(?P<f>\S+\.rb):(?P<l>\d+):\d+: [CWEF]: (?P<m>.+)$"),
-    # PHP, Ruby, Elixir
-    _w("runtime", r"(?:PHP )?Fatal error: +(?P<m>.+?) in (?P<f>\S+?)(?: on line |:)(?P<l>\d+)"),
-    _w("compile", r"(?:PHP )?Parse error: +(?P<m>.+?) in (?P<f>\S+?)(?: on line |:)(?P<l>\d+)"),
-    _w("runtime", r"(?P<f>\S+\.rb):(?P<l>\d+):in [`'].+?': (?P<m>.+ \([\w:]+\))$"),
-    _w("runtime", r"\*\* (?P<m>\(\w[\w.]*(?:Error|Exit|Exception)\w*\) .+)$"),
-    # An exception at the end of a traceback, or in front of its frames
-    _w(
-        "runtime",
-        rf"(?:Uncaught |Unhandled exception\. |Exception in thread \"[^\"]*\" |Caused by: )?"
-        rf"(?P<m>{_CLASS}(?: \[[A-Z_]+\])?: \S.*)$",
-        "frames",
-    ),
-    _w("runtime", r"panic: (?P<m>.+)$"),
-    _w("runtime", r"(?P<m>(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$"),
-    # Shell, permissions
-    _w(
-        "runtime",
-        r"(?:/\S*/)?(?:ba|z|da|k)?sh: (?:line )?(?:\d+: )?"
-        r"(?P<m>\S[^:]{0,80}: (?:command )?not found)$",
-    ),
-    _w("runtime", r"zsh: (?P<m>command not found: \S+)$"),
-    _w(
-        "permission",
-        r"(?P<m>[\w./@+-]+(?:\[\d+\])?: .*(?:[Pp]ermission denied|EACCES|EPERM"
-        r"|[Oo]peration not permitted|Read-only file system).*)$",
-    ),
-    # git, docker, curl, databases, terraform
-    _w("runtime", r"fatal: (?P<m>.+)$"),
-    _w("runtime", r"(?P<m>CONFLICT \([a-z/ ]+\): .+)$"),
-    _w("runtime", r"(?P<m>Error response from daemon: .+)$"),
-    _w("runtime", r"(?P<m>curl: \(\d+\) .+)$"),
-    _w("runtime", r"(?:psql|pg_\w+|createdb)(?::\S+)?: (?:error|FATAL|ERROR): +(?P<m>.+)$"),
-    _w("runtime", r"(?P<m>ERROR \d{4} \(\w{5}\)(?: at line \d+)?: .+)$"),
-    _w("runtime", r"[│╷ ]*Error: (?P<m>[A-Z].+)$", "frames"),
+from ralph.capture.wordings import (
+    COMPILE_CLASSES,
+    FOREIGN,
+    NOT_AN_ERROR,
+    PERMISSION,
+    STRONG,
+    TEST_CLASSES,
+    WEAK,
+    Look,
+    Wording,
+    any_of,
 )
-
-# Only believed when the command failed and nothing better was said.
-WEAK: tuple[Wording, ...] = (
-    # Without a place it is a compiler's only by its words: git, pip and cargo itself say it too.
-    _w(
-        "compile",
-        r"error: (?P<m>(?:linking with|ld returned|cannot find (?:symbol|module|crate|type)"
-        r"|expected |undefined |unknown type|use of undeclared|no member named).*)$",
-        "arrow",
-    ),
-    _w("runtime", r"error: (?P<m>(?!aborting due to|could not compile|test failed).+)$", "arrow"),
-    _w("runtime", r"npm (?:ERR!|error) (?P<m>(?!code |errno |syscall |path |A complete log).+)$"),
-    _w(
-        "runtime",
-        r"(?P<m>[\w./+-]+: .*: (?:No such file or directory|Is a directory|Not a directory))$",
-    ),
-    _w(
-        "runtime",
-        r"(?P<m>[\w./+-]+: (?:cannot|can't|unable to|invalid|unrecogni[sz]ed|unknown) .+)$",
-    ),
-    _w("runtime", r"(?:ERROR|FATAL|Error|Fatal|fatal|FAILURE)\b\s*[:\]!-]+\s*(?P<m>.+)$"),
-    _w("runtime", r"make(?:\[\d+\])?: \*\*\* (?P<m>.+)$"),
-)
-
-
-@cache
-def any_of(wordings: tuple[Wording, ...]) -> re.Pattern[str]:
-    """One pattern for all, to tell a line that none of them fits."""
-    whole = "|".join(f"(?:{wording.pattern.pattern})" for wording in wordings)
-    return re.compile(re.sub(r"\(\?P<\w+>", "(?:", whole))
-
-
-# Lines that speak of errors to say that there are none.
-NOT_AN_ERROR = re.compile(
-    r"(?i:\b(?:0|no|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|failed|problems?|issues?)\b"
-    r"|\b(?:errors?|failures?|failed)[\"']?\s*[:=]\s*(?:0\b|\[\]|none\b|null\b|false\b|\"\"))"
-    r"|(?:\bPASS(?:ED)?|\.\.\. ok|✓|✔)\s*(?:\[.*\]|\(.*\))?$|^\s*(?:✓|✔|ok\b|PASS\b)"
-)
-# Frames that are not the project's own.
-FOREIGN = re.compile(
-    r"site-packages|dist-packages|node_modules|node:|<frozen|<string>|<stdin>|[/\\]\.?venv[/\\]"
-    r"|[/\\]lib[/\\]python\d|\.cargo[/\\]|[/\\]rustc[/\\]|[/\\]go[/\\]pkg[/\\]mod"
-)
-COMPILE_CLASSES = re.compile(r"(?:Syntax|Indentation|Tab)Error|Parse ?Error")
-PERMISSION = re.compile(r"PermissionError|permission denied|EACCES|EPERM|not permitted", re.I)
-TEST_CLASSES = re.compile(r"Assertion(?:Error|Failed)|^assert |ComparisonFailure|expect\(")
-
-
-# -- Errors in a command's output and in an agent's words: typed, and placed where they say so.
-
+from ralph.records.iteration import ErrorSeen, ErrorType
+from ralph.text.signature import signature
 
 # From a path as printed to the path in the project, or None outside it.
 Resolve = Callable[[str], str | None]
@@ -177,17 +29,31 @@ MOST_PER_OUTPUT = 10
 _LONGEST_LINE = 2000
 _HEAD, _TAIL = 64_000, 192_000
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|\^\[\[[0-9;]{0,12}m")
 # What every wording in the table holds one of. Finding these is fast, matching the table is not,
 # so only the lines that hold one are matched.
 _TRIGGERS = (
     *("rror", "ERR", "FATAL", "fatal: ", "FAIL", "Fail", "(fail)", "xception", "Traceback"),
     *("anic", "ault", "denied", "EACCES", "EPERM", "ermitted", "Read-only"),
-    *("not found", "undefined ref", "CONFLICT", "curl: (", "rspec "),
-    *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●"),
+    *("not found", "undefined ref", "CONFLICT", "curl: (", "rspec ", " MD0", "\u2501\u2501\u2501"),
+    *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●", "] \u203a ", "[E]"),
+    *("(eval):", "zsh:", "recogni", "CategoryInfo", "\nLine |", "ignored by one", "warning["),
+    *("error \u2022", "error -", "rejected]"),
 )
 # What the weak wordings hold besides; only failed commands are asked for them.
-_WEAK_TRIGGERS = tuple("make|irectory|cannot|can't|nable to|invalid|nrecogni|nknown".split("|"))
+_WEAK_TRIGGERS = (
+    *(
+        "make",
+        "irectory",
+        "cannot",
+        "can't",
+        "nable to",
+        "invalid",
+        "illegal",
+        "nrecogni",
+        "nknown",
+    ),
+)
 _ARROWS = ("--> ", "╭─[")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
@@ -201,29 +67,62 @@ _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
 _GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")
 _BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})$")
 _EXPECTED = re.compile(r"error: (?P<m>.+)")
-
-# Where below an error its place stands, and how far.
-_BELOW: dict[Look, tuple[re.Pattern[str], int]] = {
-    "arrow": (_ARROW, 5),
-    "must_arrow": (_ARROW, 5),
-    "frames": (_AT, 24),
-    "reason": (_AT, 24),
-    "back": (_PYTEST_PLACE, 11),
-}
+_CODED = re.compile(r"(?:E\d{4}|[a-z][\w:-]+)\]: ")
+_NO_REASON = ("\u25cf", "FAIL", "ERR_", "at ", "Test", "\u2717", "\u2716")
+_NAME = re.compile(r"['\"`]([^'\"`]{1,80})['\"`]")
+_NAMELESS = re.compile(
+    r"(?:TS\d+: )?(?:Cannot find (?:module|package)|Could not resolve|No module named)"
+)
+_WHEN = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\s+")
+# GitHub's mark of an error; a linter's begins with its place.
+_ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
+_CROSSES = ("\u00d7", "\u2716", "!")
+_CAUGHT = re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-].*)")
+_SYMBOL = re.compile(r"\s+symbol: +(?P<m>.+)")
+_CONCISE = re.compile(r"\s+\| (?P<m>[^\s~].*)")
+# A job's log, a runner of tasks, containers: who speaks stands before each line.
+_PREFIX = re.compile(
+    r"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:.]{8,16}Z ?"
+    r"|^\[[a-z][\w:./ -]{1,40}\] (?: *\| )?",
+    re.M,
+)
+JUDGED = frozenset({"test", "compile", "lint"})
+_RULE = re.compile(r"\([a-z][\w-]+\)$|^(?:[A-Z]{1,4}\d{2,4}|MD\d{3}/\S+|lint/\S+)\b")
+# Says only that something differs, not what is wrong.
+_GENERIC_REASON = re.compile(r"expect|assert|exit status|not equal|got\b|want\b|failed\b", re.I)
+_CLEAR = 4
+_MANY_NAMES = 4
+_TELLS = re.compile(
+    r"(?i:\b(?:errors?|fatal|failed|failure|cannot|can't|couldn't|could not|unable|denied|invalid"
+    r"|unknown|unrecogni[sz]ed|missing|refused|rejected|undefined|unexpected|illegal|conflict"
+    r"|not found|no such|not exist|already exists|not allowed|not permitted|unsupported|timed out"
+    r"|mismatch|abort(?:ed|ing)|too (?:many|large|long)|did not|does ?n[o']t|is not|are not"
+    r"|ignored by|must be|no version|exceeded|expired|need to be)\b"
+    r"|(?-i:[A-Z]\w+(?:Error|Exception)\b))"
+)
+_SPEAKER = re.compile(r"[\w./+-]{2,40}(?:\[\d+\])?: \S")
+_ASIDE = re.compile(
+    r"(?i:^\s*at \S+ \(|exit with code|action failed$|^Error: Job "
+    r"|^\W*(?:hint|note|help|usage|info|warn(?:ing)?|debug|trace|see|try|to fix|consider|use)\b"
+    r"|^\[[\w: -]+\]$|task failed$|exited with"
+    r"|failed with (?:exit )?code|ELIFECYCLE|for more information|--help\b"
+    r"|complete log|script failed|\b(?:0|no) (?:errors?|failed)|\bPASS\b|^ok\b|errors were emitted"
+    r"|could not compile|aborting due|build failed|process completed)"
+)
 
 Place = tuple[str | None, int | None]
+_NOWHERE: Place = (None, None)
 
 
 def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]:
-    """The errors a command's output tells of, at most a handful.
+    """The errors a command's output tells of, at most a handful, one entry for each cause.
 
     A command that went well is only looked at where it began and where it ended.
     """
     head, tail, most = (_HEAD, _TAIL, 400) if failed else (1_000, 6_000, 40)
     if len(output) > head + tail:
         output = output[:head] + "\n" + output[-tail:]
-    if "\x1b" in output:
-        output = _ANSI.sub("", output)
+    output = plain_output(output)
     triggers = _TRIGGERS + _WEAK_TRIGGERS if failed else _TRIGGERS
     at = _holding(output, triggers, most)
     if any(arrow in output for arrow in _ARROWS):
@@ -235,9 +134,127 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
         at = set(sorted(at)[-most:])
     lines = [line[:_LONGEST_LINE].rstrip() for line in output.split("\n")]
     found = list(_strong(lines, at, resolve))
+    if any(error.error_type in JUDGED for error in found):
+        # A compiler, linter or test runner gave its verdict: the rest is what it logged.
+        found = [error for error in found if error.error_type in JUDGED]
     if not found and failed:
-        found = list(_worded(lines, at, WEAK, resolve))[:1]
-    return found[:MOST_PER_OUTPUT]
+        weak = list(_worded(lines, at, WEAK, resolve))
+        found = sorted(weak, key=lambda error: -_telling(error.message))[:1]
+    return folded(found)[:MOST_PER_OUTPUT]
+
+
+def plain_output(output: str) -> str:
+    """The output without colors, and without what CI and task runners put before each line."""
+    if "\x1b" in output or "^[[" in output:
+        output = _ANSI.sub("", output)
+    if "\r" in output:
+        output = output.replace("\r\n", "\n").replace("\r", "\n")
+    if "Z " in output or "\n[" in output or output.startswith("["):
+        output = _PREFIX.sub("", output)
+    return _ANNOTATION.sub(lambda m: m[1] or "Error: ", output) if "##[" in output else output
+
+
+def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
+    """One entry for each cause: a linter's rule, the reason of several tests; each with a count."""
+    kept: dict[str, ErrorSeen] = {}
+    for error in errors:
+        key = _cause(error)
+        same = next((k for k in kept if k == key or _says_more(k, key)), None)
+        if same is None:
+            kept[key] = error
+            continue
+        before = kept[same]
+        if _NAMELESS.match(key) and len(before.message) < 420:
+            # Several names are missing for one reason: each is worth finding.
+            names = [
+                name for name in _NAME.findall(error.message)[:1] if name not in before.message
+            ]
+            before = msgspec.structs.replace(
+                before, message=before.message + "".join(f", '{name}'" for name in names)
+            )
+        # A test's name alone, and with its reason, is one failure.
+        more = 0 if _says_more(same, key) else error.count
+        longer = error if len(key) > len(same) and more == 0 else before
+        place = longer if longer.file_path else before if before.file_path else error
+        kept[same] = msgspec.structs.replace(
+            longer,
+            count=before.count + more,
+            error_type=before.error_type if before.error_type in JUDGED else error.error_type,
+            file_path=place.file_path,
+            line=place.line,
+        )
+    return _few_names(list(kept.values()))
+
+
+def _few_names(errors: list[ErrorSeen]) -> list[ErrorSeen]:
+    """Many tests of which only the names are known fail for one reason, more often than not."""
+    bare = [one for one in errors if one.error_type == "test" and ": " not in one.message]
+    if len(bare) <= _MANY_NAMES:
+        return errors
+    first = bare[0]
+    whole = msgspec.structs.replace(
+        first, message=f"{first.message} and {len(bare) - 1} more tests", count=len(bare)
+    )
+    return [whole if one is first else one for one in errors if one is first or one not in bare]
+
+
+def _says_more(one: str, other: str) -> bool:
+    """Whether one is the other with a reason, or with the name of a part."""
+    shorter, longer = sorted((one, other), key=len)
+    return longer.startswith((f"{shorter}: ", f"{shorter}/"))
+
+
+def _cause(error: ErrorSeen) -> str:
+    """What makes two errors of one output the same: their rule, or their reason."""
+    message = error.message
+    if error.error_type == "lint" and (rule := _RULE.search(message)):
+        words = message[: rule.start()].split()[:4] if rule.start() else message.split()[1:5]
+        return f"{rule[0]} {' '.join(words)}"
+    name, _, reason = message.partition(": ")
+    if name == "command not found":
+        return name  # a text with backticks in it, run by the shell word by word
+    if module := _NAMELESS.match(message):
+        return module[0]
+    if error.error_type == "test" and len(reason) > 25:
+        # Wrapped errors name their cause last.
+        parts = reason.split(": ")
+        if len(parts) > 2 and len(inner := ": ".join(parts[-2:])) > 15:
+            return signature(inner)
+        if not _GENERIC_REASON.match(reason):
+            return signature(reason)
+    return message
+
+
+def says_little(message: str) -> bool:
+    """Whether a message only says that something failed, not what."""
+    return _ASIDE.search(message) is not None
+
+
+def best_line(output: str) -> str:
+    """The line of a failed command's output that tells the error, by its wording; or nothing."""
+    lines = [line.strip()[:_LONGEST_LINE] for line in plain_output(output[-_TAIL:]).split("\n")]
+    if len(lines) > 120:
+        lines = lines[:40] + lines[-80:]
+    scored = [(_telling(line), -at) for at, line in enumerate(lines)]
+    score, at = max(scored, default=(0, 0))
+    if score < _CLEAR:
+        return ""
+    line, after = lines[-at], lines[-at + 1 : -at + 3]
+    line = _WHEN.sub("", line, count=1)
+    if line.endswith(":") and (more := next((one for one in after if one), "")):
+        line = f"{line} {more}"
+    return line.removeprefix("error: ").removeprefix("ERROR: ")
+
+
+def _telling(line: str) -> int:
+    """How plainly a line tells an error."""
+    if not 6 <= len(line) <= 500:
+        return 0
+    score = 4 if _TELLS.search(line) else 0
+    score += 2 if _SPEAKER.match(line) else 0
+    score += 1 if "'" in line or '"' in line or "`" in line else 0
+    score -= 3 if line[0] in "{[" else 0
+    return score - (5 if _ASIDE.search(line) else 0)
 
 
 def _holding(text: str, parts: tuple[str, ...], most: int) -> set[int]:
@@ -285,12 +302,15 @@ def _worded(
                 continue
             if NOT_AN_ERROR.search(line):
                 break
-            near = lines[number + 1 : number + 4]
-            if wording.look == "must_arrow" and not any(map(_ARROW.match, near)):
+            if wording.look == "must_arrow" and not _near(_ARROW, lines, number, 3):
+                continue
+            if wording.look == "powershell" and not "".join(lines[number + 1 :][:1]).startswith(
+                "Line |"
+            ):
                 continue
             if wording.look == "reason":
                 reasons.add(_next(lines, number))
-            yield _error(match, wording, lines, places, number, resolve)
+            yield _error(match, wording, lines, number, places, resolve)
             break
 
 
@@ -298,8 +318,8 @@ def _error(
     match: re.Match[str],
     wording: Wording,
     lines: list[str],
-    places: list[re.Match[str]],
     at: int,
+    places: list[re.Match[str]],
     resolve: Resolve,
 ) -> ErrorSeen:
     groups = match.groupdict()
@@ -307,32 +327,47 @@ def _error(
     file, number = groups.get("f"), groups.get("l")
     if test := groups.get("t"):
         message = f"{test}: {message}" if message else test
-        # The n-th failure in a file has its n-th place above.
-        same = next((p for p in places if p["f"] == file), None) if file and not number else None
-        if same:
-            places.remove(same)
-            number = same["l"]
-    place = _placed(file, number, resolve)
+        if file and not number:
+            # The n-th failure in a file has its n-th place above.
+            same = next((p for p in places if p["f"] == file), None)
+            if same:
+                places.remove(same)
+                number = same["l"]
+    place = placed(file, number, resolve)
     if wording.look != "no":
         more, found = _look(wording.look, lines, at, resolve)
         place = place if place[0] else (found[0], found[1] or place[1])
-        message = f"{message}: {more}" if more and message else message or more
-    if message.startswith(("E0", "E1")) and "]: " in message:
+        joint = " " if message.endswith(":") else ": "
+        message = f"{message}{joint}{more}" if more and message else message or more
+    if (
+        message.endswith(":")
+        and wording.look in {"no", "arrow"}
+        and (after := _next(lines, at)) < len(lines)
+    ):
+        message = f"{message} {lines[after].strip()}"
+    if _CODED.match(message):
         message = f"error[{message}"
-    return ErrorSeen(message, _typed(wording.error_type, message), place[0], place[1])
+    error_type = typed(wording.error_type, message)
+    if wording.look == "panic":
+        # A thread is named after its test.
+        named = groups.get("t") not in {None, "", "main", "<unnamed>"}
+        message = message if named else message.partition(": ")[2] or message
+        error_type = "test" if named else error_type
+    return ErrorSeen(message, error_type, place[0], place[1])
 
 
-def _typed(error_type: ErrorType, message: str) -> ErrorType:
-    if error_type != "runtime":
-        return error_type
-    if PERMISSION.search(message):
-        return "permission"
-    if COMPILE_CLASSES.match(message):
-        return "compile"
-    return "test" if TEST_CLASSES.match(message) else "runtime"
+def typed(error_type: ErrorType, message: str) -> ErrorType:
+    if error_type == "runtime":
+        if PERMISSION.search(message):
+            return "permission"
+        if COMPILE_CLASSES.match(message):
+            return "compile"
+        if TEST_CLASSES.match(message):
+            return "test"
+    return error_type
 
 
-def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
+def placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
     # Nobody has a file of a hundred million lines.
     line = int(number) if number and len(number) < 9 else None
     if not file or FOREIGN.search(file):
@@ -343,28 +378,71 @@ def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
 
 def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
     """What the lines around say more about an error: a reason, and a place."""
-    if look in _BELOW:
-        pattern, most = _BELOW[look]
-        place = _first(pattern, lines[at + 1 : at + 1 + most], resolve)
-        if look == "frames" and not place[0]:
-            place = _first(_FRAME, lines[max(0, at - 4) : at], resolve)
-        return ("".join(lines[_next(lines, at) :][:1]).strip() if look == "reason" else ""), place
+    below = lines[at + 1 : at + 25]
+    if look in {"arrow", "must_arrow"}:
+        # "mismatched types" fits any program; what was found says which.
+        caught = next((m["m"] for line in below[:8] if (m := _CAUGHT.match(line))), "")
+        return caught if "`" in caught else "", _first(_ARROW, below[:5], resolve)
+    if look == "symbol":
+        return next((m["m"] for line in below[:4] if (m := _SYMBOL.match(line))), ""), _NOWHERE
+    if look == "biome":
+        crossed = (line.strip() for line in below[:6])
+        return next((one[1:].strip() for one in crossed if one[:1] in _CROSSES), ""), _NOWHERE
+    if look == "powershell":
+        row = below[1:9]
+        return next((m["m"] for line in row[1:] if (m := _CONCISE.match(line))), ""), _NOWHERE
+    if look == "category":
+        above = [line.strip() for line in lines[max(0, at - 6) : at]]
+        said = [line for line in above if line and line[0] not in "+~" and line[:3] != "At "]
+        return (said[-1] if said else ""), _NOWHERE
+    if look == "colon":
+        return next((line.strip() for line in below[:2] if line.strip()), ""), _NOWHERE
+    if look == "frames":
+        place = _first(_AT, below, resolve)
+        return "", place if place[0] else _first(_FRAME, lines[max(0, at - 4) : at], resolve)
+    if look == "reason":
+        after = _next(lines, at)
+        reason = lines[after].strip() if after < len(lines) else ""
+        reason = "" if reason.startswith(_NO_REASON) else reason
+        return reason, _first(_AT, below, resolve)
+    if look == "back":
+        return "", _first(_PYTEST_PLACE, lines[at + 1 : at + 12], resolve)
     if look == "panic":
-        return "".join(lines[at + 1 : at + 2]).strip(), (None, None)
+        return (lines[at + 1].strip() if at + 1 < len(lines) else ""), _NOWHERE
     if look == "heading":
         for line in reversed(lines[max(0, at - 40) : at]):
             if heading := _BARE_PATH.match(line):
-                return "", (_placed(heading["f"], "1", resolve)[0], None)
+                return "", (placed(heading["f"], "1", resolve)[0], None)
     if look == "go":
-        for line in lines[at + 1 : at + 8]:
-            if match := _GO_PLACE.match(line):
-                return match["m"].strip(), _placed(match["f"], match["l"], resolve)
+        return _go_reason(lines, at, resolve)
     if look == "bun":
         window = lines[max(0, at - 15) : at]
         for index in range(len(window) - 1, -1, -1):
             if match := _EXPECTED.match(window[index]):
                 return match["m"].strip(), _first(_AT, window[index:], resolve)
-    return "", (None, None)
+    return "", _NOWHERE
+
+
+def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
+    """Why a Go test failed: below its name, and with -v between its beginning and its name."""
+    name = lines[at].split("FAIL: ")[1].split(" ")[0]
+    above: list[str] = []
+    for line in reversed(lines[max(0, at - 80) : at]):
+        if line.startswith(("=== RUN", "--- ")):
+            if not line.endswith(f" {name}"):
+                above = []
+            break
+        above.insert(0, line)
+    for line in [*lines[at + 1 : at + 8], *above]:
+        if line.startswith(("--- ", "=== ")):
+            continue
+        if match := _GO_PLACE.match(line):
+            return match["m"].strip(), placed(match["f"], match["l"], resolve)
+    return "", _NOWHERE
+
+
+def _near(pattern: re.Pattern[str], lines: list[str], at: int, most: int) -> bool:
+    return any(pattern.match(line) for line in lines[at + 1 : at + 1 + most])
 
 
 def _next(lines: list[str], at: int) -> int:
@@ -377,9 +455,7 @@ def _next(lines: list[str], at: int) -> int:
 
 def _first(pattern: re.Pattern[str], lines: list[str], resolve: Resolve) -> Place:
     for line in lines:
-        found = pattern.match(line)
-        place = _placed(found["f"], found["l"], resolve) if found else (None, None)
-        if place[0]:
+        if (found := pattern.match(line)) and (place := placed(found["f"], found["l"], resolve))[0]:
             return place
     return None, None
 
@@ -393,7 +469,7 @@ def _tracebacks(
         last = first + 1
         while last < len(lines) and (not lines[last] or lines[last][0] in " \t"):
             if frame := _FRAME.match(lines[last]):
-                ours = _placed(frame["f"], frame["l"], resolve)
+                ours = placed(frame["f"], frame["l"], resolve)
                 place = ours if ours[0] else place
             last += 1
         raised = _RAISED.match(lines[last]) if last < len(lines) else None
@@ -401,177 +477,4 @@ def _tracebacks(
             yield None, first, last
             continue
         message = raised["m"]
-        yield ErrorSeen(message, _typed("runtime", message), *place), first, last
-
-
-FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
-_SAID = re.compile(
-    r"(?P<m>\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300})"
-    r"|(?P<r>error\[E\d{4}\]: [^\n`]{3,300})"
-)
-# A line that is nothing but an error, as a terminal prints it: repeated, not told.
-_ALONE = re.compile(r"(?P<m>(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300})")
-_STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
-_MET = re.compile(
-    r"\b(?:fail(?:s|ed|ing|ure)?|got|gets|getting|hit|hitting|saw|see|seeing|encounter(?:ed|ing)?"
-    r"|ran into|running into|crash(?:es|ed|ing)?|threw|raised|error (?:is|was|says)|broke|breaks"
-    r"|blew up|errored|the error)\b",
-    re.I,
-)
-_SUPPOSED = re.compile(
-    r"\b(?:would|could|might|may|should|if|unless|when(?:ever)?|avoids?|prevent\w*|handl\w+"
-    r"|catch\w*|instead of|expects?|expected|e\.g\.|for example|such as|like|returns?|raises"
-    r"|throws|tests? that"
-    r"|no longer|previous(?:ly)?|earlier iterations?|memory|documented|docs?)\b",
-    re.I,
-)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+")
-
-
-def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
-    """Errors the agent reports in its own words, with class and message; never supposed ones."""
-    if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
-        return []
-    found: list[ErrorSeen] = []
-    plain = FENCED.sub("\n", text[:_HEAD])
-    lines = {line.strip() for line in plain.split("\n")}
-    for sentence in _SENTENCE.split(plain):
-        if len(sentence) > _LONGEST_LINE:
-            continue
-        alone = _ALONE.fullmatch(sentence.strip())
-        if alone and alone["m"] in lines:
-            message = alone["m"].removeprefix("error: ").removeprefix("fatal: ")
-            found.append(ErrorSeen(message, _typed("runtime", message), *_stated(message, resolve)))
-            continue
-        match = _SAID.search(sentence)
-        if not match or sentence.lstrip().startswith(">"):
-            continue
-        around = sentence[: match.start()] + sentence[match.end() :]
-        bare = not around.strip(" `*-\t")
-        if (not bare and not _MET.search(around)) or _SUPPOSED.search(around):
-            continue
-        message = (match["m"] or match["r"]).rstrip(" .*")
-        error_type: ErrorType = "compile" if match["r"] else "runtime"
-        place = _stated(sentence[match.start() :], resolve)
-        found.append(ErrorSeen(message, _typed(error_type, message), *place))
-    return found[:MOST_PER_OUTPUT]
-
-
-def _stated(sentence: str, resolve: Resolve) -> Place:
-    place = _STATED.search(sentence)
-    return _placed(place["f"], place["l"], resolve) if place else (None, None)
-
-
-# -- What the agent says it chose, and why: only plain statements, in its own words.
-#
-# A question, a possibility, a quotation or a piece of code is not a decision; better to miss one.
-
-
-LONGEST_SAID = 300
-
-_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.M)
-_DECISION_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+|(?<=\w); (?=I )")
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
-
-_PEOPLE = r"(?:I|[Ww]e)(?:'ve| have|'m| am|'re| are)?(?: therefore| then| also| now| ultimately)?"
-_VERSUS = r"(?:instead of|rather than|in favou?r of|over)"
-_WHY = (
-    r"(?:because|since|so that|so|to avoid|to prevent|to keep|in order to|due to|given that"
-    r"|as (?:it|this|they|we)|which (?:avoids|keeps|prevents|means))"
-)
-_DO = (
-    r"(?:use|using|go with|going with|keep|keeping|stick with|stay with|switch to|replace|store|put"
-    r"|implement|make|move|drop|skip|leave|write|build|model|represent|return|pass|handle|split)"
-)
-
-_CHOSE = r"(?:decided|chose|chosen|opted|elected|picked|settled on|went with)"
-_WILL = r"(?:'ll| will|'m going to| am going to|'re going to)"
-_MAYBE_WE = r"(?:I |We |I've |We've )?"
-_PATTERNS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?:\*\*|__)?(?:(?:Design|Key|Technical|Architectur\w+|Implementation) )?[Dd]ecision"
-        r"(?: \#?\d+)?(?:\*\*|__)?\s*[:\u2014]\s*(?:\*\*|__)?\s*(?P<d>[^\s*].+)$",
-        rf"(?:.*?\b)?(?P<d>{_PEOPLE} {_CHOSE}\b.+)$",
-        rf"(?:.*?\b)?(?P<d>(?:I|[Ww]e){_WILL} {_DO}\b.+?\b(?:{_VERSUS}|because|since)\b.+)$",
-        rf"(?P<d>(?:I'm |We're |I am )?(?:[Gg]oing|[Ww]ent|[Ss]ticking) with .+? {_VERSUS} .+)$",
-        rf"(?P<d>{_MAYBE_WE}(?:[Ss]witched|[Cc]hanged|[Mm]oved|[Mm]igrated) (?:\w+ )?"
-        rf"from .+? to .+? {_WHY} .+)$",
-        rf"(?P<d>{_MAYBE_WE}(?:[Uu]sed|[Uu]sing|[Cc]hose|[Pp]icked|[Kk]ept) .+? {_VERSUS} .+)$",
-    )
-)
-_UNSURE = re.compile(
-    r"\b(?:could|might|may|maybe|perhaps|would|should|whether|if(?![/-])|unless|consider(?:ing)?"
-    r"|wonder|not decided|undecided|to be decided|needs? to decide|can decide|let me"
-    r"|alternatively|(?:one|another) option|do you|shall)\b|n't decided|\?",
-    re.I,
-)
-_OTHERS = re.compile(
-    r"\b(?:says?|said|states?|reads|wrote|documents?|quot\w+|according to|the (?:user|team|author"
-    r"|spec|readme|comment|docs?|memory|prompt|(?:previous|earlier) iteration))\b[^.]{0,60}$",
-    re.I,
-)
-# How the agent goes about its work says nothing about the project.
-_ABOUT_TOOLS = re.compile(
-    r"\b(?:Read|Grep|Glob|Bash|Edit|Write|Task|Search|TodoWrite) tool\b|\b(?:one-liner|heredoc|sed"
-    r"|grep|perl|offset and limit|tool call|sub-?agent|a different (?:command|approach))\b",
-    re.I,
-)
-_SPLIT = re.compile(rf",?\s+(?:\u2014 |- )?(?P<why>{_WHY}(?= ).*)$", re.S)
-# "decided to keep X because": what was decided, though it looks like a reason.
-_CHOSEN = re.compile(rf"\b{_CHOSE}(?: not)?(?: to \w+)?")
-_PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
-_CHOICE = re.compile(
-    rf"[Dd]ecision|{_CHOSE}|{_WILL} |[Gg]oing with|[Ss]ticking with|[Uu]s(?:ed|ing) |[Kk]ept "
-    r"|[Cc]hose|[Pp]icked|ed (?:\w+ )?from "
-)
-_CUE = re.compile(
-    r"decid|decision|chose|opted|elected|picked|settled|with|from|instead|rather|because|since",
-    re.I,
-)
-
-
-def decisions_in(text: str) -> list[Decision]:
-    """The decisions stated in a text, in order."""
-    text = text[:_HEAD]
-    if not _CUE.search(text):
-        return []
-    found: list[Decision] = []
-    plain = _QUOTED_LINE.sub("", FENCED.sub("\n", text))
-    for raw in _DECISION_SENTENCE.split(plain):
-        sentence = _BULLET.sub("", raw).strip()
-        if not 15 <= len(sentence) <= 1000 or not _CHOICE.search(sentence):
-            continue
-        if decision := _decision(sentence):
-            found.append(decision)
-    return found
-
-
-def _decision(sentence: str) -> Decision | None:
-    if _ABOUT_TOOLS.search(sentence):
-        return None
-    for pattern in _PATTERNS:
-        match = pattern.match(sentence)
-        if match is None:
-            continue
-        before = sentence[: match.start("d")]
-        if before.count('"') % 2 or before.count("`") % 2 or _OTHERS.search(before):
-            return None
-        description, rationale = _apart(match["d"])
-        # A doubt in the reason is a reason; a doubt in the choice is no choice.
-        if "?" in sentence or _UNSURE.search(before) or _UNSURE.search(description):
-            return None
-        if len(description) < 12:
-            return None
-        return Decision(description, rationale or None)
-    return None
-
-
-def _apart(said: str) -> tuple[str, str]:
-    said = said.strip().rstrip(".*_ ")
-    chosen = _CHOSEN.search(said)
-    split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
-    if split is None:
-        return clip(said, LONGEST_SAID), ""
-    why = _PLAIN_WHY.sub("", split["why"]).strip()
-    return clip(said[: split.start()].rstrip(" ,"), LONGEST_SAID), clip(why, LONGEST_SAID)
+        yield ErrorSeen(message, typed("runtime", message), *place), first, last

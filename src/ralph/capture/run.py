@@ -15,20 +15,24 @@ from typing import Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Live, TerminalReason
-from ralph.capture.errors import decisions_in, errors_in, errors_said
-from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.shell import file_effects, merely_asked, origin
-from ralph.capture.solved import (
-    ELSEWHERE,
-    GOING,
-    Attempts,
+from ralph.capture import AgentRun, Live, TerminalReason, person
+from ralph.capture.account import SessionAccount
+from ralph.capture.calls import (
     CallOutcome,
     ToolAttempt,
     how_it_went,
+    is_check,
     shell_call,
 )
+from ralph.capture.decisions import commit_message, committed, decisions_in, plan_title, planned
+from ralph.capture.errors import JUDGED
+from ralph.capture.lines import LineReader, clip, moment
+from ralph.capture.outputs import JOB_LOG, read_output
+from ralph.capture.reported import errors_pasted, errors_said
+from ralph.capture.shell import file_effects
+from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit, written_by
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
+from ralph.capture.stumbles import StumbleKind, stumble
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.redact import redact
 from ralph.text.sanitize import marked, strip_marked
@@ -39,14 +43,22 @@ MOST_DECISIONS = 30
 MOST_FILES = 5000
 MOST_ECHOES = 5000
 MOST_TOOLS = 500
-MOST_MET = 1000
+MOST_READ = 1000
 
 LONGEST_SUMMARY = 20_000
 LONGEST_MESSAGE = 500
 SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
-_EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
+# Where a CI job has the project.
+_JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
+# The agent minds what it has just seen.
+_MINDS = re.compile(
+    r"\b(?:fail\w*|errors?|broke\w*|regress\w*|missing|wrong|not (?:found|installed|available)"
+    r"|issue|problem|bug|does ?n[o']t|is ?n[o']t|cannot|can't|need(?:s|ed)? to)\b",
+    re.I,
+)
+_OPENS = re.compile(r"\bgh pr create\b|\bgh pr merge\b|\bgit push\b|\bjj git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -60,6 +72,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     errors: list[ErrorSeen]
     here: str
     text: str | None = None
+    # It is known that the command failed, or that it did not.
+    sure: bool = True
 
 
 class RunFindings(LineReader):
@@ -69,6 +83,7 @@ class RunFindings(LineReader):
         super().__init__(file)
         self.live = Live()
         self.used_tools: Counter[str] = Counter()
+        self.stumbles: Counter[str] = Counter()
         self.last_text = ""
         self.attempts = Attempts()
         self._roots = [plain_path(root)] if root else []
@@ -78,10 +93,14 @@ class RunFindings(LineReader):
         self.ended: str | None = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
-        self._met: dict[ErrorSeen, str] = {}
+        # Met where the exit code was another's: kept only if the agent minds them.
+        self._unsure: set[str] = set()
+        self._doubted: set[str] = set()
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
+        self._prompts: set[str] = set()
+        self.account = SessionAccount()
         self.remember_injected(injected)
 
     # Places
@@ -100,7 +119,7 @@ class RunFindings(LineReader):
 
     def place(self, path: str, base: str | None = None) -> str | None:
         """The path as seen from the project's root, or None outside it."""
-        path = plain_path(path)
+        path = plain_path(_JOB_FOLDER.sub("", path))
         if not path or path[0] == "~" or "\0" in path or "\n" in path or len(path) > 500:
             return None
         base = base or self.cwd
@@ -133,7 +152,17 @@ class RunFindings(LineReader):
     def changed(self, path: str, action: FileAction, base: str | None = None) -> None:
         """A tool changed a file: that may be what solves an error."""
         self.touch(path, action, base)
-        self.attempts.do("edited", self.place(path, base) or ELSEWHERE)
+        self.edited(path, base=base)
+
+    def edited(self, path: str, old: str = "", new: str = "", base: str | None = None) -> None:
+        """An edit that was made, with what it took out and put in where that is known."""
+        place = self.place(path, base)
+        self.attempts.edit(FileEdit(place or ELSEWHERE, old, new))
+        if place:
+            self.account.prove("edited")
+        for test, why in self.attempts.dropped:
+            self.decide(Decision(f"Removed the test {test} instead of fixing it", why or None))
+        self.attempts.dropped.clear()
 
     def see_time(self, value: Any) -> None:
         """Something happened at this time."""
@@ -154,23 +183,76 @@ class RunFindings(LineReader):
         if "alph" in text or "ORCHESTRATOR" in text:
             self.remember_injected(marked(text[:_READ]))
 
+    def hear(self, text: str, *, first: bool | None = False) -> None:
+        """A person's words: a request, a choice, a correction, an error that was pasted."""
+        text = strip_marked(text[:_READ]).strip()
+        if not text or text in self._prompts:
+            return
+        self._prompts.add(text)
+        self.attempts.asked(text)
+        self.account.ask(text)
+        for error in errors_pasted(text, self.place):
+            if not self._echoed(error.message) and (name := self.add_error(error)):
+                self.attempts.fail(name, None, self._errors[name])
+        if decision := person.asked(text, first=first):
+            self.decide(decision)
+
+    def refuse(self, output: str, what: str, plan: str = "") -> None:
+        """A person turned a call down, perhaps with words."""
+        self.account.prove("refused")
+        if words := person.refusal(output):
+            title = plan_title(plan) if plan else ""
+            self.decide(person.refused(words, f'the plan "{title}"' if title else what))
+            self.attempts.asked(words)
+
+    def take_answers(self, result: Any, output: str) -> None:
+        """A person answered questions."""
+        for question, answer in person.answers(result, output):
+            self.decide(person.answered(question, answer))
+            self.attempts.asked(f"{answer} (asked: {question})")
+
+    def accept(self, plan: str) -> None:
+        """A person accepted a plan."""
+        if decision := planned(plan):
+            self.decide(decision)
+
+    def decide(self, decision: Decision) -> None:
+        """Keep a decision, once; a person's stays when there are too many."""
+        key = _bare(decision.description)
+        if self._echoed(decision.description) or key in self._decisions:
+            return
+        if len(self._decisions) >= MOST_DECISIONS:
+            agents = (k for k, one in self._decisions.items() if one.source == "agent")
+            oldest = next(agents, None)
+            if oldest is None or decision.source == "agent":
+                return
+            del self._decisions[oldest]
+        self._decisions[key] = decision
+
+    def summarize(self, text: str) -> None:
+        """What the client kept of a conversation that grew too long."""
+        for decision in decisions_in(strip_marked(text[:_READ]), strict=True):
+            self.decide(decision)
+
     def say(self, text: str) -> None:
         """The main agent's words: perhaps the summary, an error it met, a decision it made."""
         text = strip_marked(text[:_READ])
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
+        self.account.say(text)
         if self.attempts.listening:
             for name, solution in self.attempts.hear(text, self._echoed):
                 self._solve(name, solution)
+        if self._doubted and _MINDS.search(text[:400]):
+            self._unsure -= self._doubted
+        self._doubted = set()
         if self._again(text):
             return
         for error in errors_said(text, self.place):
             if not self._echoed(error.message):
-                self.add_error(error)
+                self.add_error(error, met=0)
         for decision in decisions_in(text):
-            key = _bare(decision.description)
-            if len(self._decisions) < MOST_DECISIONS and not self._echoed(decision.description):
-                self._decisions.setdefault(key, decision)
+            self.decide(decision)
 
     def _echoed(self, text: str) -> bool:
         bare = _bare(text)
@@ -188,90 +270,144 @@ class RunFindings(LineReader):
         self.live.waiting = None
 
     def ran(
-        self, command: str, output: str, *, failed: bool, base: str | None = None
+        self,
+        command: str,
+        output: str,
+        *,
+        failed: bool,
+        base: str | None = None,
     ) -> CommandResult:
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
-        if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
-            for path, action in effects:
-                self.touch(path, action, base)
-        exit_line = _EXIT.match(output)
-        code = int(exit_line["code"]) if exit_line else None
-        text = strip_marked(output[exit_line.end() :] if exit_line else output)
-        source = origin(command)
-        if (source == "file" or (source == "mixed" and not failed)) and not (failed and text):
-            return CommandResult([], here)
-        if failed and source == "file":
-            # What a reader prints when it fails is one line; the rest may be a file.
-            text = text.strip().rpartition("\n")[2]
-        if not failed and self._again(text):
-            return CommandResult([], here, text)
-        errors = errors_in(text, partial(self.place, base=here), failed=failed)
-        if failed and not errors and not (merely_asked(command, code) and not text.strip()):
-            errors = [ErrorSeen(_failure(command, code, text))]
-        return CommandResult(errors, here, text)
+        if not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
+            for path, action in [*effects, *((file, "created") for file in written_by(command))]:
+                known = action == "created" and self.knows(path)
+                self.touch(path, "modified" if known else action, base)
+        seen = read_output(
+            command,
+            strip_marked(output),
+            partial(self.place, base=here),
+            failed=failed,
+            is_known=self._again,
+        )
+        if seen.probe:
+            self.stumbles[seen.probe] += 1
+        return CommandResult(seen.errors, here, seen.text, seen.sure)
+
+    def stumble(self, output: str) -> StumbleKind | None:
+        """Why the client itself turned a call down, and count it."""
+        if kind := stumble(output):
+            self.stumbles[kind] += 1
+        return kind
 
     def _again(self, text: str) -> bool:
         """Whether the very same text was read before; then it tells nothing new."""
         seen = hash(text)
         if seen in self._read:
             return True
-        if len(self._read) < MOST_MET:
+        if len(self._read) < MOST_READ:
             self._read.add(seen)
         return False
 
     # Errors
 
-    def add_error(self, error: ErrorSeen) -> str:
-        """Keep an error unless the same, by signature, is there already; its name here, or
-        nothing when it is not kept."""
-        if (known := self._met.get(error)) is not None:
-            return known
-        name = self._keep(error)
-        if len(self._met) < MOST_MET:
-            self._met[error] = name
-        return name
-
-    def _keep(self, error: ErrorSeen) -> str:
+    def add_error(self, error: ErrorSeen, *, met: int = 1) -> str:
+        """Keep an error, or count it when the same is there, by signature; its name here, or
+        nothing when it is not kept. `met` is 0 for an error that was only mentioned."""
         message = clip(redact(clip(error.message.strip(), 2000)), LONGEST_MESSAGE)
         key = signature(message)
         if not key:
             return ""
         path = redact(error.file_path) if error.file_path else None
-        for known, before in self._errors.items():
-            # Told again with a little more or less around it.
-            if known == key or (min(len(known), len(key)) > 25 and _starts(known, key)):
-                if before.file_path is None and path:
-                    self._errors[known] = msgspec.structs.replace(
-                        before, file_path=path, line=error.line
-                    )
-                return known
-        if len(self._errors) >= MOST_ERRORS:
-            return ""
-        self._errors[key] = ErrorSeen(message, error.error_type, path, error.line)
-        return key
+        # Told again with a little more or less around it.
+        known = next((name for name in self._errors if name == key or _starts(name, key)), None)
+        if known is None:
+            if len(self._errors) >= MOST_ERRORS:
+                return ""
+            self._errors[key] = ErrorSeen(
+                message, error.error_type, path, error.line, count=max(1, error.count * met)
+            )
+            return key
+        before = self._errors[known]
+        placed = before if before.file_path or not path else error
+        longer = message if known != key and len(message) > len(before.message) else before.message
+        self._errors[known] = msgspec.structs.replace(
+            before,
+            message=longer,
+            file_path=before.file_path or path,
+            line=placed.line,
+            count=before.count + error.count * met,
+        )
+        return known
 
     def tried_command(self, command: str, ran: CommandResult, *, failed: bool, begun: int) -> None:
-        """The main agent's command came back: see whether it shows that something was solved."""
+        """The main agent's command came back: its errors are kept, and see what it solved."""
+        self._prove(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
+            self._doubted = set()
             return
         if ran.text is not None and (ran.errors or self.attempts.may_be(command)):
             call = shell_call(command, ran.here)
             went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
-            self.tried(call, ran.errors, went, begun=begun)
+            went = "badly" if ran.errors else went
+            self.tried(call, ran.errors, went, begun=begun, sure=ran.sure)
+        elif not failed and self.attempts.may_be(command):
+            call = shell_call(command, ran.here)
+            for name, solution in self.attempts.succeed(call, begun, self._echoed, reads=True):
+                self._solve(name, solution)
         if not failed:
-            self.attempts.do("ran", command)
+            self.did(command)
+
+    def _prove(self, command: str, ran: CommandResult, *, failed: bool) -> None:
+        """What a command proves about the session: a check, a commit, a pull request."""
+        message = commit_message(command)
+        if message or _OPENS.search(command):
+            if failed or ran.errors:
+                self.account.prove("failed")
+                return
+            self.account.prove("saved")
+            subject = message.partition("\n")[0]
+            self.account.commit(subject)
+            if message and (decision := committed(message)):
+                self.decide(decision)
+            for name, solution in self.attempts.commit(subject, self._echoed):
+                self._solve(name, solution)
+        elif is_check(command) and ran.text is not None:
+            call = shell_call(command, ran.here)
+            went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
+            if went != "unclear":
+                self.account.prove("passed" if went == "well" and not ran.errors else "failed")
+
+    def did(self, command: str) -> None:
+        """A command came back well: it may be what solves an error."""
+        self.attempts.ran(command)
 
     def tried(
-        self, call: ToolAttempt, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
+        self,
+        call: ToolAttempt,
+        errors: list[ErrorSeen],
+        went: CallOutcome,
+        *,
+        begun: int,
+        sure: bool = True,
     ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
+        before = set(self._errors)
+        self._doubted = set()
         names = [name for error in errors if (name := self.add_error(error))]
+        if not sure:
+            new = (name for name in names if name not in before)
+            self._doubted = {n for n in new if self._errors[n].error_type not in JUDGED}
+            self._unsure |= self._doubted
         if went == "badly":
+            elsewhere = JOB_LOG.search(call.line) is not None
             for name in names:
                 self._solve(name, None)
-                self.attempts.fail(name, call, self._errors[name].file_path)
+                self.attempts.fail(name, None if elsewhere else call, self._errors[name])
+        if went == "unclear" or (went == "badly" and names):
+            for name, solution in self.attempts.get_past(call, begun, names, self._echoed):
+                self._solve(name, solution)
         elif went == "well" and self.attempts.open:
             for name, solution in self.attempts.succeed(call, begun, self._echoed):
                 if name not in names:
@@ -280,14 +416,36 @@ class RunFindings(LineReader):
     def _solve(self, name: str, solution: str | None) -> None:
         error = self._errors[name]
         resolution = clip(redact(solution), LONGEST_RESOLUTION) if solution else None
+        if resolution:
+            self._unsure.discard(name)
         if error.resolution != resolution:
             self._errors[name] = msgspec.structs.replace(error, resolution=resolution)
 
     # Results
 
+    def told(self) -> str:
+        """A summary of every turn; where the last words are unfinished, with what was changed."""
+        summary = self.account.summary(self.last_text)
+        changed = [path for path, action in self._files.items() if action != "read"]
+        if not changed or not summary.rstrip().endswith((":", "\u2026")):
+            return summary
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        return f"{summary.rstrip()}\nChanged: {', '.join(changed[:5])}{more}."
+
     @property
     def errors(self) -> tuple[ErrorSeen, ...]:
-        return tuple(self._errors.values())
+        """The errors worth remembering, each at a place that is a file of the project."""
+        kept = (one for name, one in self._errors.items() if name not in self._unsure)
+        return tuple(self._in_its_file(error) for error in kept)
+
+    def _in_its_file(self, error: ErrorSeen) -> ErrorSeen:
+        """The error at the one file of that name: some tools print no folder."""
+        path = error.file_path
+        if not path or path in self._files:
+            return error
+        name = "/" + path.removeprefix("./")
+        known = [file for file in self._files if file.endswith(name)]
+        return msgspec.structs.replace(error, file_path=known[0]) if len(known) == 1 else error
 
     def result(
         self,
@@ -304,7 +462,7 @@ class RunFindings(LineReader):
         """The run so far; `failure` is the error it ended with, which may not be its end yet."""
         before = dict(self._errors)
         if failure:
-            self._keep(ErrorSeen(clip(failure, 2000), "runtime"))
+            self.add_error(ErrorSeen(clip(failure, 2000), "runtime"))
         errors, self._errors = self.errors, before
         return AgentRun(
             dialect=dialect,
@@ -313,13 +471,16 @@ class RunFindings(LineReader):
             summary=summary_of(summary),
             errors=errors,
             decisions=tuple(
-                Decision(redact(d.description), redact(d.rationale) if d.rationale else None)
+                Decision(redact(d.description), redact(d.rationale or "") or None, d.source)
                 for d in self._decisions.values()
             ),
             files_touched=tuple(
                 FileTouched(redact(path), action) for path, action in self._files.items()
             ),
             terminal_reason=reason,
+            title=redact(self.account.title),
+            outcome=self.account.outcome(stopped=reason in {"interrupted", "refused"}),
+            stumbles=dict(self.stumbles),
             permission_denials=tuple(redact(name) for name in denied if name),
             used_tools={redact(name): n for name, n in self.used_tools.items()},
             started_at=self.started,
@@ -355,17 +516,14 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _starts(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+    shorter, longer = sorted((one, other), key=len)
+    # At the end of a word: `test_get` is not `test_get_all`.
+    return (
+        len(shorter) > 25
+        and longer.startswith(shorter)
+        and not (longer[len(shorter)].isalnum() or longer[len(shorter)] == "_")
+    )
 
 
 def _bare(text: str) -> str:
     return re.sub(r"[\s>*_`\"'.-]+", " ", text).strip().lower()
-
-
-def _failure(command: str, code: int | None, text: str) -> str:
-    """The message of a command that failed without a known error; two such commands differ."""
-    words = GOING.sub("", " ".join(command.split()))
-    words = words if len(words) <= 100 else words[:99] + "\u2026"
-    last = text.strip().rpartition("\n")[2].strip()
-    ended = "failed" if code is None else f"failed with exit code {code}"
-    return f"`{words}` {ended}" + (f": {last}" if last else "")

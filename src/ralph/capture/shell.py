@@ -1,7 +1,8 @@
 """What a shell command did to files, and whether its output is its own or a file's.
 
-Only plain forms are understood (`rm`, `git rm`, `mv`, `cd`, joined by `&&`, `;` or lines). What
-is behind `||`, in a pipe, a loop or a condition may not have happened, and is not counted.
+Only plain forms are understood (redirections, `tee`, `sed -i`, `cp`, `rm`, `git rm`, `mv`, `cd`,
+joined by `&&`, `;` or lines). What is behind `||`, in a loop or a condition may not have happened,
+and is not counted.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _QUOTED = re.compile(r"'(?P<plain>[^']*)'|\"(?P<soft>(?:[^\"\\]|\\.)*)\"|\\(?P<e
 _NOT_PLAIN = re.compile(r"[*?$`{}\[\]<>|;&]")
 _TO_FILE = {">", ">>", ">|", "1>", "1>>", "&>", "&>>"}
 _JOINS = {"&&", ";", "\n", ";;"}
+_PIPES = {"|", "|&"}
 
 # Show what is in files (or in git's or Ralph's history), so errors in it are not news.
 _READERS = frozenset(
@@ -46,8 +48,6 @@ _SILENT = frozenset(
 )
 # Leaves something running behind its result.
 LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
-# Answer a question with exit code 1.
-ASKING = frozenset("grep egrep fgrep rg ag ack diff cmp test [ [[ which type pgrep".split())
 
 
 class ShellCommand(msgspec.Struct):
@@ -56,15 +56,16 @@ class ShellCommand(msgspec.Struct):
     words: list[str]
     joined: str = "\n"
     piped: bool = False
-    # The file its output went into.
+    # The file its output went into, and whether at its end.
     silenced: str = ""
+    appends: bool = False
 
 
 Origin = Literal["own", "file", "mixed"]
 
 
 # The same line is asked for its effects and for its output's origin.
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def commands(line: str) -> tuple[ShellCommand, ...]:
     """The simple commands of a line, in order; none when it is not plain shell."""
     line = line.strip()[:_LONGEST]
@@ -86,7 +87,7 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
             if after_redirect is None:
                 current.words.append(word)
             elif after_redirect in _TO_FILE:
-                current.silenced = word
+                current.silenced, current.appends = word, after_redirect.endswith(">>")
             after_redirect = None
         elif kind == "redirect":
             after_redirect = token["redirect"]
@@ -109,17 +110,20 @@ def _unquoted(word: str) -> str:
 
 
 def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], str]:
-    """The files a successful command removed or moved, and the folder it ended in."""
+    """The files a successful command wrote, removed or moved, and the folder it ended in."""
     effects: list[tuple[str, FileAction]] = []
     here = base
     for command in commands(line):
         name = command.words[0]
         if name in _CONTROL or command.joined not in _JOINS:
-            # From here on it is not sure what ran.
+            # From here on it is not sure what ran, but for what the pipe itself went through.
+            if name == "tee" and command.joined in _PIPES:
+                effects += [(posixpath.join(here, path), how) for path, how in _written(command)]
             break
+        rest = command.words[1:]
+        effects += [(posixpath.join(here, path), action) for path, action in _written(command)]
         if command.piped:
             continue
-        rest = command.words[1:]
         if name == "git" and rest and rest[0] in {"rm", "mv"}:
             name, rest = rest[0], rest[1:]
             if "--cached" in rest or "-n" in rest or "--dry-run" in rest:
@@ -133,6 +137,22 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
             else:
                 effects += [(posixpath.join(here, path), "deleted") for path in paths]
     return effects, here
+
+
+def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
+    """The files that a command writes: by redirection, `tee`, `sed -i` or `cp`."""
+    name, rest = command.words[0], command.words[1:]
+    plain = [word for word in rest if word and word[0] != "-" and not _NOT_PLAIN.search(word)]
+    found: list[tuple[str, FileAction]] = []
+    if command.silenced and not _NOT_PLAIN.search(command.silenced):
+        found.append((command.silenced, "modified" if command.appends else "created"))
+    if name == "tee" and plain:
+        found += [(path, "modified" if "-a" in rest else "created") for path in plain]
+    elif name == "sed" and any(word.startswith("-i") for word in rest) and plain:
+        found.append((plain[-1], "modified"))
+    elif name == "cp" and len(plain) == 2 and "." in posixpath.basename(plain[1]):
+        found.append((plain[1], "created"))
+    return [(path, action) for path, action in found if not path.startswith(("/dev/", "&"))]
 
 
 def _paths(words: list[str]) -> list[str]:
@@ -195,11 +215,31 @@ def kind_of(words: list[str]) -> str:
     return "silent" if name in _SILENT else "own"
 
 
-def merely_asked(line: str, exit_code: int | None) -> bool:
-    """Whether the line failed only because a question was answered with no."""
+def deciding(line: str) -> list[ShellCommand]:
+    """The commands whose exit code the line's may be: the last one, and those it waited for."""
     found = commands(line)
-    if exit_code != 1 or not found:
+    deciders: list[ShellCommand] = []
+    at = len(found) - 1
+    while at >= 0:
+        deciders.append(found[at])
+        while at > 0 and found[at].joined in _PIPES:
+            at -= 1
+        if found[at].joined != "&&":
+            break
+        at -= 1
+    return deciders
+
+
+def is_masked(line: str) -> bool:
+    """Whether the exit code of the line is not that of the work it does."""
+    found = commands(line)
+    if not found or "pipefail" in line:
         return False
-    words = found[-1].words
-    name = posixpath.basename(words[0])
-    return name in ASKING or (name == "git" and words[1:2] in (["diff"], ["grep"]))
+    work = [
+        at
+        for at, one in enumerate(found)
+        if one.joined not in _PIPES and kind_of(one.words) == "own"
+    ]
+    if not work or found[work[-1]].piped:
+        return True
+    return any(one.joined != "&&" for one in found[work[-1] + 1 :])

@@ -8,7 +8,7 @@ killed. `claude_code_sessions` has its session files, `claude_code_settings` its
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ from ralph.capture import AgentRun, Capture, TerminalReason, lines
 from ralph.capture.lines import Steps, clip, content_text, count, items, mapping, moment, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
-from ralph.capture.solved import ELSEWHERE, file_call, file_text
 from ralph.clients import AgentCall, SessionFiles
-from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
+from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
 if TYPE_CHECKING:
@@ -108,6 +107,8 @@ JsonObject = Mapping[str, Any]
 Detail = Callable[[], Any]
 MOST_OPEN = 5000
 _LONGEST_COMMAND = 20_000
+_LONGEST_EDIT = 4000
+_MOST_EDITS = 20
 
 _PATH_KEYS = ("file_path", "notebook_path", "path")
 _WRITERS: dict[str, FileAction] = {
@@ -117,6 +118,7 @@ _WRITERS: dict[str, FileAction] = {
     "Read": "read",
 }
 _SUBAGENTS = {"Task", "Agent"}
+_SHELLS = {"Bash", "PowerShell"}
 _CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
 # What the client says of a call that goes on behind its result.
@@ -125,17 +127,6 @@ _LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
 PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
 
-_ADVICE = re.compile(r"\s*Note: your current working directory is .*", re.S)
-_WRAPPER = re.compile(r"</?tool_use_error>")
-_DENIED = re.compile(
-    r"requested permissions? to |requires approval|haven't granted it"
-    r"|[Pp]ermission to use .{1,80} (?:has been )?denied|denied by (?:the )?(?:user|permission)"
-    r"|Permission for this (?:action|tool)"
-)
-_STOPPED = re.compile(
-    r"The user doesn't want to (?:proceed|take this action)|\[Request interrupted by user"
-    r"|User rejected tool use|Tool use (?:was )?(?:interrupted|cancelled)|^Cancelled: parallel"
-)
 INTERRUPTED = "[Request interrupted by user"
 
 
@@ -147,6 +138,9 @@ class ToolUse(msgspec.Struct):
     command: str = ""
     parent: str | None = None
     begun: int = 0
+    # What it takes out of the file and puts in.
+    edits: tuple[tuple[str, str], ...] = ()
+    plan: str = ""
 
 
 class Messages(RunFindings):
@@ -158,6 +152,8 @@ class Messages(RunFindings):
     # Calls that go on in the background, perhaps to the end of the session.
     _left = 0
     _folder: str | None = None
+    # Whether what subagents do is told here, too.
+    _sees_below = False
     _turn: Any = None
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
@@ -198,7 +194,7 @@ class Messages(RunFindings):
         name = text_of(block.get("name"))
         given = mapping(block.get("input"))
         path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
-        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name == "Bash" else ""
+        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name in _SHELLS else ""
         identity = text_of(block.get("id"))
         if identity in self._open:
             return
@@ -206,7 +202,10 @@ class Messages(RunFindings):
         self.use_tool(name or "unnamed", path or command or asked)
         if len(self._open) >= MOST_OPEN:
             self._open.pop(next(iter(self._open)))
-        use = ToolUse(name, path, command, parent, self.attempts.begin())
+        self._sees_below |= parent is not None
+        edits = tuple(_edits(given)) if name in _CHANGERS else ()
+        plan = text_of(given.get("plan"))[:_LONGEST_COMMAND] if name == "ExitPlanMode" else ""
+        use = ToolUse(name, path, command, parent, self.attempts.begin(), edits, plan)
         self._open[identity or f"#{self.live.tool_uses}"] = use
         self._left += bool(given.get("run_in_background") or LEFT.search(command))
         self.live.running = len(self._open) + self._left
@@ -245,48 +244,48 @@ class Messages(RunFindings):
         use = use or ToolUse("", parent=parent)
         parent = parent or use.parent
         output = content_text(block.get("content"))
-        if use.name in {"Bash", *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
+        if use.name in {*_SHELLS, *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
             self._left += 1
         self.live.running = len(self._open) + self._left
         self.steps.answered(identity, output, failed=failed)
         errors = list(below) if failed else []
-        if failed and _STOPPED.search(output[:2000]):
-            return
-        refused = failed and (_WRAPPER.match(output) or _DENIED.search(output[:2000]))
-        if use.command and not refused:
+        kind = self.stumble(output) if failed else None
+        if kind == "denied":
+            self.denied = [*self.denied, use.name][:MOST_OPEN]
+        if kind == "refused" and parent is None:
+            place = self.place(use.path) if use.path else None
+            what = f"{use.name} of {place}" if place else f"`{clip(use.command, 80)}`"
+            self.refuse(output, what if place or use.command else use.name, use.plan)
+        elif kind:
+            pass
+        elif use.name == "AskUserQuestion" and not failed and parent is None:
+            self.take_answers(detail(), output)
+        elif use.name == "ExitPlanMode" and not failed and parent is None:
+            self.accept(use.plan or text_of(mapping(detail()).get("plan")))
+        elif use.command:
             base = cwd or (self._folder if parent is None else None)
             ran = self.ran(use.command, output, failed=failed, base=base)
-            errors += ran.errors
             if parent is None and not failed and "Shell cwd was reset" not in output[-500:]:
                 self._folder = ran.here
             if parent is None and not output.startswith("Command running in background"):
                 self.tried_command(use.command, ran, failed=failed, begun=use.begun)
-            elif not failed:
-                self.attempts.do("ran", use.command)
+            else:
+                errors += ran.errors
+                if not failed:
+                    self.attempts.ran(use.command)
+        elif failed and use.name.startswith("mcp__"):
+            errors.append(ErrorSeen(f"{use.name}: {output.strip()}"))
         elif failed:
-            error = self._failure(use, output, detail())
-            errors.append(error)
-            if parent is None and use.name in _CHANGERS and error.error_type != "permission":
-                call = file_call(use.name, use.path, self.place(use.path))
-                self.tried(call, [error], "badly", begun=use.begun)
+            # The client's own tools fail over the client's own rules.
+            self.stumbles["call"] += 1
         else:
             self._done(use, output, detail)
             self.see_injected(output)
-            if self.attempts.open:
-                self._helped(use, parent)
+            if use.name in _SUBAGENTS and not self._sees_below:
+                self.attempts.delegate()
+            for old, new in use.edits:
+                self.edited(use.path, old, new)
         self._add_errors(errors, parent)
-
-    def _helped(self, use: ToolUse, parent: str | None) -> None:
-        """A tool came back well while an error waits to be solved."""
-        if use.name in _CHANGERS:
-            place = self.place(use.path)
-            if parent is None:
-                call = file_call(use.name, use.path, place)
-                self.tried(call, [], "well", begun=use.begun)
-            self.attempts.do("edited", place or ELSEWHERE)
-        elif use.name == "Read" and self.attempts.awaits(file_text(use.path)):
-            place = self.place(use.path)
-            self.attempts.do("read", place or ELSEWHERE, only_for=file_text(use.path))
 
     def _add_errors(self, errors: list[ErrorSeen], parent: str | None) -> None:
         if parent is None:
@@ -295,18 +294,6 @@ class Messages(RunFindings):
         elif errors and len(self._below) < MOST_OPEN:
             waiting = self._below.setdefault(parent, [])
             waiting += errors[: 20 - len(waiting)]
-
-    def _failure(self, use: ToolUse, output: str, detail: Any) -> ErrorSeen:
-        # The structured result says it without the advice meant for the model.
-        text = detail.removeprefix("Error: ") if isinstance(detail, str) else output
-        text = _ADVICE.sub("", _WRAPPER.sub("", text)).strip()
-        denied = _DENIED.search(text) is not None
-        if denied:
-            self.denied = [*self.denied, use.name][:MOST_OPEN]
-        error_type: ErrorType = "permission" if denied else "unknown"
-        message = f"{use.name}: {text}" if use.name else text
-        place = self.place(use.path) if use.path else None
-        return ErrorSeen(message, error_type, place)
 
     def _done(self, use: ToolUse, output: str, detail: Detail) -> None:
         """A tool that is not the shell came back well: what it did to its file."""
@@ -331,6 +318,13 @@ class Messages(RunFindings):
             elif use.name not in _SUBAGENTS:
                 self._done(use, "", lambda: None)
         self._open.clear()
+
+
+def _edits(given: JsonObject) -> Iterator[tuple[str, str]]:
+    """What a call changes in its file: the texts of an edit, or of several."""
+    for edit in (items(given.get("edits")) or [given])[:_MOST_EDITS]:
+        old, new = text_of(edit.get("old_string")), text_of(edit.get("new_string"))
+        yield old[:_LONGEST_EDIT], new[:_LONGEST_EDIT]
 
 
 _RESET = re.compile(r"limit reached\|(\d{10,13})\b")

@@ -233,7 +233,7 @@ class Codex(RunFindings):
         code, status = item.get("exit_code"), item.get("status")
         if status == "declined":
             self._denied = [*self._denied, "command_execution"][:1000]
-            self.add_error(ErrorSeen(f"`{clip(command, 100)}` was declined", "permission"))
+            self.stumbles["denied"] += 1
             return
         failed = status == "failed" or (isinstance(code, int) and code != 0)
         output = text_of(item.get("aggregated_output"))
@@ -246,8 +246,7 @@ class Codex(RunFindings):
     def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
         changes = list(items(item.get("changes")))
         if failed:
-            paths = ", ".join(text_of(change.get("path")) for change in changes[:5])
-            self.add_error(ErrorSeen(f"file_change failed: {paths}"))
+            self.stumbles["edit"] += 1
             return
         for change in changes:
             kind = change.get("kind")

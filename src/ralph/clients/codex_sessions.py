@@ -8,6 +8,8 @@ version; the events beside them say the same again and are stepped over.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,8 +41,8 @@ _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Dele
 _ENDED = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.M)
 _RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.M)
 _HEAD = re.compile(
-    r"\A(?:(?:Chunk ID|Wall time|Exit code|Process exited|Original token count|Total output lines)"
-    r"[^\n]*\n)*Output:\n?"
+    r"\A(?:(?:Script (?:completed|failed)|Chunk ID|Wall time|Exit code|Process exited"
+    r"|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
 )
 _BADLY = re.compile(
     r"\A(?:apply_patch verification failed|unsupported call|failed to parse|tool call error"
@@ -49,6 +51,9 @@ _BADLY = re.compile(
 )
 _STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
 _HEAD_CHARS = 500
+_SCRIPT_CALL = "tools.exec_command("
+_json = json.JSONDecoder()
+_MOST_HUNKS = 50
 
 
 def rollout_head(line: bytes) -> lines.SessionHead | None:
@@ -131,6 +136,8 @@ def call_of(item: Mapping[str, Any]) -> CodexCall:
         call.command = _command(given)[:_LONGEST_COMMAND]
         call.folder = text_of(given.get("workdir")) or text_of(given.get("working_directory"))
         call.folder = call.folder or None
+    elif name == "exec":
+        call.command, call.folder = _scripted(raw)
     elif name == "write_stdin":
         call.session = str(given.get("session_id", ""))[:20]
     if "*** Begin Patch" in (raw if name == "apply_patch" else call.command):
@@ -150,6 +157,18 @@ def changes_of(call: CodexCall) -> list[tuple[str, FileAction]]:
         elif path:
             found.append((path.strip(), _CHANGES[kind]))
     return found
+
+
+def hunks_of(call: CodexCall) -> Iterator[tuple[str, str, str]]:
+    """What a patch takes out of each file and puts in, hunk by hunk."""
+    parts = re.split(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", call.patch, flags=re.M)
+    for path, body in zip(parts[1::2], parts[2::2], strict=True):
+        for hunk in re.split(r"^@@.*$", body, flags=re.M)[:_MOST_HUNKS]:
+            rows = hunk.splitlines()
+            old = "\n".join(row[1:] for row in rows if row[:1] == "-")
+            new = "\n".join(row[1:] for row in rows if row[:1] == "+")
+            if old or new:
+                yield path.strip(), old, new
 
 
 def answer_of(output: Any) -> CodexAnswer:
@@ -192,6 +211,16 @@ def _arguments(text: str) -> Mapping[str, Any]:
         return mapping(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
+
+
+def _scripted(script: str) -> tuple[str, str | None]:
+    """The shell's lines in a script that calls the shell, and the folder of the first."""
+    found: list[Mapping[str, Any]] = []
+    for part in script[:_READ].split(_SCRIPT_CALL)[1:]:
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(mapping(_json.raw_decode(part)[0]))
+    shell = "\n".join(filter(None, (_command(given) for given in found)))[:_LONGEST_COMMAND]
+    return shell, next((text_of(given.get("workdir")) for given in found), "") or None
 
 
 def _command(given: Mapping[str, Any]) -> str:
@@ -237,6 +266,7 @@ class CodexTurn(RunFindings, lines.OpenExchange):
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
+        self.hear(text, first=None)
         if len(self.typed) < MOST_QUEUED:
             if self.typed:
                 self.steps.asked(text)
@@ -278,16 +308,20 @@ class CodexTurn(RunFindings, lines.OpenExchange):
             self.shells[back.session] = call, begun
             return
         self.steps.answered(call.identity, back.text, failed=back.failed)
-        if back.stopped:
+        if back.stopped or (back.failed and back.code is None and self.stumble(back.text)):
             return
-        if call.patch and not back.failed:
+        if call.patch and back.failed:
+            self.stumbles["edit"] += 1
+        elif call.patch:
             for path, action in changes_of(call):
-                self.changed(path, action, call.folder)
-        elif call.command and not call.patch:
+                self.touch(path, action, call.folder)
+            for path, old, new in hunks_of(call):
+                self.edited(path, old, new, call.folder)
+        elif call.command:
             output = f"Exit code {back.code}\n{back.text}" if back.code else back.text
             ran = self.ran(call.command, output, failed=back.failed, base=call.folder)
             self.tried_command(call.command, ran, failed=back.failed, begun=begun)
-        elif back.failed:
+        elif back.failed and not self.stumble(back.text):
             self.add_error(ErrorSeen(f"{call.tool}: {lines.clip(back.text.strip(), 1000)}"))
         if not call.patch and not call.command:
             self.see_injected(back.text)
@@ -314,7 +348,7 @@ class CodexTurn(RunFindings, lines.OpenExchange):
             "codex",
             reason,
             session=self.head.session,
-            summary=self.last_text or self.failure,
+            summary=self.told() or self.failure,
             model=self.model,
             failure=self.failure,
             tokens_used=self.spent or None,

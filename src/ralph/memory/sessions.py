@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ralph import disk
+from ralph.capture.account import title_from
 from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
@@ -123,7 +124,9 @@ def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
 
 
 def _first_words(seen: SessionExchange) -> str:
-    """How an exchange begins: a title where there is none."""
+    """A title where there is none: of the plan that was given, else how the exchange begins."""
+    if title := title_from(strip_marked(seen.user), plans_only=True):
+        return cut(title, _TITLE_CHARS)
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
 

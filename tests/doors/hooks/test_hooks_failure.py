@@ -167,10 +167,23 @@ def test_what_is_no_error_is_not_looked_up(
 
 
 def test_other_tools_fail_too(project: Path, tmp_path: Path) -> None:
-    message = "Edit: String to replace not found in file: return True"
-    fixed = ErrorSeen(message, "unknown", None, None, "read the file again before editing it")
-    remember(project, summary="An edit failed.", errors=(fixed,), outcome="unknown")
+    message = "mcp__speech__say: Unknown voice 'rachel'. Available: adam, alice"
+    fixed = ErrorSeen(message, "unknown", None, None, "say it with voice alice")
+    remember(project, summary="A tool failed.", errors=(fixed,), outcome="unknown")
 
+    text = failed(
+        Session(project, tmp_path),
+        "Unknown voice 'rachel'. Available: adam, alice",
+        tool_name="mcp__speech__say",
+        tool_input={"text": "hello"},
+    )
+
+    assert "say it with voice alice" in text
+
+
+def test_a_stumble_of_the_clients_own_tools_is_answered_with_nothing(
+    project: Path, tmp_path: Path
+) -> None:
     text = failed(
         Session(project, tmp_path),
         "String to replace not found in file: return True",
@@ -178,7 +191,7 @@ def test_other_tools_fail_too(project: Path, tmp_path: Path) -> None:
         tool_input={"file_path": str(project / "a.py"), "old_string": "x", "new_string": "y"},
     )
 
-    assert "read the file again before editing it" in text
+    assert text == ""
 
 
 def test_secrets_are_noted_nowhere(project: Path, tmp_path: Path, home: Path) -> None:

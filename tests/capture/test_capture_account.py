@@ -1,0 +1,77 @@
+"""The title, the summary and the proven outcome of a session."""
+
+# ruff: noqa: E501  (a table reads best with one case a line)
+
+from __future__ import annotations
+
+import pytest
+
+from ralph.capture.account import Proof, SessionAccount, title_from
+from ralph.records.iteration import Outcome
+
+# fmt: off
+OUTCOMES: list[tuple[list[Proof], bool, Outcome]] = [
+    (["edited", "passed"], False, "success"), (["edited", "failed", "edited", "saved"], False, "success"),
+    (["edited", "failed"], False, "partial"), (["edited", "passed", "failed"], False, "partial"),
+    (["edited"], False, "unknown"), ([], False, "unknown"), (["passed"], False, "unknown"),
+    (["edited", "passed", "edited"], False, "unknown"), (["edited", "refused"], False, "partial"),
+    (["edited", "passed"], True, "partial"), (["edited", "saved"], True, "success"),
+    (["refused"], False, "unknown"), (["failed"], False, "unknown"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("proofs", "stopped", "outcome"), OUTCOMES)
+def test_an_outcome_needs_proof_after_the_last_edit(
+    proofs: list[Proof], stopped: bool, outcome: Outcome
+) -> None:
+    account = SessionAccount()
+    for proof in proofs:
+        account.prove(proof)
+    assert account.outcome(stopped=stopped) == outcome
+
+
+def test_a_title_is_the_plans_else_the_clients_else_the_request() -> None:
+    account = SessionAccount()
+    assert account.title == ""
+    account.ask("can you please fix the login form")
+    assert account.title == "Fix the login form"
+    account.own_title = "Login form"
+    assert account.title == "Login form"
+    planned = SessionAccount()
+    planned.own_title = "Login form"
+    planned.ask("Implement the following plan:\n\n# Plan: Faster login\n\nText")
+    assert planned.title == "Faster login"
+    assert title_from("just words", plans_only=True) == ""
+
+
+def test_a_summary_tells_every_turn_and_its_commits() -> None:
+    account = SessionAccount()
+    account.ask("Add a form for the address.")
+    account.say("The form is there, with a field for the street.")
+    account.ask("commit")
+    account.commit("Add an address form")
+    account.say("Committed.")
+    account.ask("Now make the button blue.")
+    account.say("The button is blue now.")
+    assert account.summary("The button is blue now.").split("\n") == [
+        "Asked: Add a form for the address. The form is there, with a field for the street.",
+        "Committed: Add an address form.",
+        "Asked: Now make the button blue.",
+        "The button is blue now.",
+    ]
+
+
+def test_a_session_of_one_turn_is_told_by_its_last_words() -> None:
+    account = SessionAccount()
+    account.ask("Add a form.")
+    account.commit("Add a form")
+    assert account.summary("Done.") == "Done.\nCommitted: Add a form."
+
+
+def test_a_long_session_stays_within_the_limit() -> None:
+    account = SessionAccount()
+    for number in range(300):
+        account.ask(f"Please do the thing number {number} " + "with care " * 50)
+        account.say("It is done. " * 100)
+    assert len(account.summary("the end " * 300)) < 2000
