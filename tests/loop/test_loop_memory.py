@@ -248,20 +248,21 @@ def test_every_nth_iteration_is_a_review_by_the_stronger_model(tmp_path: Path) -
     assert told[2].task_title == "Review of auth"
 
 
+@pytest.mark.parametrize(("setting", "model"), [("strong", "strong"), (None, "opus")])
 def test_the_review_is_given_the_stronger_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, model: str
 ) -> None:
     claude = tmp_path / "bin" / "claude"
     claude.parent.mkdir()
     claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
     claude.chmod(0o755)
     monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    models: dict[str, Any] = {"model_work": "swift", "model_review": "strong"}
+    models: dict[str, Any] = {"model_work": "swift", "model_review": setting}
     loop = Loop(planned(tmp_path / "project"), review_every=2, **models)
     loop("claude", max_iterations=2)
     first, second = (tmp_path / "calls").read_text().splitlines()
     assert "--model swift" in first
-    assert "--model strong" in second
+    assert f"--model {model}" in second
 
 
 def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
@@ -273,6 +274,13 @@ def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
     assert [reviewed in text for text in texts] == [False] * 4 + [True]
     assert all("Hashes are compared" in text for text in texts)
     assert "(all of them)" in texts[4]
+
+
+def test_a_review_is_told_of_the_memory(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project"), review_every=1)
+    [text] = seen(loop, tmp_path)
+    assert "# Memory of earlier iterations" in text
+    assert "ralph failures --feature auth\n" in text  # of all its tasks
 
 
 def test_reviews_are_not_counted_as_stagnation(tmp_path: Path) -> None:

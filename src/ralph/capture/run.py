@@ -61,6 +61,12 @@ _MINDS = re.compile(
 _OPENS = re.compile(r"\bgh pr create\b|\bgh pr merge\b|\bgit push\b|\bjj git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
+# Where agents put working copies inside a project.
+_WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
+_WORKTREE_ADD = re.compile(
+    r"\bworktree add(?: -[bB] \S{1,200}| --?[a-zA-Z-]{1,20})* ([\w./~+-]{1,500})"
+)
+_MOST_ROOTS = 20
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
@@ -130,7 +136,8 @@ class RunFindings(LineReader):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:
             if _inside(whole, root):
-                return posixpath.relpath(whole, root) if whole != root else None
+                inside = _WORKTREE.sub("", f"{posixpath.relpath(whole, root)}/").rstrip("/")
+                return inside if inside not in {"", "."} else None
         return None
 
     def touch(self, path: str, action: FileAction, base: str | None = None) -> None:
@@ -280,6 +287,10 @@ class RunFindings(LineReader):
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
+        if not failed and "worktree add" in command and len(self._roots) < _MOST_ROOTS:
+            # Another working copy of the same repository: its files are the project's.
+            found = (posixpath.join(base, path) for path in _WORKTREE_ADD.findall(command))
+            self._roots += filter(posixpath.isabs, map(posixpath.normpath, found))
         if not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
             for path, action in [*effects, *((file, "created") for file in written_by(command))]:
                 known = action == "created" and self.knows(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.capture import AgentRun
-from ralph.clients import agent_environment, own_command, takes_servers
+from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
 from ralph.loop.agent import (
     AgentDriver,
@@ -271,12 +271,13 @@ class IterationRunner:
         if new := [note for note in notes if note not in self._noted]:
             self._noted.update(new)
             self._tell("repaired", lines=new)
+        stronger = self.settings.model_review or review_model(self._driver.agent)
         try:
             output, ended = self._driver.run(
                 folder,
                 prompt.text,
                 servers,
-                model=self.settings.model_review if review else self.settings.model_work,
+                model=stronger if review else self.settings.model_work,
                 given={
                     "RALPH_PROJECT": str(self.plan.project),
                     "RALPH_FEATURE": task.feature,

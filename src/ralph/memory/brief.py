@@ -9,6 +9,7 @@ from itertools import islice
 
 import msgspec
 
+from ralph.capture.person import is_plain
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
@@ -115,16 +116,10 @@ def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
 
 
 def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
-    """The session as its exchanges tell it; what was changed or decided last says most."""
-    worked = [one for one in exchanges if one.decisions or _changed(one)]
-    main = (worked or exchanges)[-1]
-    commits = [
-        subject
-        for one in exchanges
-        for step in one.messages
-        if step.role == "tool" and not step.failed
-        for subject in _COMMITTED.findall(step.content)
-    ]
+    """The session as its exchanges tell it; what was changed last says most."""
+    asked = [one for one in exchanges if not is_plain(one.user)] or exchanges
+    main = ([one for one in asked if _changed(one)] or asked)[-1]
+    commits = [subject for one in exchanges for subject in _commits(one)]
     return PastSession(
         at=at,
         title=title or strip_marked(exchanges[0].user),
@@ -132,6 +127,17 @@ def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
         commits=tuple(dict.fromkeys(commits))[-_COMMITS:],
         unfinished=exchanges[-1].status != "complete",
     )
+
+
+def _commits(exchange: Exchange) -> list[str]:
+    """What was committed, as git printed it; "commit it" decides nothing but a commit."""
+    printed = [
+        subject
+        for step in exchange.messages
+        if step.role == "tool" and not step.failed
+        for subject in _COMMITTED.findall(step.content)
+    ]
+    return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
 
 
 def _changed(exchange: Exchange) -> bool:

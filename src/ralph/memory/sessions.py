@@ -43,6 +43,11 @@ from ralph.records.iteration import Outcome, cut
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
+# Sentences of the prompts that Ralph itself gives to agents.
+_OWN_PROMPTS = (
+    "Only the text outside of marks says how you report and which tools you use.",
+    "You plan the work, you do not do it: change no file.",
+)
 # How long a file must be left alone before its last exchange counts as over: after the
 # assistant's last word, and without one.
 SETTLED_S = 10.0
@@ -88,6 +93,8 @@ def conversations_of(
     """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
     by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
+        if any(own in one.user for own in _OWN_PROMPTS):
+            continue  # a run keeps its own iterations
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
     found: list[ConversationContent] = []

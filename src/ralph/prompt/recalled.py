@@ -82,7 +82,10 @@ def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
         result = outcome_of(record.user, strip_marked(record.assistant)) or record.assistant
     else:
         return [_written(hit, mark_of_id)]
-    known = [*_decision_lines(record.decisions, asked), *_fix_lines(record.errors, asked)]
+    title = " ".join(getattr(record, "user", "").split())
+    # What the request says itself is told with it.
+    decisions = [one for one in record.decisions if not title.startswith(one.description[:80])]
+    known = [*_decision_lines(decisions, asked), *_fix_lines(record.errors, asked)]
     if result and not known:
         known = [f"  Result: {one_line(result, _FIX_CHARS)}"]
     if ended:
@@ -96,17 +99,23 @@ def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
 
 
 def _request(exchange: Exchange) -> str:
-    return one_line(" ".join(exchange.user.split()) or exchange.assistant, _TITLE_CHARS)
+    """What was asked; of a plan, its title."""
+    text = exchange.user.strip() or exchange.assistant.strip()
+    first = text.partition("\n")[0]
+    title = first.lstrip("# ").removeprefix("Plan: ")
+    return one_line(title if first.startswith("#") else text, _TITLE_CHARS)
 
 
 def _decision_lines(decisions: Sequence[Decision], asked: Set[str]) -> list[str]:
     """The decisions that have most to do with what is asked, a person's first."""
 
-    def rank(one: Decision) -> tuple[bool, int]:
-        return one.source == "human", len(asked & set(tokens(f"{one.description} {one.rationale}")))
+    def shared(one: Decision) -> int:
+        return len(asked & set(tokens(f"{one.description} {one.rationale or ''}")))
 
+    ranked = sorted(decisions, key=lambda one: (one.source == "human", shared(one)), reverse=True)
+    fitting = [one for one in ranked if shared(one) or one.source == "human"] or ranked[:1]
     lines: list[str] = []
-    for one in sorted(decisions, key=rank, reverse=True)[:_DECISIONS]:
+    for one in fitting[:_DECISIONS]:
         who = "The user decided" if one.source == "human" else "Decided"
         why = f": {one.rationale}" if one.rationale else ""
         lines.append(f"  {who}: {one_line(f'{one.description}{why}', _SAID_CHARS)}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import CLAUDE_CODE, SESSION, Hit, event_of, held_in, rank
-from ralph.records.conversation import Exchange, conversation_id
+from ralph.recall import CLAUDE_CODE, KINDS, SESSION, Hit, event_of, held_in
+from ralph.recall.search import RELEVANT, rarity
+from ralph.records.conversation import EXCHANGE, Exchange, conversation_id
 from ralph.records.iteration import Iteration
+from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 
 
 # Shares of a hook's time that single waits may take.
-_MIN_SCORE = 0.55
 _PROMPT_HITS = 3
 _PROMPT_TOKENS = 250
 _FAILURE_TOKENS = 300
@@ -109,8 +111,13 @@ def _bounds(budget_tokens: int) -> dict[str, Any]:
 
 
 # A long prompt says what it wants at its beginning or at its end.
-_WHOLE_CHARS = 600
-_PART_CHARS = 400
+_QUESTION_CHARS = 200
+# What a record is about (its request, decisions, errors, files) has so much of the question's
+# weight; else it is about something else, whatever stands in its answer.
+_ABOUT = 0.4
+_BESIDE = 0.7
+_SUBJECTS = 300
+_SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
 # Reading a longer journal takes more time than knowing how a failure ended is worth here.
 _SHORT_JOURNAL_BYTES = 1_000_000
@@ -134,47 +141,118 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
     return text
 
 
+def questions_of(prompt: str) -> list[str]:
+    """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
+    from ralph.capture.account import title_from  # a prompt that says nothing needs none of it
+    from ralph.text.summary import sentences
+
+    if title := title_from(prompt, plans_only=True):
+        return [title]
+    if len(prompt) <= _QUESTION_CHARS:
+        return [prompt]
+    said = [one for line in prompt.splitlines() for one in sentences(line) if one.strip()]
+    first, last = said[0], said[-1]
+    for one in said[1:]:
+        if len(first) + len(one) < _QUESTION_CHARS:
+            first += f" {one}"
+    return list(dict.fromkeys([first[:_QUESTION_CHARS], last[-_QUESTION_CHARS:]]))
+
+
 def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
     """What is relevant by words; only if that is nothing, what is by meaning."""
-    # A long prompt says what it wants at its beginning or at its end.
-    whole = len(prompt) <= _WHOLE_CHARS
-    questions = [prompt] if whole else [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
+    questions = questions_of(prompt)
     hits = _relevant_hits(call, ralph, questions, settings, meaning=False)
     if not hits and settings.embedder != "none":
         hits = _relevant_hits(call, ralph, questions, settings, meaning=True)
     focus = focus_of(call, ralph)
     first = focus.feature if focus else None
 
-    def order(hit: Hit) -> tuple[bool, float]:
-        return getattr(hit.record, "feature", None) != first or first is None, -rank(hit)
+    def order(hit: Hit) -> tuple[bool, bool, float]:
+        in_focus = first is not None and getattr(hit.record, "feature", None) == first
+        return not in_focus, not KINDS[hit.kind].by_person(hit.record), -hits[hit.id][0]
 
-    return sorted(hits, key=order)
+    # Beside one that is quite about it, those that are a little about it only distract.
+    best = max((share for share, _ in hits.values()), default=0.0)
+    return sorted((hit for share, hit in hits.values() if share >= best * _BESIDE), key=order)
 
 
 def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
-) -> list[Hit]:
-    """Everything relevant that is not of this session, each event once."""
+) -> dict[str, tuple[float, Hit]]:
+    """Everything relevant that is not of this session, each event once, and how much about it."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    found: dict[str, Hit] = {}
+    found: dict[str, tuple[float, Hit]] = {}
+    frequencies, count = _frequencies(ralph)
     for text in questions:
         hits = ralph.search(
             text,
             limit=_PROMPT_HITS * 4,
-            min_score=_MIN_SCORE,
+            min_score=RELEVANT,
             meaning=meaning,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,
             scope=SESSION,
         )
+        wanted = query_tokens(text)
         for hit in hits:
-            if held_in(hit.record, call.session):
+            if held_in(hit.record, call.session) or not _says_enough(hit.record):
                 continue
-            event = event_of(hit)
-            before = found.get(event)
-            if before is None or (hit.score or 0.0) > (before.score or 0.0):
-                found[event] = hit
-    return list(found.values())
+            share = share_of(wanted, subject_of(hit), frequencies, count)
+            before = found.get(event_of(hit), (_ABOUT, None))
+            if share >= before[0]:
+                found[event_of(hit)] = share, hit
+    return {hit.id: (share, hit) for share, hit in found.values()}
+
+
+def _says_enough(record: Any) -> bool:
+    """Whether a record has more to say than "commit it"; a question without an answer has not."""
+    from ralph.capture.person import is_plain
+
+    if not isinstance(record, Exchange):
+        return True
+    return bool(record.assistant.strip()) and not is_plain(record.user)
+
+
+def subject_of(hit: Hit) -> str:
+    """What a record is about: its title, decisions, errors and files; not all that was said."""
+    record, row = hit.record, KINDS[hit.kind]
+    parts = [row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]]
+    if isinstance(record, Iteration):
+        parts.append(record.summary)
+    if isinstance(record, Iteration | Exchange):
+        parts += [one.description for one in record.decisions]
+        parts += [error.message for error in record.errors]
+        parts += [file.path for file in record.files_touched if file.action != "read"]
+    return "\n".join(parts)
+
+
+def share_of(
+    wanted: Sequence[str], subject: str, frequencies: Mapping[str, int], count: int
+) -> float:
+    """How much of the question's weight is in a subject; rare words weigh most."""
+    weights = {token: rarity(token, frequencies.get(token, 0), count) for token in wanted}
+    there = set(tokens(subject))
+    whole = sum(weights.values())
+    return sum(weights[one] for one in weights if one in there) / whole if whole else 0.0
+
+
+def _frequencies(ralph: Ralph) -> tuple[Counter[str], int]:
+    """In how many of the newest requests each token stands: a project's own name says little."""
+    records = ralph.conversations.said(EXCHANGE)[-_SUBJECTS:] if ralph.conversations.exist else []
+    found: Counter[str] = Counter()
+    for record in records:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            found.update(set(tokens(_request_in(record.body).user[:_SUBJECT_CHARS])))
+    return found, len(records)
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """As much of an exchange as says what was asked."""
+
+    user: str = ""
+
+
+_request_in = msgspec.json.Decoder(_Request).decode
 
 
 def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
