@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
-_SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 # USD per million tokens at OpenAI; the other embedders run on the user's own machines.
 _PRICES = {
     "text-embedding-3-small": 0.02,
     "text-embedding-3-large": 0.13,
     "text-embedding-ada-002": 0.10,
 }
-_CHARS_PER_TOKEN = 4
 
 
 # -- what the index has
@@ -56,7 +54,8 @@ class IndexLag(msgspec.Struct, frozen=True):
 def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
     index, target = memory.store.index, memory.stream.target()
-    searchable = {record.id for record in _own(memory) if record.kind in _SEARCHABLE}
+    kinds = (EXCHANGE, SUMMARY, DOCUMENT)
+    searchable = {record.id for record in _own(memory) if record.kind in kinds}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
@@ -127,7 +126,7 @@ def price_per_char(settings: Settings) -> float | None:
     price = _PRICES.get(settings.openai_model)
     if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
-    return price / 1_000_000 / _CHARS_PER_TOKEN
+    return price / 1_000_000 / 4  # characters a token
 
 
 # -- the pipeline
@@ -223,10 +222,9 @@ class EmbeddingPipeline(Worker):
             return
         self.set(note=problem)
         if problem != _BUSY:  # else another process does it
-            count = after.count
-            failed = self._retries.failed(EMBEDDING, EMBEDDING, EMBEDDING, problem, count=count)
-            if failed.given_up:
-                self.add(failed=count)
+            names = (EMBEDDING, EMBEDDING, EMBEDDING)
+            failed = self._retries.failed(*names, problem, count=after.count)
+            self.add(failed=after.count if failed.given_up else 0)
 
     def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
         """The batches, put between the index and the embedder."""
@@ -253,14 +251,12 @@ class EmbeddingPipeline(Worker):
             return None
         return failing
 
-    def _sync(
-        self, memory: Conversations, batches: BatchEmbedder | None, attempts: int
-    ) -> str | None:
+    def _sync(self, memory: Conversations, batches: BatchEmbedder | None, tries: int) -> str | None:
         """Bring the index up to date; returns the problem, if any."""
         try:
             if batches is not None:
-                batches.careful = 0 < attempts >= self._retries.max_retries
-                if attempts:
+                batches.careful = 0 < tries >= self._retries.max_retries
+                if tries:
                     batches.check()  # otherwise a server that failed is left alone a while
             synced = memory.sync()
         except MemoryOff as error:

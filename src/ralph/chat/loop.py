@@ -37,13 +37,9 @@ if TYPE_CHECKING:
     from ralph.chat.commands import WorkerCommands
 
 SOURCE = "chat"
-_BROKEN_OFF = "[the answer was broken off here]"
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
-_HISTORY_TOKENS = 16_000
-_SECTION_TOKENS = 2_000
 _TOOL_ROUNDS = 8
 _CATCH_UP_S = 0.3
-_MIN_QUESTION_CHARS = 3
 # A long prompt says what it wants at its beginning or at its end.
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
@@ -73,18 +69,14 @@ def run_tool(
     try:
         if call.unread:
             raise BadInput(f"the arguments are not a JSON object: {call.unread[:200]!r}")
-        tools = {tool.name: tool for tool in (search_conversations, conversation_details)}
+        tools = {tool.name: tool for tool in _TOOLS}
         if call.name not in tools:
             raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
-        tool = tools[call.name]
-        given = {
-            **read_arguments(tool, call.arguments),
-            "exclude": current,
-            "everywhere": everywhere,
-        }
+        given = read_arguments(tools[call.name], call.arguments)
+        given |= {"exclude": current, "everywhere": everywhere}
         if call.name == _SEARCH:
             given["budget_s"] = memory.store.settings.remember_budget_s
-        result: ToolResult = tool.call(memory, **given)
+        result: ToolResult = tools[call.name].call(memory, **given)
     except (RalphError, OSError) as error:
         what = recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS)
         result = ToolResult(what, failed=True)
@@ -104,16 +96,15 @@ def search_conversations(
         limit: The most hits to return, 1 to 20.
     """
     # `options` are those of a search of conversations.
-    floor = memory.store.settings.min_score
-    answer = memory.search(query, limit=limit, min_score=floor, **options)
+    answer = memory.search(query, limit=limit, min_score=memory.store.settings.min_score, **options)
     everywhere: bool = options.get("everywhere", False)
     asked = recalled.harmless(query, 120)
     where = "in any project" if everywhere else "in this project"
     if not answer:
-        lines = [f'No past conversation {where} matches "{asked}" well enough.']
-        lines.append("Try other words; if that finds nothing either, go on without it.")
-        lines += [f"Note: {recalled.harmless(note)}" for note in answer.notes]
-        return ToolResult("\n".join(lines))
+        again = "Try other words; if that finds nothing either, go on without it."
+        notes = [f"Note: {recalled.harmless(note)}" for note in answer.notes]
+        nothing = f'No past conversation {where} matches "{asked}" well enough.'
+        return ToolResult("\n".join([nothing, again, *notes]))
     states = memory.states(everywhere=everywhere)
 
     def text(hit: Any, detail: Detail) -> str:
@@ -121,14 +112,10 @@ def search_conversations(
             return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         state = states.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        lines = recalled.hit_lines(
-            hit,
-            side_chars=max(detail.prose // 2, 80),
-            errors=detail.errors,
-            files=detail.files,
-            about=recalled.about(state.conversation.title, state.tags) if state else (),
-            summary=summary.text if summary else "",
-        )
+        chars, summarized = max(detail.prose // 2, 80), summary.text if summary else ""
+        about = recalled.about(state.conversation.title, state.tags) if state else ()
+        counts = {"errors": detail.errors, "files": detail.files}
+        lines = recalled.hit_lines(hit, side_chars=chars, about=about, summary=summarized, **counts)
         return "\n".join(lines)
 
     sections = sum(hit.kind == DOCUMENT for hit in answer)
@@ -162,9 +149,8 @@ def conversation_details(
         exchange_id: The id of one exchange.
         include_full_transcript: Include all messages, tool calls and steps.
     """
-    found = details(
-        memory, conversation=conversation_id, exchange=exchange_id, everywhere=everywhere
-    )
+    ids = {"conversation": conversation_id, "exchange": exchange_id}
+    found = details(memory, **ids, everywhere=everywhere)
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
@@ -180,15 +166,12 @@ def conversation_details(
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
     rest = printed if alone else "Ask for single exchanges by exchange_id."
-    budget_tokens = recalled.RECORD_TOKENS
-    fence = fenced_lines("What was said.", lines, budget_tokens=budget_tokens, rest=rest)
+    fence = fenced_lines("What was said.", lines, budget_tokens=recalled.RECORD_TOKENS, rest=rest)
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
 
 
-TOOLS = tuple(
-    ToolSpec(tool.name, tool.description, input_schema(tool))
-    for tool in (search_conversations, conversation_details)
-)
+_TOOLS = (search_conversations, conversation_details)
+TOOLS = tuple(ToolSpec(tool.name, tool.description, input_schema(tool)) for tool in _TOOLS)
 
 
 # -- the conversation of this chat
@@ -201,18 +184,14 @@ class ChatSession:
         """`wanted` is a conversation to continue, by its id or a prefix of it."""
         # What the model sees with the next question, and whether it is saved.
         self.rounds: list[tuple[Exchange, bool]] = []
-        self.title = title
-        self.last_exchange: str | None = None
-        self._conversation: Conversation | None = None
-        if wanted is None:
-            self.id = schema.conversation_id(SOURCE, uuid.uuid4().hex)
-            return
-        self._conversation = memory.conversation(wanted)
-        self.id = self._conversation.id
-        self.title = title or self._conversation.title
-        if self.title != self._conversation.title:
-            memory.rename(self.id, title)
-        self.rounds = [(exchange, True) for exchange in memory.exchanges(self.id)]
+        self.title, self.id = title, schema.conversation_id(SOURCE, uuid.uuid4().hex)
+        self._conversation = None if wanted is None else memory.conversation(wanted)
+        if self._conversation is not None:
+            self.id = self._conversation.id
+            self.title = title or self._conversation.title
+            if self.title != self._conversation.title:
+                memory.rename(self.id, title)
+            self.rounds = [(exchange, True) for exchange in memory.exchanges(self.id)]
         self.last_exchange = self.rounds[-1][0].id if self.rounds else None
 
     @property
@@ -229,8 +208,7 @@ class ChatSession:
             id=self.id, title=self.title, source=SOURCE, created=exchange.started
         )
         [saved] = memory.add(conversation, [exchange])
-        self._conversation = conversation
-        self.last_exchange = saved.id
+        self._conversation, self.last_exchange = conversation, saved.id
         return saved.id
 
     def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
@@ -244,7 +222,7 @@ class ChatSession:
         for exchange in reversed(rounds):
             text = exchange.assistant
             if exchange.status != "complete":
-                text = f"{text.rstrip()}\n\n{_BROKEN_OFF}"
+                text = f"{text.rstrip()}\n\n[the answer was broken off here]"
             budget_tokens -= estimate_tokens(exchange.user) + estimate_tokens(text)
             if budget_tokens < 0:
                 break
@@ -268,9 +246,8 @@ class ChatAnswer(msgspec.Struct):
         """Take in a complete answer of the model; counts that it did not report add nothing."""
         self.texts[-1] = answer.text
         self.model = answer.model
-        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
-        if tokens:
-            self.tokens_used = (self.tokens_used or 0) + sum(tokens)
+        if answer.tokens_used is not None:
+            self.tokens_used = (self.tokens_used or 0) + answer.tokens_used
         if answer.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
 
@@ -341,7 +318,7 @@ class Chat:
         everywhere: bool = False,
         rag: bool = True,
         keeps: bool = True,
-        history_tokens: int = _HISTORY_TOKENS,
+        history_tokens: int = 16_000,
     ) -> None:
         self._open_memory, self.memory = open_memory, open_memory()
         self.model, self.screen = model, screen
@@ -385,8 +362,7 @@ class Chat:
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
         started, paused = now(), self.paused
         answer, found = ChatAnswer(), Related()
-        status: Status = "complete"
-        error = ""
+        status, error = "complete", ""
         try:
             found = self._recall(prompt)
             self._answer(prompt, found, answer, paused=paused)
@@ -405,13 +381,9 @@ class Chat:
             "cost_usd": answer.cost_usd,
             "model": answer.model,
         }
-        exchange = Exchange(
-            id=schema.exchange_id(self.session.id, uuid.uuid4().hex),
-            started=started,
-            completed=now(),
-            messages=tuple(answer.steps),
-            **fields,
-        )
+        identity, steps = schema.exchange_id(self.session.id, uuid.uuid4().hex), answer.steps
+        times: dict[str, Any] = {"started": started, "completed": now()}
+        exchange = Exchange(id=identity, messages=tuple(steps), **times, **fields)
         saved = None
         if not private:
             # A pause may have begun while the model was answering.
@@ -455,8 +427,7 @@ class Chat:
                 text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
                 turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
         what = f"the model only asks for tools, {_TOOL_ROUNDS} times already"
-        todo = "Ask a narrower question."
-        raise ModelOff(what, where=self.model.name, todo=todo, fault="prompt")
+        raise ModelOff(what, where=self.model.name, todo="Ask a narrower question.", fault="prompt")
 
     def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
         memory = self.memory.conversations
@@ -474,14 +445,13 @@ class Chat:
         unsaved = paused or not self._keeps
         history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=unsaved)
         if left_out:
-            what = "this conversation is long: the model no longer sees its oldest exchanges"
-            self._note_once(what)
-        section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
-        system = recalled.chat_system(
-            today=date.today().isoformat(),
-            project=self.memory.project.root.name if self.memory.project.exists else "",
-            memory=self.remembers,
-        )
+            self._note_once(
+                "this conversation is long: the model no longer sees its oldest exchanges"
+            )
+        section = recalled.related_text(found, budget_tokens=2_000, tools=tools)
+        today, project = date.today().isoformat(), self.memory.project
+        name = project.root.name if project.exists else ""
+        system = recalled.chat_system(today=today, project=name, memory=self.remembers)
         question = f"{prompt}\n\n{section}" if section else prompt
         return [ChatTurn("system", system), *history, ChatTurn("user", question)]
 
@@ -490,7 +460,7 @@ class Chat:
     def _recall(self, prompt: str) -> Related:
         """Search memory for the prompt. This is the one place where its errors become notes."""
         question = prompt.strip()
-        if not self.remembers or len(question) < _MIN_QUESTION_CHARS:
+        if not self.remembers or len(question) < 3:
             return Related()
         if len(question) > _QUESTION_CHARS:
             half = _QUESTION_CHARS // 2

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -63,7 +65,6 @@ _REFUSAL = re.compile(
     r"|there is no (?:exchange|conversation)|(?:please )?provide )"
 )
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
-_MIN_LETTERS = 12
 
 
 # -- the text of a summary
@@ -115,7 +116,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
     summary = shorten(" ".join(chosen), _CHARS[of])
     words = summary.lower().split()
     letters = sum(char.isalpha() for char in summary)
-    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    few = letters < 12 or letters < len(summary) / 2
     problems = {
         "the model wants a tool instead": answer.calls or answer.stop == "tools",
         "the model refuses": answer.stop == "refused",
@@ -126,8 +127,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
         "it repeats itself": len(words) > 20 and len(set(words)) < len(words) / 4,
         f"it has {len(text):,} characters": len(text) > _TOO_LONG * _CHARS[of],
     }
-    problem = next((what for what, applies in problems.items() if applies), "")
-    if problem:
+    if problem := next((what for what, applies in problems.items() if applies), ""):
         raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
     return sanitize(redact(summary))
 
@@ -157,13 +157,17 @@ class PendingSummary(msgspec.Struct, frozen=True):
         """The id that the summary will have."""
         return summary_id(self.target, self.covers)
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the summary says of itself."""
+        return {"of": self.of, "target": self.target, "covers": self.covers}
+
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
-            try:
+            with suppress(BadRecord):  # `verify` reports it
                 return "", [content_of(history.records[self.target])]
-            except BadRecord:  # `verify` reports it
-                return "", []
+            return "", []
         exchanges = history.read_exchanges([self.target])
         title = history.conversations[self.target].conversation.title
         return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")
@@ -252,8 +256,7 @@ class Summarizer(Worker):
         for each in ready:
             title, exchanges = each.material(history)
             if exchanges and (text := extract_summary(each.of, title, exchanges)):
-                summary = Summary(of=each.of, target=each.target, text=text, covers=each.covers)
-                made.append((summary, each.key))
+                made.append((Summary(**each.fields, text=text), each.key))
             else:
                 self._skipped.add(each.key)
         self._save(memory, made)
@@ -262,10 +265,9 @@ class Summarizer(Worker):
         """Whether the model must not be asked now; the note says why."""
         cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
-            self.set(
-                note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
-                "To continue: ralph config --user summary_spend_cap_usd USD"
-            )
+            spent = f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session"
+            todo = "To continue: ralph config --user summary_spend_cap_usd USD"
+            self.set(note=f"{spent}. {todo}")
             return True
         return self._is_resting
 
@@ -282,14 +284,11 @@ class Summarizer(Worker):
             text = read_summary(answer, item.of)
         except ModelOff as error:
             return self._failed(item, error)
-        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
         summary = Summary(
-            of=item.of,
-            target=item.target,
+            **item.fields,
             text=text,
             by=model.name,
-            covers=item.covers,
-            tokens_used=sum(tokens) if tokens else None,
+            tokens_used=answer.tokens_used,
             cost_usd=answer.cost_usd,
         )
         self._rest_until = 0.0

@@ -15,20 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from ralph import disk
+from ralph.chat.model import ChatModel
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import SummaryTarget
 from ralph.trust import FILE as TRUST_FILE
-
-if TYPE_CHECKING:
-    from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
 SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
@@ -45,13 +43,11 @@ _CLAIM_S = 0.25
 _CLAIM_POLL_S = 2.0
 # A worker appends a line for each change of its status, and starts over at this size.
 _MAX_CLAIM_BYTES = 64 * 1024
-_MIN_WAIT_S = 0.02
 _MAX_RETRY_WAIT_S = 32.0
 _LOCK_TIMEOUT_S = 10.0
 _ERROR_CHARS = 500
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
-_LISTEN_S = 0.5
 
 Clock = Callable[[], float]
 OpenMemory = Callable[[], Ralph]
@@ -171,11 +167,9 @@ def settings_state(ralph: Ralph) -> list[object]:
     home = ralph.store.home
     found: list[object] = []
     for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
-        try:
+        with suppress(OSError):
             stat = file.stat()
-            found.append((stat.st_mtime_ns, stat.st_size))
-        except OSError:
-            found.append(None)
+            found.append((file, stat.st_mtime_ns, stat.st_size))
     return found
 
 
@@ -242,8 +236,7 @@ class Worker(ABC):
             with suppress(OSError):  # a full disk: others see less, the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
-                line = msgspec.json.encode((os.getpid(), self.own_status))
-                os.write(self._fd, line + b"\n")
+                os.write(self._fd, msgspec.json.encode((os.getpid(), self.own_status)) + b"\n")
 
     def add(self, **counts: float) -> None:
         """Add to the counts of the status."""
@@ -330,7 +323,7 @@ class Worker(ABC):
     def _wait_s(self) -> float:
         with suppress(RalphError, OSError):  # the note of the last pass says why
             if (at := self.next_at) is not None:
-                return max(_MIN_WAIT_S, min(self.poll_s, at - self._retries.clock()))
+                return max(0.02, min(self.poll_s, at - self._retries.clock()))
         return self.poll_s
 
     @contextmanager
@@ -341,9 +334,9 @@ class Worker(ABC):
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
-            try:
+            with suppress(disk.Busy):
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
-            except disk.Busy:
+            if self._fd is None:
                 yield False
                 return
             try:
@@ -444,12 +437,11 @@ class Workers:
     def _listen(self) -> None:
         """Wake them when another machine writes to a journal on a server; else they still poll."""
         with suppress(RalphError, OSError), self.open_memory() as ralph:
-            listener = ralph.conversations.store.journals.listener()
-            if listener is None:
+            if (listener := ralph.conversations.store.journals.listener()) is None:
                 return
             with closing(listener):
                 while not self._ended.is_set():
-                    if listener.wait(_LISTEN_S):
+                    if listener.wait(0.5):
                         self.signal()
 
     def follow(self) -> None:
@@ -484,8 +476,7 @@ class Workers:
     def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
         """The status of each worker, in whichever process it runs."""
         found = {name: self._workers[name].status() for name in names}
-        stopped = [status for status in found.values() if status.state == "stopped"]
-        if stopped:
+        if stopped := [status for status in found.values() if status.state == "stopped"]:
             with self.open_memory() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():

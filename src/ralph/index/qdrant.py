@@ -16,7 +16,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +24,11 @@ from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
 from ralph.index import qdrant_view as layout
 from ralph.index.matrix import facet_tokens
+from ralph.index.qdrant_start import CollectionNames
 from ralph.index.qdrant_view import CollectionGone, CollectionMetadata, chunks, holding, point_id
 from ralph.index.sync import batches
 from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
-
-if TYPE_CHECKING:
-    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 Start = Callable[[], bool]
@@ -59,12 +57,7 @@ class QdrantConnection:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout_s: float = 5.0,
-        start: Start | None = None,
+        self, url: str, *, key: str = "", timeout_s: float = 5.0, start: Start = lambda: False
     ) -> None:
         self._key = key
         self._timeout_s = timeout_s
@@ -108,7 +101,7 @@ class QdrantConnection:
             try:
                 result = work()
             except IndexOff:
-                if self._start is None or not self._start():
+                if not self._start():
                     raise
                 # Everything we ask can be asked twice: ids come from content.
                 result = work()
@@ -140,11 +133,11 @@ class QdrantConnection:
     def _send(
         self, timeout_s: float, method: str, path: str, body: object = None, *, returns: type[_T]
     ) -> _T:
-        data = None if body is None else msgspec.json.encode(body)
+        data = b"" if body is None else msgspec.json.encode(body)
         reply = self._wire.call(method, path, data, deadline=Deadline(timeout_s))
         if reply.status < 300:
             return self._decoded(reply.body, returns)
-        described = reply.describe(*filter(None, [self._key]))
+        described = reply.describe(self._key)
         if reply.status == 404:
             raise CollectionGone(f"Qdrant does not have it ({described})")
         if reply.status == 409 or (reply.status == 400 and b"already exists" in reply.body):
@@ -380,8 +373,7 @@ class QdrantStore:
         """Let a complete collection answer from now on, and drop the one before."""
         alias = self._names.alias(collection.name)
         before = self._view().aliases().get(alias)
-        building = self._names.building(collection.name)
-        self._point_alias(collection.physical, alias, instead=building)
+        self._point_alias(collection.physical, alias, instead=self._names.building(collection.name))
         if before is not None and before != collection.physical:
             self._delete_collection(before)
 
@@ -468,9 +460,7 @@ class QdrantStore:
 
     def _forget(self, name: str, ids: list[str]) -> None:
         payloads = [{"type": _STONE, "buried": True, "id": one} for one in ids]
-        stones = [
-            {"id": point_id(_STONE, one["id"]), "payload": one, "vector": {}} for one in payloads
-        ]
+        stones = [{"id": point_id(_STONE, p["id"]), "payload": p, "vector": {}} for p in payloads]
         self._upsert(name, stones)
         for part in chunks(ids, layout.PAGE):
             # Heads last here too: what is half gone must be seen again.
@@ -482,9 +472,8 @@ class QdrantStore:
         """Take out what the sweep has not met; heads last."""
         older = {"key": "sweep", "range": {"lt": metadata.sweep}}
         stale = {"must": [*holding(head=True)["must"], older]}
-        keys = ["record", "digest", "count"]
-        scrolled = self._view().scroll(metadata.physical, stale, keys)
-        found = [one.payload or {} for one in scrolled]
+        scrolled = self._view().scroll(metadata.physical, stale, ["record", "digest", "count"])
+        found = [one.payload for one in scrolled]
         places = [(one, place) for one in found for place in range(1, one["count"])]
         for some in (places, [(one, 0) for one in found]):
             points = [point_id(one["record"], one["digest"], place) for one, place in some]

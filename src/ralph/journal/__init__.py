@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]
+Drafts = Sequence[Record | Draft]
+Ids = Collection[str]
+Stones = Sequence[Tombstone]
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -56,12 +59,10 @@ class Followed(Protocol):
 class Journal(Followed, Protocol):
     """One series of records. JSONL files and PostgreSQL keep the same promises."""
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there.
 
         `stones` were made elsewhere: what they stand for goes too, and cannot come later.

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -18,9 +18,9 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
-from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal import line as entries
-from ralph.journal.line import AppenderState, Step, Unreadable, read_line, read_lines, short_hash
+from ralph.journal.line import AppenderState, Check, Step, Unreadable, read_line, read_lines
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
@@ -97,9 +97,7 @@ class FilePosition(msgspec.Struct, frozen=True):
 _NO_FILE = FilePosition(0, 0, 0, 0, 0, 0, "", done=True)
 
 
-def _position(
-    stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool
-) -> str:
+def _position(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, done: bool) -> str:
     inode, size, mtime_ns = stat.st_ino, stat.st_size, stat.st_mtime_ns
     return write_position(FilePosition(offset, line, inode, size, mtime_ns, crc, tail, done))
 
@@ -108,7 +106,7 @@ def _tail_hash(file: BinaryIO, offset: int) -> str:
     """A hash of the last bytes before the offset."""
     start = max(0, offset - _TAIL_BYTES)
     file.seek(start)
-    return short_hash(file.read(offset - start))
+    return entries.short_hash(file.read(offset - start))
 
 
 def _crc_of(file: BinaryIO, end: int) -> int:
@@ -126,30 +124,19 @@ def disk_error(what: str, path: Path, error: OSError, todo: str) -> JournalError
     return JournalError(what.format(error.strerror or error), where=str(path), todo=todo)
 
 
-class JsonlJournal:
+class JsonlJournal(msgspec.Struct, eq=False):
     """A journal in one file. Any number of processes may read and append at once."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        name: str | None = None,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_line_bytes: int = entries.MAX_LINE_BYTES,
-    ) -> None:
-        self.path = path
-        self.name = name or path.name
-        self._lock_timeout_s = lock_timeout_s
-        self._max_line_bytes = max_line_bytes
-        self._state = AppenderState()
+    path: Path
+    name: str = ""
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    max_line_bytes: int = entries.MAX_LINE_BYTES
+    state: AppenderState = msgspec.field(default_factory=AppenderState)
 
-    def append(
-        self,
-        drafts: Sequence[Record | Draft],
-        *,
-        above: int = 0,
-        check: Callable[[Record], None] | None = None,
-    ) -> list[Appended]:
+    def __post_init__(self) -> None:
+        self.name = self.name or self.path.name
+
+    def append(self, drafts: Drafts, above: int = 0, check: Check | None = None) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
 
         Numbers go on from the highest in the file, or from `above` where that is higher.
@@ -162,17 +149,17 @@ class JsonlJournal:
                 try:
                     state = self._catch_up()
                     state.last_number = max(state.last_number, above)
-                    appended, fresh = state.plan(drafts, self.name, check, self._max_line_bytes)
+                    appended, fresh = state.plan(drafts, self.name, check, self.max_line_bytes)
                     data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self._state = AppenderState()  # it may hold what was not written
+                    self.state = AppenderState()  # it may hold what was not written
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
                 # Somebody who knows no lock (git, an editor) put another file here meanwhile.
-                self._state = AppenderState()
+                self.state = AppenderState()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
@@ -197,20 +184,17 @@ class JsonlJournal:
             return False  # reading tells why
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
-        if not stones:
-            with self._reading():
-                if not ids or not disk.exists(self.path):
-                    return []
+        with self._reading():
+            if not stones and not (ids and disk.exists(self.path)):
+                return []
         with self._locked():
             rewritten, gone = self._without(set(ids), reason, {s.id: s for s in stones})
             if rewritten is not None:
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
-                self._state = AppenderState()
+                self.state = AppenderState()
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:
@@ -220,7 +204,7 @@ class JsonlJournal:
         writable = os.access(self.path, os.W_OK)
         try:
             with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
-                return entries.judge(self.name, scan(file, self._max_line_bytes))
+                return entries.judge(self.name, scan(file, self.max_line_bytes))
         except FileNotFoundError:
             return 0, []
 
@@ -245,8 +229,7 @@ class JsonlJournal:
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
-        resumed = self._resume(file, position, stat)
-        start = resumed or _NO_FILE
+        start = (resumed := self._resume(file, position, stat)) or _NO_FILE
         offset, line, crc = start.offset, start.line, start.crc
         records: list[JournalRecord] = []
         stones: list[Tombstone] = []
@@ -261,7 +244,7 @@ class JsonlJournal:
             records += found[0]
             stones += found[1]
             offset, line, crc = offset + len(data), line + data.count(b"\n"), crc32(data, crc)
-        lines = scan(file, self._max_line_bytes, offset, line, crc)
+        lines = scan(file, self.max_line_bytes, offset, line, crc)
         steps = list(itertools.islice(lines, limit))
         done = limit is None or next(lines, None) is None
         if whole := [step for step in steps[-2:] if not step.torn]:  # only the last can be torn
@@ -294,17 +277,17 @@ class JsonlJournal:
 
     def _catch_up(self) -> AppenderState:
         """What the file holds by now, read on from where this process last looked."""
-        if self.unchanged(self._state.position):
-            return self._state
-        batch = self.read(self._state.position)
+        if self.unchanged(self.state.position):
+            return self.state
+        batch = self.read(self.state.position)
         if batch.restarted:
-            self._state = AppenderState()
-        self._state.position = batch.position
+            self.state = AppenderState()
+        self.state.position = batch.position
         for record in (located.record for located in batch.records):
-            self._state.add(record.id, record.number, record.digest)
+            self.state.add(record.id, record.number, record.digest)
         for stone in batch.tombstones:
-            self._state.bury(stone.id, stone.number, stone.was_at)
-        return self._state
+            self.state.bury(stone.id, stone.number, stone.was_at)
+        return self.state
 
     def _write(self, fd: int, data: bytes) -> None:
         size = os.fstat(fd).st_size
@@ -315,16 +298,16 @@ class JsonlJournal:
         disk.write_all(fd, data)
         if size == 0:
             disk.flush_folder(self.path.parent)
-        at = read_position(self._state.position, FilePosition)
+        at = read_position(self.state.position, FilePosition)
         if at is not None and at.offset == size:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
-            tail = short_hash((last + data)[-_TAIL_BYTES:])
+            tail = entries.short_hash((last + data)[-_TAIL_BYTES:])
             crc = crc32(data, at.crc)
             end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
-            self._state.position = end
+            self.state.position = end
         else:  # it must never hold more than what stands before its position
-            self._state = AppenderState()
+            self.state = AppenderState()
 
     def _without(
         self, ids: set[str], reason: str | None, given: dict[str, Tombstone]
@@ -333,10 +316,9 @@ class JsonlJournal:
         parts: list[bytes] = []
         gone: dict[str, Tombstone] = {}
         buried: set[str] = set()
-        at = now()
-        ids = ids | given.keys()
+        at, ids = now(), ids | given.keys()
         with self._opened() as file, self._opened() as copy:
-            for step in scan(file, self._max_line_bytes):
+            for step in scan(file, self.max_line_bytes):
                 entry = step.entry
                 if isinstance(entry, Tombstone):
                     buried.add(entry.id)
@@ -361,11 +343,11 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        what = f"another process has held the journal for over {self._lock_timeout_s:g} s"
+        what = f"another process has held the journal for over {self.lock_timeout_s:g} s"
         busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
             disk.make_folder(self.path.parent)
-            with disk.lock(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
+            with disk.lock(self.path, timeout_s=self.lock_timeout_s, busy=busy) as fd:
                 yield fd
         except OSError as error:
             what = "cannot write the journal ({}); nothing was written"
@@ -387,12 +369,10 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE
 class JournalFolder:
     """The journals of one memory, each in a file named after it."""
 
-    def __init__(
-        self, path: Path, *, shown_as: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S
-    ) -> None:
+    def __init__(self, path: Path, shown: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self.path = path
         self.where = str(path)
-        self._shown_as = shown_as
+        self._shown = shown
         self._lock_timeout_s = lock_timeout_s
         self._open: dict[str, JsonlJournal] = {}
 
@@ -403,9 +383,8 @@ class JournalFolder:
             if disk.exists(file) and name not in self.names():
                 what = f"{name!r} differs from a name already used only in upper and lower case, "
                 what += "which this file system does not tell apart"
-                todo = "Use the name as it was written first."
-                raise BadInput(what, where=self.where, todo=todo)
-            shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
+                raise BadInput(what, where=self.where, todo="Use the name as it was written first.")
+            shown = f"{self._shown}/{file.name}" if self._shown else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
 
@@ -417,8 +396,7 @@ class JournalFolder:
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
         with disk.open_reader(self.journal(name).path) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _END_BYTES))
+            file.seek(max(0, file.seek(0, 2) - _END_BYTES))
             lines = file.read().splitlines()
         newest = ""
         for line in lines:

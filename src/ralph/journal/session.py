@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -164,6 +164,9 @@ _SCHEMES = ("postgresql://", "postgres://")
 # hand, a failing disk, a standby that only reads.
 _UNABLE = ("53", "57", "58", "25006")
 _DEFAULT_PORT = "5432"
+# Of a connection, unless its address says otherwise.
+_OPTIONS = {"application_name": "ralph", "client_encoding": "utf8", "tcp_user_timeout": "10000"}
+_OPTIONS |= {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3"}
 ANSWER_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 10.0
 
@@ -209,23 +212,20 @@ class Link:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
         broke = _driver().Error
         with self._own_lock():
-            try:
-                done = work(talk := self._ready())
-            except broke as error:
-                if not talk.lost:
-                    raise self._error(error, lost=False) from error
+            for last in (False, True):
                 try:
                     done = work(talk := self._ready())
-                except broke as again:
-                    raise self._error(again, lost=talk.lost) from again
+                    break
+                except broke as error:
+                    if last or not talk.lost:
+                        raise self._error(error, lost=talk.lost) from error
             self._well()
             return done
 
     def open(self) -> DatabaseSession:
         """A connection of the caller's own, migrated; JournalDown where there is none to get."""
         psycopg = _driver()
-        why = self._noted()
-        if why is not None:
+        if (why := self._noted()) is not None:
             raise self._down(why, keep_note=True)
         talk: DatabaseSession | None = None
         try:
@@ -267,20 +267,11 @@ class Link:
 
     def _connect(self) -> psycopg.Connection[Row]:
         driver = _driver()
-        options = {
-            "connect_timeout": max(1, math.ceil(self.patience.connect_s)),
-            "application_name": "ralph",
-            "keepalives_idle": 5,
-            "keepalives_interval": 2,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 10_000,
-            "client_encoding": "utf8",
-        }
+        options = {**_OPTIONS, "connect_timeout": str(max(1, math.ceil(self.patience.connect_s)))}
         given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
-        asked = {name: str(value) for name, value in options.items() if name not in given}
+        asked = {name: value for name, value in options.items() if name not in given}
         address = driver.conninfo.make_conninfo(self._url, **asked)
-        connected: psycopg.Connection[Row] = driver.connect(address, autocommit=True)
-        return connected
+        return cast("psycopg.Connection[Row]", driver.connect(address, autocommit=True))
 
     def _prepare(self, talk: DatabaseSession) -> None:
         lock_ms = max(1, int(self.patience.lock_s * 1000))
@@ -305,8 +296,7 @@ class Link:
             return self.trouble
         if self._note is not None:
             with contextlib.suppress(OSError):
-                age_s = time.time() - self._note.stat().st_mtime
-                if 0.0 <= age_s < self.patience.retry_after_s:
+                if 0.0 <= time.time() - self._note.stat().st_mtime < self.patience.retry_after_s:
                     return self._note.read_text(encoding="utf-8", errors="replace")
         return None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -13,11 +14,11 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
-from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
+from ralph.records import Complaint, JournalRecord, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
@@ -28,7 +29,7 @@ _PORTION = 200
 _DIGITS = 20
 _WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
-_Append = Callable[[Sequence[Record | Draft]], list[Appended]]
+_Append = Callable[[Drafts], list[Appended]]
 
 
 class _LastNumber(msgspec.Struct):
@@ -42,8 +43,8 @@ class Spool:
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
         # Two names that a file system takes for one are refused: their records would mix.
-        files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
-        self.file = files.journal(name)
+        self._files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
+        self.file = self._files.journal(name)
         self._lock_timeout_s = lock_timeout_s
         path = self.file.path
         self._seen_file = path.with_name(path.name + _SEEN)
@@ -54,12 +55,9 @@ class Spool:
     @property
     def holds(self) -> bool:
         """Whether anything waits."""
-        try:
-            return self.file.path.stat().st_size > 0
-        except FileNotFoundError:
-            return False
+        return self._files.size_bytes(self.name) > 0
 
-    def keep(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def keep(self, drafts: Drafts) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
         with self.numbering() as numbers:
             appended = self.file.append(drafts, above=numbers.highest, check=check_fits)
@@ -216,7 +214,7 @@ class SpooledJournal(PostgresJournal):
         super().__init__(link, memory, stream)
         self._spool = spool
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns the server has them, or this disk."""
         if not drafts:
             return []
@@ -264,9 +262,7 @@ class SpooledJournal(PostgresJournal):
             return not spool.holds if at.spool is None else spool.file.unchanged(at.spool)
         return same and at.spool is None and not spool.holds
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, on the server; JournalDown where it is not reached."""
         self.deliver()
         return super().forget(ids, reason=reason, stones=stones)
@@ -298,7 +294,7 @@ class SpooledJournals(PostgresJournals):
         # The same without a spool: what does not reach it is an error.
         self.server = PostgresJournals(link, memory)
         self._spools = spools
-        self._spool: dict[tuple[Path, str], Spool] = {}
+        self._spool = functools.cache(functools.partial(Spool, lock_timeout_s=link.patience.lock_s))
 
     @property
     def spool_folder(self) -> Path:
@@ -308,7 +304,8 @@ class SpooledJournals(PostgresJournals):
     def journal(self, name: str) -> SpooledJournal:
         """The journal of this name."""
         file_name(name)  # what cannot be kept here cannot be kept
-        return SpooledJournal(self.link, self.memory, name, lambda: self._spool_of(name))
+        spool = self._spool
+        return SpooledJournal(self.link, self.memory, name, lambda: spool(self.spool_folder, name))
 
     def names(self) -> list[str]:
         """The names of all journals that are there, as far as anybody can tell here."""
@@ -349,34 +346,21 @@ class SpooledJournals(PostgresJournals):
         self.link.retry()
         return sum(self.journal(name).deliver() for name in waiting_names(self.spool_folder))
 
-    def _spool_of(self, name: str) -> Spool:
-        key = self.spool_folder, name
-        if key not in self._spool:
-            self._spool[key] = Spool(key[0], name, lock_timeout_s=self.link.patience.lock_s)
-        return self._spool[key]
-
 
 # The memories of a process share a connection; whoever closes it last closes it for all.
-_links: WeakValueDictionary[tuple[str, float, float, Path], Link] = WeakValueDictionary()
+_links: WeakValueDictionary[tuple[str, Patience, Path], Link] = WeakValueDictionary()
 
 
 def server_journals(
-    url: str,
-    memory: Callable[[], str],
-    spools: Path,
-    *,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-    connect_timeout_s: float = 2.0,
+    url: str, memory: Callable[[], str], spools: Path, **patience: float
 ) -> SpooledJournals:
     """The journals of a memory as streams of a database; nothing is opened yet.
 
     A memory is named `conversations`, `knowledge` or `feature/<project id>`.
     """
-    key = (url, lock_timeout_s, connect_timeout_s, spools)
-    link = _links.get(key)
-    if link is None:
-        patience = Patience(connect_s=connect_timeout_s, lock_s=lock_timeout_s)
-        link = _links[key] = Link(url, patience=patience, notes=spools)
+    key = (url, Patience(**patience), spools)
+    if (link := _links.get(key)) is None:
+        link = _links[key] = Link(url, patience=key[1], notes=spools)
     return SpooledJournals(link, memory, spools)
 
 

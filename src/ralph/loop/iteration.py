@@ -14,15 +14,8 @@ import msgspec
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
-from ralph.loop.agent import (
-    AgentDriver,
-    AgentOutput,
-    PendingIteration,
-    RunFolder,
-    loop_servers,
-    own_server,
-    tell,
-)
+from ralph.loop import agent as agents
+from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
@@ -40,14 +33,8 @@ from ralph.text.sanitize import sanitize_line
 if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
-_ATTEMPTS = 3
-_STALE_ITERATIONS = 10
-_STALE_FILES = 5
 
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
-
-
-_LARGEST_FILE_BYTES = 1_000_000
 
 
 def gather(
@@ -72,12 +59,12 @@ def gather(
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
-        attempts=tuple(attempts[-_ATTEMPTS:]),
+        attempts=tuple(attempts[-3:]),
         repeated=tuple(repeated_errors([one.errors for one in told])),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        server=agents.own_server(memory_on=memory_on) if takes_servers(agent) else None,
         ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
     )
 
@@ -96,11 +83,11 @@ def stale_prose(feature: Feature, iteration: int) -> list[str]:
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
-    if iteration - verified >= _STALE_ITERATIONS:
+    if iteration - verified >= 10:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
     changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
-    if len(changed) > _STALE_FILES:
+    if len(changed) > 5:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
 
@@ -119,10 +106,9 @@ def last_number(told: Sequence[Iteration]) -> int:
 def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
     found: list[build.KnowledgeFile] = []
     for path in feature.knowledge_paths:
-        file = project_file(project, path)
-        if file is not None:
+        if (file := project_file(project, path)) is not None:
             with file.open("rb") as opened:
-                text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
+                text = opened.read(1_000_000).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
             found.append(build.KnowledgeFile(path, redact(text)))
     return found
@@ -135,21 +121,19 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
-def judge(
-    before: Task | None, after: Task | None, *, timed_out: bool, rate_limited: bool
-) -> Outcome:
+def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: bool) -> Outcome:
     """Done is success; begun or commented on is partial; unchanged is failure.
 
     A task that got done counts as done even when the clock ran out right after.
     """
-    if before and after and after.status == "done" and before.status != "done":
+    if old and new and new.status == "done" and old.status != "done":
         return "success"
     if timed_out or rate_limited:
         return "timeout" if timed_out else "rate_limited"
-    if before is None or after is None:
+    if old is None or new is None:
         return "unknown"
-    moved = after.status in _MOVED and after.status != before.status
-    commented = any(comment not in before.comments for comment in after.comments)
+    moved = new.status in _MOVED and new.status != old.status
+    commented = any(comment not in old.comments for comment in new.comments)
     return "partial" if moved or commented else "failure"
 
 
@@ -181,31 +165,21 @@ class IterationRunner:
     """The means to run iterations on one project."""
 
     def __init__(
-        self,
-        ralph: Ralph,
-        plan: Plan,
-        driver: AgentDriver,
-        knowledge: Orchestrator,
-        *,
-        memory_on: bool,
+        self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator, *, memory_on: bool
     ) -> None:
-        self.ralph = ralph
-        self.plan = plan
-        self.settings = ralph.config.settings
-        self.runs = RunFolder(ralph.project.cache / "runs")
-        self._driver = driver
-        self._memory_on = memory_on
+        self.ralph, self.plan = knowledge.ralph, plan
+        self.settings = self.ralph.config.settings
+        self.runs = agents.RunFolder(self.ralph.project.cache / "runs")
+        self._driver, self._knowledge, self._memory_on = driver, knowledge, memory_on
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
-        self._tell = functools.partial(tell, driver.listener)
+        self._tell = functools.partial(agents.tell, driver.listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self._knowledge.context(facts)
-        if context is not None:
+        if (context := self._knowledge.context(facts)) is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
         carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
@@ -257,15 +231,9 @@ class IterationRunner:
             patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
-        self._tell(
-            "started",
-            feature=work.feature,
-            task_id=work.task_id,
-            title=work.title,
-            review=review,
-            prompt_tokens=prompt.tokens,
-        )
-        servers, notes = loop_servers(
+        about = {name: getattr(work, name) for name in ("feature", "task_id", "title", "review")}
+        self._tell("started", **about, prompt_tokens=prompt.tokens)
+        servers, notes = agents.loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in notes if note not in self._noted]:
@@ -278,11 +246,7 @@ class IterationRunner:
                 prompt.text,
                 servers,
                 model=stronger if review else self.settings.model_work,
-                given={
-                    "RALPH_PROJECT": str(self.plan.project),
-                    "RALPH_FEATURE": task.feature,
-                    "RALPH_TASK": "" if review else str(task.id),
-                },
+                given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
@@ -299,7 +263,7 @@ class IterationRunner:
     def _finish(
         self,
         work: PendingIteration,
-        output: AgentOutput,
+        output: agents.AgentOutput,
         ended: AgentEnd,
         snapshot: Snapshot | None = None,
     ) -> IterationResult:
@@ -311,6 +275,7 @@ class IterationRunner:
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
         iteration = known or self._remember(work, captured, ended, outcome)
+        costs = ("cost_usd", "tokens_used", "duration_ms")
         self._tell(
             "ended",
             feature=work.feature,
@@ -319,9 +284,7 @@ class IterationRunner:
             outcome=outcome,
             summary=iteration.summary,
             errors=[error.message for error in iteration.errors],
-            cost_usd=iteration.cost_usd,
-            tokens_used=iteration.tokens_used,
-            duration_ms=iteration.duration_ms,
+            **{name: getattr(iteration, name) for name in costs},
             timed_out=ended.timed_out,
             left_behind=ended.left_behind,
             denied=list(captured.permission_denials),
@@ -365,28 +328,25 @@ class IterationRunner:
             duration_ms=captured.duration_ms or ended.duration_ms or None,
             # The start, not the end: finishing the same work twice gives the same record.
             timestamp=work.started_at,
+            session_id=captured.session_id or work.run,
         )
-        if not iteration.session_id:
-            iteration = msgspec.structs.replace(iteration, session_id=work.run)
         return self.ralph.feature(work.feature).remember(iteration).record
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         # One loop at a time works on a feature, so the moment it began tells a run from others.
-        for one in reversed(history(self.ralph, work.feature)):
-            if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
-                return one
-        return None
+        told = reversed(history(self.ralph, work.feature))
+        same = (one for one in told if str(one.task_id) == str(work.task_id))
+        return next((one for one in same if one.timestamp == work.started_at), None)
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
         told = history(self.ralph, work.feature)
+        # Only what was touched just now can have become worth listing.
+        paths = {file.path for file in iteration.files_touched}
         try:
-            drafts = extract(iteration)
-            number = iteration.iteration_number or 0
+            drafts, number = extract(iteration), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
-            # Only what was touched just now can have become worth listing.
-            paths = {file.path for file in iteration.files_touched}
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran

@@ -25,7 +25,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 _LOOK_S = 1.0
-_LAST_GRACE_S = 1.0
 _ROUNDS = 100
 
 # Every process by its number: its parent, its group, and when it was born. A number is given out
@@ -35,8 +34,7 @@ _Table = dict[int, tuple[int, int, str]]
 
 def main(arguments: list[str]) -> int:
     """`keeper.py SOCKET_FD GRACE_S COMMAND...`"""
-    control = socket.socket(fileno=int(arguments[0]))
-    grace_s = float(arguments[1])
+    control, grace_s = socket.socket(fileno=int(arguments[0])), float(arguments[1])
     command = arguments[2:]
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # Ralph decides, and tells us over the socket
@@ -98,14 +96,13 @@ class _Family:
         """End everyone: asked once, then killed until nobody is left."""
         named: set[int] = set()
         for round_number in range(_ROUNDS):
-            alive = self._alive()
-            if not alive:
+            if not (alive := self._alive()):
                 break
             named |= alive
             for pid in alive:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL if round_number else signal.SIGTERM)
-            deadline = time.monotonic() + (_POLL_S if round_number else _LAST_GRACE_S)
+            deadline = time.monotonic() + (_POLL_S if round_number else 1.0)
             while time.monotonic() < deadline and self._alive():
                 time.sleep(0.01)
         return sorted(named)
@@ -137,16 +134,11 @@ class _Family:
 
 
 def _descendants(root: int, table: _Table) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for pid, (parent, _, _) in table.items():
-        children.setdefault(parent, []).append(pid)
     found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            if child not in found:
-                found.add(child)
-                waiting.append(child)
+    new = {root}
+    while new:
+        new = {pid for pid, (parent, _, _) in table.items() if parent in new} - found
+        found |= new
     return found
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,8 @@ from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
-from ralph.memory.checkpoints import prune_if_due
+from ralph.memory.checkpoints import CheckpointResult, prune_if_due
+from ralph.memory.knowledge import Context
 from ralph.memory.lessons import lessons, portable, technology_of, used
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
@@ -38,16 +39,10 @@ from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind
 from ralph.text.tokens import plural
 
-if TYPE_CHECKING:
-    from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Context
-
-
 # -- The loop as an orchestrator: what it takes from other projects' knowledge for an agent, and
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
 
 
-_ERRORS_ASKED = 3
 _OVER = ("done", "skipped")
 
 
@@ -65,7 +60,7 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     questions = ["\n".join(part for part in about if part)]
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
+        messages = (error.message for error in last.errors[:3])
         questions.insert(0, "\n".join([task.title, *messages]))
     for text in questions:
         try:
@@ -182,8 +177,7 @@ class Orchestrator(msgspec.Struct, eq=False):
         try:
             yield
         except (RalphError, OSError) as error:
-            line = f"{otherwise} ({error})"
-            if line not in self.complained:
+            if (line := f"{otherwise} ({error})") not in self.complained:
                 self.complained.add(line)
                 self._say(line, False)
 
@@ -207,19 +201,15 @@ class Claims:
 
     def take(self, feature: str) -> bool:
         """Hold this feature and let the one before go; False when another loop has it."""
-        if self.feature == feature:
-            return True
-        disk.make_folder(self._folder)
-        stack = contextlib.ExitStack()
-        name = hashlib.sha256(feature.encode()).hexdigest()[:16]
-        lock = self._folder / f"feature-{name}.lock"
-        try:
-            stack.enter_context(disk.lock(lock, timeout_s=0.0))
-        except disk.Busy:
-            return False
-        self.release()
-        self._held, self.feature = stack, feature
-        return True
+        if self.feature != feature:
+            disk.make_folder(self._folder)
+            stack = contextlib.ExitStack()
+            name = hashlib.sha256(feature.encode()).hexdigest()[:16]
+            with contextlib.suppress(disk.Busy):
+                stack.enter_context(disk.lock(self._folder / f"feature-{name}.lock", timeout_s=0.0))
+                self.release()
+                self._held, self.feature = stack, feature
+        return self.feature == feature
 
     def release(self) -> None:
         """Let the feature go."""
@@ -233,7 +223,6 @@ StopReason = Literal[
 _RATE_LIMIT_MARGIN_S = 5.0
 # How long to wait when the provider refuses and names no time.
 _RATE_LIMIT_WAIT_S = 300.0
-_SLICE_S = 0.2
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,21 +253,17 @@ class RunResult(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-def run(
-    ralph: Ralph, options: RunOptions, *, listener: Listener, stop: threading.Event
-) -> RunResult:
+def run(ralph: Ralph, given: RunOptions, *, listener: Listener, stop: threading.Event) -> RunResult:
     """Drive an agent over the plan until there is a reason to stop."""
-    return _LoopRun(ralph, options, listener, stop).go()
+    return _LoopRun(ralph, given, listener, stop).go()
 
 
 class _LoopRun:
     def __init__(
         self, ralph: Ralph, options: RunOptions, listener: Listener, stop: threading.Event
     ) -> None:
-        self._ralph = ralph
-        self._options = options
+        self._ralph, self._options, self._stop = ralph, options, stop
         self._settings = ralph.config.settings
-        self._stop = stop
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
@@ -286,18 +271,16 @@ class _LoopRun:
         self._tell = functools.partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
         self._iterating = IterationRunner(
-            ralph, self._plan, self._driver, self._knowledge, memory_on=rag.available
+            self._driver, self._plan, self._knowledge, memory_on=rag.available
         )
-        self._totals = Totals(outcomes={})
-        self._stagnant = 0
-        self._refused = 0
+        self._totals = Totals()
+        self._stagnant = self._refused = 0
         self._tell("memory", line=rag.line, available=rag.available)
 
     def go(self) -> RunResult:
         try:
             self._knowledge.begin()
-            recovered = self._iterating.recover(self._claims.take)
-            if recovered:
+            if recovered := self._iterating.recover(self._claims.take):
                 self._tell("recovered", iterations=len(recovered))
             self._refuse_bad_plan()
             self._driver.check()
@@ -337,8 +320,7 @@ class _LoopRun:
     def _choose(self) -> Task | tuple[StopReason, str]:
         """The first ready task whose feature no other loop works on; our own feature first."""
         tasks = ready(self._plan.load().tasks, feature=self._options.feature)
-        wanted = self._options.task_id
-        if wanted is not None:
+        if (wanted := self._options.task_id) is not None:
             tasks = [task for task in tasks if str(task.id) == str(wanted)]
         if not tasks:
             return "no_ready_task", self._why_none_is_ready()
@@ -349,8 +331,7 @@ class _LoopRun:
         return "taken", f"other loops work on every feature with a ready task: {names}"
 
     def _why_none_is_ready(self) -> str:
-        wanted = self._options.task_id
-        if wanted is None:
+        if (wanted := self._options.task_id) is None:
             return "no task is ready"
         task = self._plan.task(wanted)
         if task.status in ("pending", "in_progress"):
@@ -387,8 +368,7 @@ class _LoopRun:
 
     def _wait_for_rate(self, captured: AgentRun) -> None:
         seconds = _RATE_LIMIT_WAIT_S
-        until = captured.rate_limit_resets_at
-        if until:
+        if until := captured.rate_limit_resets_at:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
             # A stated time that is over does not help twice: somebody's clock is wrong.
@@ -400,7 +380,7 @@ class _LoopRun:
         # may not set the event while this thread waits on it.
         end = time.time() + seconds
         while not self._stop.is_set() and (left := end - time.time()) > 0:
-            time.sleep(min(left, _SLICE_S))
+            time.sleep(min(left, 0.2))
 
     def _stopped(self, reason: StopReason, detail: str) -> RunResult:
         totals = self._totals
@@ -408,13 +388,6 @@ class _LoopRun:
             self._knowledge.cancel()
         elif reason == "no_ready_task":
             self._knowledge.complete(self._options.feature)
-        self._tell(
-            "stopped",
-            reason=reason,
-            detail=detail,
-            iterations=totals.iterations,
-            outcomes=totals.outcomes,
-            cost_usd=round(totals.cost_usd, 6),
-            tokens_used=totals.tokens_used,
-        )
+        numbers = msgspec.structs.asdict(totals) | {"cost_usd": round(totals.cost_usd, 6)}
+        self._tell("stopped", reason=reason, detail=detail, **numbers)
         return RunResult(reason, detail, totals)

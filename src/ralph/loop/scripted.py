@@ -35,9 +35,7 @@ from typing import IO, Any, cast
 
 from ralph.programs import python
 
-_BASH_TIMEOUT_S = 60
-_PROTOCOL = "2025-11-25"
-_END_S = 10.0
+_STEPS = ("bash", "read", "write", "edit", "mcp")
 
 
 class _ScriptEnd(Exception):
@@ -61,7 +59,7 @@ class ServerProcess:
         self._stdin = cast(IO[bytes], self._process.stdin)
         self._stdout = cast(IO[bytes], self._process.stdout)
         client = {"name": "scripted", "version": "1"}
-        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         try:
             self._ask("initialize", hello)
             self._send({"method": "notifications/initialized"})
@@ -86,7 +84,7 @@ class ServerProcess:
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(10.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -125,41 +123,21 @@ class ScriptedAgent:
         """Play the run to its end; the exit code is the real client's."""
         started = time.monotonic()
         try:
-            self._emit(
-                "system",
-                subtype="init",
-                cwd=str(Path.cwd()),
-                tools=["Bash", "Read", "Write", "Edit"],
-                mcp_servers=self._connected(),
-                model="scripted",
-                permissionMode="acceptEdits",
-            )
+            begin: dict[str, Any] = {"subtype": "init", "cwd": str(Path.cwd()), "model": "scripted"}
+            begin |= {"tools": ["Bash", "Read", "Write", "Edit"], "permissionMode": "acceptEdits"}
+            self._emit("system", **begin, mcp_servers=self._connected())
             result = self._play()
         finally:
             for server in self._servers.values():
                 server.close()
         usage = {"input_tokens": len(self._prompt) // 4, "output_tokens": self._turns * 50}
-        self._emit(
-            "result",
-            subtype="success",
-            is_error=False,
-            result=result,
-            num_turns=self._turns,
-            duration_ms=int((time.monotonic() - started) * 1000),
-            total_cost_usd=float(self._run.get("cost_usd", 0.0)),
-            usage=usage,
-            permission_denials=[],
-        )
+        end: dict[str, Any] = {"subtype": "success", "is_error": False, "result": result}
+        end |= {"num_turns": self._turns, "usage": usage, "permission_denials": []}
+        end["duration_ms"] = int((time.monotonic() - started) * 1000)
+        self._emit("result", **end, total_cost_usd=float(self._run.get("cost_usd", 0.0)))
         return 0
 
     def _play(self) -> str:
-        steps = {
-            "bash": self._bash,
-            "read": self._read,
-            "write": self._write,
-            "edit": self._edit,
-            "mcp": self._mcp,
-        }
         try:
             for step in self._run.get("steps", []):
                 if "say" in step:
@@ -167,7 +145,8 @@ class ScriptedAgent:
                 elif "sleep" in step:
                     time.sleep(float(step["sleep"]))
                 else:
-                    next(steps[name] for name in steps if name in step)(step)
+                    kind = next(kind for kind in _STEPS if kind in step)
+                    getattr(self, f"_{kind}")(step)
         except _ScriptEnd as stopped:
             return str(stopped)
         return str(self._run.get("result", ""))
@@ -200,22 +179,13 @@ class ScriptedAgent:
         self._answer(use, "File edited", {"filePath": file})
 
     def _bash(self, step: dict[str, Any]) -> None:
-        command = (
-            step["bash"]
-            .replace("{{python}}", shlex.quote(sys.executable))
-            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
-            .replace("{{prompt}}", shlex.quote(self._prompt))
-        )
+        words = {"python": [sys.executable], "ralph": [*python(), "-m", "ralph"]}
+        command = step["bash"]
+        for name, value in (words | {"prompt": [self._prompt]}).items():
+            command = command.replace(f"{{{{{name}}}}}", shlex.join(value))
         use = self._call("Bash", command=command)
-        done = subprocess.run(
-            command,
-            shell=True,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_BASH_TIMEOUT_S,
-            check=False,
-        )
+        texts: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+        done = subprocess.run(command, shell=True, timeout=60, check=False, **texts)
         output = (done.stdout + done.stderr).strip()
         text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
         detail = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
@@ -238,15 +208,12 @@ class ScriptedAgent:
     def _connected(self) -> list[dict[str, str]]:
         """The servers that the run will ask, started, each with how that went."""
         asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
-        names = list(dict.fromkeys(asked))
-        for name in names:
-            if name in self._entries:
-                with contextlib.suppress(OSError):
-                    self._servers[name] = ServerProcess(self._entries[name])
-        return [
-            {"name": name, "status": "connected" if name in self._servers else "failed"}
-            for name in names
-        ]
+        statuses = dict.fromkeys(asked, "failed")
+        for name in statuses.keys() & self._entries.keys():
+            with contextlib.suppress(OSError):
+                self._servers[name] = ServerProcess(self._entries[name])
+                statuses[name] = "connected"
+        return [{"name": name, "status": status} for name, status in statuses.items()]
 
     def _call(self, tool: str, /, **given: Any) -> str:
         """Say which tool is about to be used, as the real client does."""
@@ -266,8 +233,7 @@ class ScriptedAgent:
         self._emit("assistant", message=message, parent_tool_use_id=None)
 
     def _emit(self, kind: str, **event: Any) -> None:
-        line = json.dumps({"type": kind, **event, "session_id": self._session})
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(json.dumps({"type": kind, **event, "session_id": self._session}) + "\n")
         sys.stdout.flush()
 
 
@@ -284,8 +250,7 @@ def _whole(path: str) -> str:
 def main(arguments: list[str]) -> int:
     """Play the script named on the command line."""
     script = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    return ScriptedAgent(script, prompt).play()
+    return ScriptedAgent(script, sys.stdin.buffer.read().decode("utf-8", "replace")).play()
 
 
 if __name__ == "__main__":

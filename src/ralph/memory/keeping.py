@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +16,7 @@ from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
+from ralph.memory.ralph import Ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.recall import exchange_of_run
 from ralph.records import Record, utc
@@ -24,9 +24,6 @@ from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.ralph import Ralph
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
@@ -76,12 +73,10 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     """The clients that keep the sessions in which these were said."""
     if not said:
         return []
-    history = ralph.conversations.stream.history
-    sources = {
-        history.conversations[name].conversation.source
-        for name, exchanges in history.exchanges.items()
-        if not set(said).isdisjoint([name, *exchanges])
-    }
+    history, wanted = ralph.conversations.stream.history, set(said)
+    exchanges = history.exchanges.items()
+    names = [name for name, ids in exchanges if not wanted.isdisjoint([name, *ids])]
+    sources = {history.conversations[name].conversation.source for name in names}
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
@@ -94,9 +89,8 @@ def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     for record in memory.of_project():
         with contextlib.suppress(BadRecord):
             entry = knowledge_from(record)
-            if isinstance(entry, FailureSolution) and any(
-                taught_by(entry, one, root) for one in iterations
-            ):
+            lesson = isinstance(entry, FailureSolution)
+            if lesson and any(taught_by(entry, one, root) for one in iterations):
                 found.append(record.id)
     return found
 
@@ -174,11 +168,8 @@ def choose(
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
-        fit = (
-            (not wanted or bool(named))
-            and (limit is None or store.is_before(at, limit))
-            and (not match or words.match_in(body))
-        )
+        fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
+        fit = fit and (not match or words.match_in(body))
         for one, name in named if fit else ():
             meant[one].add(name)
         return fit
@@ -199,37 +190,26 @@ def choose(
         if feature and key.name == NOTES:
             records = [one for one in records if content_of(one).feature == feature]
         patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
-        fit = [
-            one.id for one in records if fits((one.id, *patterns.get(one.id, ())), one.at, one.body)
-        ]
+        fit = [x.id for x in records if fits((x.id, *patterns.get(x.id, ())), x.at, x.body)]
         if key.memory == CONVERSATIONS and not wanted:
             fit, titles = _without_conversations(ralph, records, fit, match)
         chosen[key] = [*dict.fromkeys(fit)]
-    learnings = [
-        one
-        for one in forgetting.learnings_of(ralph)
-        if (wanted or match) and FEATURES in memories
-        if feature in (None, one.feature) and fits([one.id], one.created or "", one.text.encode())
-    ]
+    in_plan = forgetting.learnings_of(ralph) if FEATURES in memories and (wanted or match) else ()
+    of_feature = (one for one in in_plan if feature in (None, one.feature))
+    learnings = [x for x in of_feature if fits([x.id], x.created or "", x.text.encode())]
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
     for prefix, found in meant.items():
         if len(found) > 1:
-            raise BadInput(
-                f"{prefix} is the beginning of {len(found)} ids",
-                todo="Give more of it; nothing was forgotten.",
-            )
+            what = f"{prefix} is the beginning of {len(found)} ids"
+            raise BadInput(what, todo="Give more of it; nothing was forgotten.")
     places = forgetting.plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     # Who clears away what is old wants to keep what was learned from it.
-    return _with_derived(
-        ralph,
-        choice,
-        everywhere=bool(wanted) and len(memories) > 1,
-        learned=bool(wanted or match or everything),
-    )
+    everywhere, learned = bool(wanted) and len(memories) > 1, bool(wanted or match or everything)
+    return _with_derived(ralph, choice, everywhere=everywhere, learned=learned)
 
 
 def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
@@ -237,8 +217,7 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
     bound = {key: ids for key, ids in chosen.items() if ids}
     for key, ids in bound.items():
         if key.memory == CONVERSATIONS:
-            more = ralph.conversations.stream.bound_to(ids) - set(ids)
-            bound[key] = [*ids, *sorted(more)]
+            bound[key] = [*ids, *sorted(ralph.conversations.stream.bound_to(ids) - set(ids))]
     return bound
 
 
@@ -250,24 +229,16 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     if everywhere:
         ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
     elif same and not choice.match:
-        remains.append(
-            _command("the same told elsewhere", [i for some in same.values() for i in some])
-        )
+        others = [one for some in same.values() for one in some]
+        remains.append(_command("the same told elsewhere", others))
     named = set(_ids_in(FEATURES, ids))
-    iterations = [
-        iteration
-        for key in ids
-        if key.memory == FEATURES and key.name != NOTES
-        for located, iteration in ralph.feature(key.name).iterations()
-        if located.record.id in named
-    ]
+    features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
+    told = (pair for name in features for pair in ralph.feature(name).iterations())
+    iterations = [iteration for located, iteration in told if located.record.id in named]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
-    learnings = [
-        one
-        for one in (forgetting.learnings_of(ralph) if numbers else ())
-        if one.source != "human" and (one.feature, one.iteration) in numbers
-        if one not in choice.learnings
-    ]
+    made = [x for x in forgetting.learnings_of(ralph) if x.source != "human"] if numbers else []
+    made = [one for one in made if (one.feature, one.iteration) in numbers]
+    learnings = [one for one in made if one not in choice.learnings]
     own = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
     lessons = [one for one in _lessons_from(ralph, iterations) if one not in ids.get(own, ())]
     known = {*_ids_in(KNOWLEDGE, ids), *lessons}
@@ -281,14 +252,9 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         ids[own] = [*ids.get(own, ()), *lessons]
     clients = _clients_of(ralph, _ids_in(CONVERSATIONS, ids))
     remains += [f"the session's own file, as {name} keeps it" for name in clients]
-    return msgspec.structs.replace(
-        choice,
-        ids=ids,
-        learnings=[*choice.learnings, *learnings],
-        derived=derived,
-        remains=remains,
-        published=bool(published),
-    )
+    learnings = [*choice.learnings, *learnings]
+    more = {"derived": derived, "remains": remains, "published": bool(published)}
+    return msgspec.structs.replace(choice, ids=ids, learnings=learnings, **more)
 
 
 def _command(what: str, ids: list[str]) -> str:
@@ -299,12 +265,8 @@ def _command(what: str, ids: list[str]) -> str:
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
     """The records that were picked."""
-    return [
-        record
-        for key, ids in choice.ids.items()
-        for record in _standing(ralph, key)
-        if record.id in set(ids)
-    ]
+    chosen = {key: set(ids) for key, ids in choice.ids.items()}
+    return [one for key, ids in chosen.items() for one in _standing(ralph, key) if one.id in ids]
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
@@ -338,12 +300,8 @@ def _without_conversations(
     """What was picked without conversations of which only a part was, and those of them whose
     title has the text: a conversation goes with its last exchange, and by its title alone only if
     none of its exchanges has the text."""
-    fit = set(said)
-    parted = {
-        name
-        for name, exchanges in ralph.conversations.stream.history.exchanges.items()
-        if not match or not fit.isdisjoint(exchanges)
-    }
+    fit, exchanges = set(said), ralph.conversations.stream.history.exchanges
+    parted = {name for name, some in exchanges.items() if not match or not fit.isdisjoint(some)}
     named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
     titles = [one for one in said if one in named] if match else []
     return [one for one in said if one not in named], titles

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +20,6 @@ from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 
-_OPEN = ("pending", "in_progress")
 # Each is looked for anew; who has more will look again.
 _MOST_RINGS = 50
 
@@ -51,27 +51,28 @@ def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
     return plan.discipline(name)
 
 
-def delete_feature(plan: Plan, name: str) -> None:
-    """Delete a feature; refused while tasks refer to it (F14). The caller cleans the index."""
-    with plan.editing(f"feature {name} deleted", "features", "tasks") as data:
-        plan.find(data["features"], "features", name)
-        users = [
-            str(task.key)
-            for task in model.entities(data["tasks"], "tasks")
-            if isinstance(task.value, dict) and str(task.value.get("feature")) == name
-        ]
+def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
+    """Delete an entry; refused while tasks belong to it or wait for it (F14).
+
+    `check` finds tasks that still name a discipline. The caller cleans a feature's index.
+    """
+    field = "feature" if kind == "features" else "blocked_by"
+    kinds: list[Kind] = [kind, "tasks"] if kind == "features" else [kind]
+    with plan.editing(f"{model.SINGULAR[kind]} {key} deleted", *kinds) as data:
+        plan.find(data[kind], kind, key)
+        users = []
+        for name, task in by_key(data.get("tasks", {}), "tasks").items():
+            uses = task.get(field)
+            if str(key) in map(str, uses if isinstance(uses, list) else [uses]):
+                users.append(name)
         if users:
-            what = f"the feature {name!r} still has tasks: {', '.join(users[:10])}"
-            todo = "Delete them or give them another feature first."
-            raise BadInput(what, where=plan.file_name("features"), todo=todo)
-        model.remove_entity(data["features"], "features", name)
-
-
-def delete_discipline(plan: Plan, name: str) -> None:
-    """Delete a discipline; `check` finds tasks that still name it."""
-    with plan.edit("disciplines", f"discipline {name} deleted") as data:
-        plan.find(data, "disciplines", name)
-        model.remove_entity(data, "disciplines", name)
+            what = f"task {key} blocks {', '.join(users[:10])}"
+            todo = "Take it out of their blocked_by first, or set it to skipped."
+            if kind == "features":
+                what = f"the feature {key!r} still has tasks: {', '.join(users[:10])}"
+                todo = "Delete them or give them another feature first."
+            raise BadInput(what, where=plan.file_name(kind), todo=todo)
+        model.remove_entity(data[kind], kind, key)
 
 
 def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
@@ -143,49 +144,21 @@ def update_task(
         if patch.get("feature") is not None:
             plan.find(data["features"], "features", patch["feature"])
         _refuse_broken(plan, entry, task_id)
-        before = entry.get("status", "pending")
-        patch_task(data["tasks"], entry, patch, plan)
-        at = plan.now()
         if comment is not None:
-            _append_comment(entry, comment, author, at)
-        if entry.get("status", "pending") != before:
-            entry.pop("completed", None)
-            if entry.get("status") == "done":
-                entry["completed"] = at
+            _append_comment(entry, comment, author, plan.now())
         if patch or comment is not None:
-            entry["updated"] = at
+            change_task(data["tasks"], entry, patch, plan)
     return plan.task(task_id)
-
-
-def delete_task(plan: Plan, task_id: TaskId) -> None:
-    """Delete a task; refused while another one waits for it."""
-    with plan.edit("tasks", f"task {task_id} deleted") as data:
-        plan.find(data, "tasks", task_id)
-        waiting = [
-            key
-            for key, task in by_key(data, "tasks").items()
-            if str(task_id) in map(str, as_list(task.get("blocked_by")))
-        ]
-        if waiting:
-            what = f"task {task_id} blocks {', '.join(waiting[:10])}"
-            todo = "Take it out of their blocked_by first, or set it to skipped."
-            raise BadInput(what, where=plan.file_name("tasks"), todo=todo)
-        model.remove_entity(data, "tasks", task_id)
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
     """The tasks to work on now: in progress first, then by priority, then by id."""
     done = {str(task.id) for task in tasks if task.status == "done"}
-    found = [
-        task
-        for task in tasks
-        if task.status in _OPEN
-        and (feature is None or task.feature == feature)
-        and all(str(blocker) in done for blocker in task.blocked_by)
-    ]
-    return sorted(
-        found, key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id))
-    )
+    found = [task for task in tasks if feature is None or task.feature == feature]
+    found = [task for task in found if task.status in ("pending", "in_progress")]
+    found = [task for task in found if all(str(blocker) in done for blocker in task.blocked_by)]
+    found.sort(key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id)))
+    return found
 
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
@@ -225,6 +198,15 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     patch_entry("tasks", entry, patch)
 
 
+def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
+    """As `patch_task`, for a task that was there before: stamp when it changed and was done."""
+    before, at = entry.get("status", "pending"), plan.now()
+    patch_task(data, entry, patch, plan)
+    if (status := entry.get("status", "pending")) != before:
+        model.set_field(entry, "completed", at if status == "done" else None)
+    entry["updated"] = at
+
+
 def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
     """A task that cannot be read must not be written either: what is wrong comes first."""
     for name in ("feature", "title"):
@@ -249,12 +231,10 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
 
 
 def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> None:
-    plain = clean_text("comment", sanitize(comment), Limits.comment)
-    if not plain:
+    if not (plain := clean_text("comment", sanitize(comment), Limits.comment)):
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
-    if by := clean_text("author", author, Limits.title):
-        new["author"] = by
+    model.set_field(new, "author", clean_text("author", author, Limits.title))
     entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]
 
 
@@ -288,7 +268,7 @@ _NOISE_NAMES = (
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
 _FILE_LISTS = ("context_files", "knowledge_paths")
-_OWN_FOLDERS = (".git", ".ralph")
+_COUNTS = ("touch_count", "last_touched")
 
 
 def is_noise(path: str) -> bool:
@@ -308,11 +288,10 @@ def enrich(
     files stay. Return the files that joined."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
-        number = iteration.iteration_number or position
         paths = {file.path for file in iteration.files_touched}
         for path in paths if among is None else paths & among:
             count, last = touched.get(path, (0, 0))
-            touched[path] = (count + 1, max(last, number))
+            touched[path] = count + 1, max(last, iteration.iteration_number or position)
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
         _drop_vanished(plan, entry)
@@ -320,15 +299,13 @@ def enrich(
         before = [_path_of_item(item) for item in items]
         for item in items:
             if _is_auto(item) and _path_of_item(item) in touched:
-                item["touch_count"], item["last_touched"] = touched[str(_path_of_item(item))]
-        for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
-            count, last = touched[path]
-            if count < Limits.context_after or path in before or is_noise(path):
-                continue
-            if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
-                items.append(
-                    {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
-                )
+                item.update(zip(_COUNTS, touched[item["path"]], strict=True))
+        often = [path for path, (count, _) in touched.items() if count >= Limits.context_after]
+        for path in sorted(often, key=lambda path: (-touched[path][0], path)):
+            new = path not in before and not is_noise(path) and len(path) <= Limits.path
+            if new and is_there(plan.project, path, file=True):
+                counts = dict(zip(_COUNTS, touched[path], strict=True))
+                items.append({"path": path, "source": "auto", **counts})
         _evict(items)
         model.set_field(entry, "context_files", items)
     return [added for item in items if (added := _path_of_item(item)) and added not in before]
@@ -368,13 +345,11 @@ def _replace_files(old: Any, value: Any) -> list[Data]:
 def _evict(items: list[Any]) -> None:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     while len(items) > Limits.context_files:
-        own = [i for i, item in enumerate(items) if _is_auto(item)]
-        if not own:
+        if not (own := [i for i, item in enumerate(items) if _is_auto(item)]):
             most = Limits.context_files
             what = f"`context_files` can have {most} files, and people added them all"
             raise BadInput(what, todo="Remove one first.")
-        counts = ("touch_count", "last_touched")
-        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in counts])]
+        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in _COUNTS])]
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
@@ -388,8 +363,7 @@ def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
         items = entry.get(name)
         items = items if isinstance(items, tuple) else as_list(items)
         paths = [_path_of_item(item) for item in items]
-        gone = {path for path in paths if path and not is_there(plan.project, path)}
-        if gone:
+        if gone := {path for path in paths if path and not is_there(plan.project, path)}:
             notes += [stale_note(path, name) for path in paths if path in gone]
             kept = [item for item, path in zip(items, paths, strict=True) if path not in gone]
             model.set_field(entry, name, kept)
@@ -401,23 +375,20 @@ def project_file(root: Path, path: str) -> Path | None:
 
     A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
     """
-    try:
+    with suppress(OSError, ValueError, RuntimeError):  # the last: links in a circle
         top = root.resolve()
         file = (top / path).resolve()
-        if not file.is_relative_to(top) or not file.is_file():
-            return None
-        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
-    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
-        return None
+        if file.is_file() and file.relative_to(top).parts[0].lower() not in (".git", ".ralph"):
+            return file
+    return None
 
 
 def is_there(project: Path, path: str, *, file: bool = False) -> bool:
     """Whether there is anything (or a file) at this path; no file can have a name that is too long
     or has a NUL in it."""
-    try:
+    with suppress(OSError, ValueError):
         return (project / path).is_file() if file else (project / path).exists()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _path_of_item(item: Any) -> str | None:
@@ -452,7 +423,7 @@ def check(plan: Plan) -> list[model.Problem]:
     if len(files) == len(model.KINDS):
         problems += _references(files["tasks"], view)
     if "features" in files:
-        problems += _learnings_and_files(plan, files["features"], view)
+        problems += _features(plan, files["features"], view)
     return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
 
 
@@ -464,8 +435,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         path = model.path_of(file.data, "tasks", task.id)
         if task.feature not in features:
             what = f"task {task.id} belongs to the unknown feature {task.feature!r}"
-            todo = "Add the feature, or correct the name."
-            yield file.problem((*path, "feature"), what, todo)
+            yield file.problem((*path, "feature"), what, "Add the feature, or correct the name.")
         if task.discipline is not None and task.discipline not in disciplines:
             what = f"task {task.id} names the unknown discipline {task.discipline!r}"
             todo = "Add the discipline, or correct the name."
@@ -484,21 +454,16 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         yield file.problem(path, what, "Take one of them out of blocked_by.")
 
 
-def _learnings_and_files(
-    plan: Plan, file: PlanFile, view: model.PlanView
-) -> Iterator[model.Problem]:
+def _features(plan: Plan, file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:
     from ralph.plan.learnings import conflicts  # who only changes a task compares no texts
 
     for feature in view.features:
         path = model.path_of(file.data, "features", feature.name)
         for left, right in conflicts(feature.learnings):
-            yield file.problem(
-                (*path, "learnings", feature.learnings.index(right)),
-                f"two learnings of {feature.name} contradict each other: "
-                f"{left.text!r} and {right.text!r}",
-                "Remove the one that is wrong.",
-                "warning",
-            )
+            at = (*path, "learnings", feature.learnings.index(right))
+            what = f"two learnings of {feature.name} contradict each other: {left.text!r}"
+            what += f" and {right.text!r}"
+            yield file.problem(at, what, "Remove the one that is wrong.", "warning")
         listed = [(n, i, x) for n in _FILE_LISTS for i, x in enumerate(getattr(feature, n))]
         for name, i, item in listed:
             missing = str(_path_of_item(item))

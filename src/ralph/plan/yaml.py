@@ -30,7 +30,6 @@ from ralph.plan.model import Data, DataPath, Problem, Severity, identical, ident
 MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
 _MAX_NODES = 100_000
-_MAX_CHARS = 4 * MAX_BYTES
 _MAX_DEPTH = 60
 _TOO_MUCH = "this nests or repeats too much to be a plan"
 # The parser and the emitter trip over some hostile input with errors of other kinds.
@@ -43,11 +42,11 @@ _UNPRINTABLE = re.compile(
 )
 # Other programs may read the file as YAML 1.1.
 _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
-_LONGEST_FLOW = 80
 # A list whose dashes stand below the first letter of its key.
 _FLUSH_LIST = re.compile(r"^( *)[^\s#-][^\n]*:\n\1- ", re.M)
 _FIRST_LINE = re.compile(r"(?:[ \t]*\n)*( +)\S")
 _COMMENT_BEHIND = re.compile(r"[ \t]+(?=#)")
+_CONFLICT = re.compile(r"^<{7} ", re.M)
 _REFERENCE = re.compile(r"[&*]\S")
 
 
@@ -103,11 +102,9 @@ class PlanFile:
         line, column = self.position(path)
         return f"{self.name}:{line}:{column}"
 
-    def problem(
-        self, path: DataPath, what: str, todo: str, severity: Severity = "error"
-    ) -> Problem:
+    def problem(self, at: DataPath, what: str, todo: str, severity: Severity = "error") -> Problem:
         """Something that is wrong with the value at the path."""
-        return Problem(self.name, *self.position(path), what, todo, severity)
+        return Problem(self.name, *self.position(at), what, todo, severity)
 
     def with_data(self, data: Data) -> PlanFile:
         """The file with other data. The new text is read again to be sure that it says the same."""
@@ -121,9 +118,8 @@ class PlanFile:
                     gap = "\n" if head and not head.endswith("\n") else ""
                     text = head + gap + _dump(_new_node(data))
                 else:
-                    text = _TextEdit(self._plain, careful=attempt > 0).apply(
-                        self._root, self.data, data
-                    )
+                    edit = _TextEdit(self._plain, careful=attempt > 0)
+                    text = edit.apply(self._root, self.data, data)
                 new = PlanFile(text.replace("\n", line_end), name=self.name)
                 if new.data == data:
                     return new
@@ -131,6 +127,12 @@ class PlanFile:
 
     def _compose(self) -> Node | None:
         """The nodes of the text; None when there is nothing but comments."""
+        if conflict := _CONFLICT.search(self._plain):
+            position = (self._plain.count("\n", 0, conflict.start()) + 1, 1)
+            todo = (
+                f"Keep what both sides say. Or: `ralph init`, then `git checkout -m {self.name}`."
+            )
+            raise _bad(self.name, position, "this is a merge conflict of git", todo)
         yaml = YAML()
         yaml.Composer = _BoundedComposer
         try:
@@ -189,7 +191,7 @@ class _BoundedComposer(Composer):
 
 def _read_data(name: str, root: Node) -> Data:
     """Plain data from nodes. Aliases may repeat or contain themselves: the data has bounds too."""
-    nodes_left, chars_left = _MAX_NODES, _MAX_CHARS
+    nodes_left, chars_left = _MAX_NODES, 4 * MAX_BYTES
 
     def read(node: Node, depth: int) -> Any:
         nonlocal nodes_left, chars_left
@@ -329,19 +331,16 @@ class _TextEdit:
         new = {k: v for k, v in wanted.items() if k not in named}
         new = {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}
         if new:
-            text = _dump(_new_node(new), self._dash_offset)
-            self._insert(self._next_line(last), text, first.start_mark.column)
+            text = _indented(_dump(_new_node(new), self._dash_offset), first.start_mark.column)
+            self._edits.append((at := self._next_line(last), at, text))
         return True
 
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
         """Edit a block sequence in place, if that can be done."""
         items, column = node.value, node.start_mark.column
-        dashes = [node.start_mark.index]
+        dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
         for before, item in pairwise(items):
-            end = self._end(before)
-            dashes.append(
-                self._text.find("\n" + " " * column + "-", end, item.start_mark.index) + 1
-            )
+            dashes.append(self._text.find(dash, self._end(before), item.start_mark.index) + 1)
         if not self._begins_line(dashes[0]) or 0 in dashes:
             return False
         steps = SequenceMatcher(None, _numbered(old), _numbered(wanted), False).get_opcodes()
@@ -354,7 +353,8 @@ class _TextEdit:
                 self._delete(dashes[i], items[i])
             if j1 < j2:
                 at = self._next_line(items[i2 - 1]) if i2 else self._line_start(dashes[0])
-                self._insert(at, _dump(_new_node(wanted[j1:j2]), 0), column)
+                new = _indented(_dump(_new_node(wanted[j1:j2]), 0), column)
+                self._edits.append((at, at, new))
         return True
 
     def _edit(self, node: Node, old: Any, wanted: Any, key: Node | None) -> None:
@@ -366,7 +366,7 @@ class _TextEdit:
             edit = self._edit_mapping if isinstance(node, MappingNode) else self._edit_sequence
             if edit(node, old, wanted):
                 return
-        flow = getattr(node, "flow_style", None) and len(str(wanted)) <= _LONGEST_FLOW
+        flow = getattr(node, "flow_style", None) and len(str(wanted)) <= 80
         value = _new_node(wanted, getattr(node, "style", None), flow=bool(flow))
         if self._careful and isinstance(value, ScalarNode) and value.style == "|":
             value.style = '"'
@@ -392,9 +392,6 @@ class _TextEdit:
     def _is_block(node: Node) -> bool:
         """Whether a collection stands in lines of its own, and in this place alone."""
         return isinstance(node, CollectionNode) and not node.flow_style and node.anchor is None
-
-    def _insert(self, at: int, text: str, column: int) -> None:
-        self._edits.append((at, at, _indented(text, column)))
 
     def _delete(self, at: int, node: Node) -> None:
         self._edits.append((self._line_start(at), self._next_line(node), ""))

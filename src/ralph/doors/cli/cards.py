@@ -9,7 +9,7 @@ import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
-from ralph.recall import KINDS
+from ralph.recall import KINDS, Hit, Parts
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
-    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry
@@ -27,7 +26,6 @@ SHORT_ID = 8
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
 _ERRORS_SHOWN = 2
-_LIKE_SHOWN = 5
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -124,11 +122,12 @@ def located(answer: Answer, root: Path) -> Answer:
     from ralph.memory.documents import line_of
     from ralph.memory.store import Answer
 
-    hits = list(answer)
-    for place, hit in enumerate(hits):
+    hits = []
+    for hit in answer:
         if hit.kind == "document":
             moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
-            hits[place] = msgspec.structs.replace(hit, record=moved)
+            hit = msgspec.structs.replace(hit, record=moved)
+        hits.append(hit)
     return Answer(hits, answer.notes)
 
 
@@ -145,7 +144,7 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
     page.more(len(errors) - _ERRORS_SHOWN)
     if hit.like:
-        ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:_LIKE_SHOWN])
+        ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:5])
         page.line((f"and {len(hit.like)} like it: {ids}", "dim"), indent=2)
     _show_why(page, hit, hit.parts if explain else None)
 
@@ -160,9 +159,9 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        return [hit.when, *end, " | ", f"conversation {record.conversation[:SHORT_ID]}"]
+        return [hit.when, *end, f" | conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
-        return [f"{record.path}:{record.line}", " | ", f"added {hit.when}"]
+        return [f"{record.path}:{record.line} | added {hit.when}"]
     if label == "lesson":
         return [f"{hit.when} | {_entry_facts(record)}"]
     if hit.kind == "learning":
@@ -212,17 +211,11 @@ def entry_text(entry: Entry) -> str:
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
-    rows = [
-        (
-            short_id(captured.id),
-            captured.record.entry_type,
-            captured.record.project[:SHORT_ID],
-            captured.record.technology,
-            captured.imported or "",
-            _entry_text(captured.record),
-        )
-        for captured in staged
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in staged:
+        entry, origin = each.record, each.imported or ""
+        about = entry.entry_type, entry.project[:SHORT_ID], entry.technology, origin
+        rows.append((short_id(each.id), *about, _entry_text(entry)))
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
@@ -288,18 +281,11 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """Many patterns, a line each."""
-    rows = [
-        (
-            short_id(pattern.id),
-            success_ratio(pattern),
-            f"{pattern.success_rate:.2f}",
-            str(pattern.projects),
-            pattern.entry_type,
-            pattern.record.technology,
-            _entry_text(pattern.record),
-        )
-        for pattern in patterns
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in patterns:
+        numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
+        about = each.entry_type, each.record.technology, _entry_text(each.record)
+        rows.append((short_id(each.id), *numbers, *about))
     heads = ("id", "worked", "rate", "projects", "type", "technology", "problem")
     return Table(heads, rows, empty)
 
@@ -308,38 +294,31 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
     """A pattern whole: what it says, how often it worked, and its entries."""
     from ralph.records.knowledge import knowledge_from
 
-    records = memory.entries_of(pattern)
-    entries: list[Entry] = [knowledge_from(record) for record in records]
+    entries = [(record, knowledge_from(record)) for record in memory.entries_of(pattern)]
 
     def show(page: Page) -> None:
         page.line((excerpt(pattern.problem, 120), "bold"))
         page.line((pattern.id, "cyan"))
         page.line(*_pattern_facts(pattern))
-        page.line(
-            ("reported ", "dim"),
-            f"{plural(pattern.success_count, 'time')} by {plural(pattern.projects, 'project')}; "
-            f"used later, it worked {plural(pattern.worked, 'time')} and failed"
-            f" {plural(pattern.failed, 'time')}",
-        )
+        counts = pattern.success_count, pattern.worked, pattern.failed
+        times, worked, failed = (plural(count, "time") for count in counts)
+        reported = f"{times} by {plural(pattern.projects, 'project')}"
+        used = f"; used later, it worked {worked} and failed {failed}"
+        page.line(("reported ", "dim"), reported + used)
         for name in ("problem", "solution", "when_to_try"):
             page.line((name.replace("_", " "), "bold"))
             page.lines(getattr(pattern, name))
         page.line(("entries", "bold"))
-        for record, entry in zip(records, entries, strict=True):
+        for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
             facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
-    entries_json = [
-        {"id": record.id, "at": record.at, **entry.to_json()}
-        for record, entry in zip(records, entries, strict=True)
-    ]
-    return Result({**pattern.to_json(), "kind": "pattern", "records": entries_json}, show)
+    plain_entries = [{"id": one.id, "at": one.at, **entry.to_json()} for one, entry in entries]
+    return Result({**pattern.to_json(), "kind": "pattern", "records": plain_entries}, show)
 
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:
-    worked = (
-        f"worked {success_ratio(pattern)} times",
-        "green" if pattern.failed == 0 else "yellow",
-    )
-    return [worked, f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"]
+    style = "green" if pattern.failed == 0 else "yellow"
+    rate = f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"
+    return [(f"worked {success_ratio(pattern)} times", style), rate]

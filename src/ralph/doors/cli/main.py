@@ -5,6 +5,7 @@ Listing the commands loads none; running one loads that one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 INTERRUPTED = 130
-_BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
 COMPLETE = "_RALPH_COMPLETE"
 # Commands that show what was remembered or written into the plan.
 _RECALLS = frozenset(
@@ -246,7 +246,7 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             _close_quietly()
-            return _BROKEN_PIPE
+            return 141  # as the shell names the end by SIGPIPE
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the last place before a traceback
@@ -306,7 +306,5 @@ def _message(error: Exception) -> str:
 
 def _close_quietly() -> None:
     """Nobody reads stdout any more: drop the rest, and keep Python's own flush silent."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # not a real file: there is no flush to come
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return  # not a real file, so there is no flush to come

@@ -151,11 +151,8 @@ def questions_of(prompt: str) -> list[str]:
     if len(prompt) <= _QUESTION_CHARS:
         return [prompt]
     said = [one for line in prompt.splitlines() for one in sentences(line) if one.strip()]
-    first, last = said[0], said[-1]
-    for one in said[1:]:
-        if len(first) + len(one) < _QUESTION_CHARS:
-            first += f" {one}"
-    return list(dict.fromkeys([first[:_QUESTION_CHARS], last[-_QUESTION_CHARS:]]))
+    first = said[0] if len(said[0]) > _QUESTION_CHARS / 2 else " ".join(said[:2])
+    return list(dict.fromkeys([first[:_QUESTION_CHARS], said[-1][-_QUESTION_CHARS:]]))
 
 
 def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:

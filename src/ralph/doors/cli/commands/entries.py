@@ -115,7 +115,7 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             task = plan.task(key) if word == "task" else None
             identity = task.id if task else key
-            called("delete", plan, identity)
+            edit.delete(plan, kind, identity)
             title = f": {task.title}" if task else "."
             text = f"Deleted {word} {identity}{title}{self.delete(key)}"
             return Result({"deleted": identity}, text)
@@ -225,6 +225,7 @@ def _comment_line(comment: Comment) -> str:
     return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
+_disciplines = context.completing("disciplines")
 task = PlanCommands(
     word="task",
     examples=(
@@ -232,12 +233,7 @@ task = PlanCommands(
         '42 --status done --comment "Merged."',
     ),
     fields=(
-        context.option(
-            "--discipline",
-            "How it is worked on.",
-            "NAME",
-            shell_complete=context.completing("disciplines"),
-        ),
+        context.option("--discipline", "How it is worked on.", "NAME", shell_complete=_disciplines),
         context.option("--description", "What is to be done."),
         _list_option("--criterion", "When it is done.", "acceptance_criteria"),
         context.option("--status", _STATUSES, "STATUS"),
@@ -291,8 +287,7 @@ def ready(feature: str | None) -> Result:
     """
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = edit.ready(plan.read("tasks").tasks, feature=feature)
-    return _task_table(found, "No task is ready.")
+    return _task_table(edit.ready(plan.read("tasks").tasks, feature=feature), "No task is ready.")
 
 
 def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
@@ -421,9 +416,7 @@ def list_learnings(feature: str) -> Result:
 @context.task_option("It concerns this task only.")
 @context.option("--reason", "Why it exists.")
 @context.choice("--source", "Who says so (default: human; in an agent's run: agent).", _SOURCES)
-def add(
-    text: str, feature: str, task: str | None, reason: str | None, source: str | None
-) -> Result:
+def add(text: str, feature: str, task: str | None, source: str | None, **why: Any) -> Result:
     """Add a learning; one that says the same as another is not added twice.
 
     A learning that contradicts another is saved beside it, and both are shown.
@@ -442,7 +435,7 @@ def add(
         raise BadInput(what, todo="Name the feature of the task, or leave --task out.")
     who: Literal["agent", "human"] = "agent" if in_run or source == "agent" else "human"
     task_id = concerned.id if concerned else None
-    added = learnings.add(plan, feature, text, source=who, reason=reason, task_id=task_id)
+    added = learnings.add(plan, feature, text, source=who, task_id=task_id, **why)
 
     lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 import msgspec
 
+from ralph import disk
 from ralph.doors.cli import context
 from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
 from ralph.doors.cli.main import Command, Group, wants_json
@@ -23,6 +24,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
+from ralph.plan.merge import merge_files
 from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
 
@@ -42,7 +44,7 @@ def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
     `# Heading` is a feature, `- [ ] text` a task, `- [x] text` a done task. Importing the same file
-    again adds nothing. - is stdin.
+    again adds nothing; a box that you ticked since updates its task. - is stdin.
 
     \b
     Examples:
@@ -53,9 +55,12 @@ def import_(file: str, feature: str | None) -> Result:
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     counts = {"feature": done.features, "task": done.tasks, "discipline": done.disciplines}
     added = [plural(len(names), word) for word, names in counts.items() if names]
-    parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
+    parts = [f"Added {', '.join(added)}."] if added else []
+    parts = parts or ([] if done.updated else ["Nothing is new."])
     if done.filled:
         parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
+    if done.updated:
+        parts.append(f"Updated task {', '.join(map(str, done.updated))}.")
     if done.known_tasks:
         parts.append(f"{plural(done.known_tasks, 'task')} already known.")
     return Result(done, " ".join(parts))
@@ -74,11 +79,31 @@ def check() -> Result:
         for problem in problems:
             style = "red" if problem.severity == "error" else "yellow"
             page.line((f"{problem.severity} ", style), str(problem))
-        warnings = len(problems) - errors
-        page.line(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}.")
+        page.line(f"{plural(errors, 'error')}, {plural(len(problems) - errors, 'warning')}.")
 
     value = {"ok": not errors, "problems": problems}
     return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
+
+
+@plan.command("merge-driver")
+@click.argument("base", type=click.Path())
+@click.argument("ours", type=click.Path())
+@click.argument("theirs", type=click.Path())
+@click.argument("name", metavar="PATH", required=False)
+def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
+    """Merge a file of the plan for git, which calls this with its %O %A %B %P.
+
+    `ralph init` registers it. Both sides' entries are kept; a new task whose number the other side
+    has taken as well gets a free one. The exit code is 1 if both sides changed the same field: ours
+    stays in the file, and git tells of the conflict.
+    """
+    raw = [disk.read(file) for file in (base, ours, theirs)]
+    merged, found = merge_files(*raw, name=name or ours)
+    disk.replace(Path(ours), merged)
+    lines = [f"{name or ours}: both sides changed {entry}" for entry in found.conflicts]
+    moved = found.renumbered.items()
+    lines += [f"Task {old} became task {new}: its number was taken twice." for old, new in moved]
+    return Result(found, lines, code=1 if found.conflicts else 0)
 
 
 # -- braindump
@@ -90,9 +115,7 @@ def check() -> Result:
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
 @context.timeout_option
-def braindump(
-    file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
-) -> Result:
+def braindump(file: str | None, yes: bool, accept: bool, **given: Any) -> Result:
     """Let an agent turn requirements into features and tasks.
 
     Its proposal is shown as a diff. Nothing is changed until you accept it: when asked, with --yes,
@@ -103,10 +126,10 @@ def braindump(
       ralph plan braindump requirements.txt
       ralph plan braindump --accept
     """
-    if accept == (file is not None) or (accept and (yes or agent or timeout_s)):
+    if accept == (file is not None) or (accept and (yes or any(given.values()))):
         raise click.UsageError("Give a FILE, or --accept alone.")
     with context.opened() as ralph:
-        done = None if accept else _planned(ralph, str(file), agent, timeout_s)
+        done = None if accept else _planned(ralph, str(file), given)
         proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
             _show_proposal(Page(), proposal, done)
@@ -115,11 +138,11 @@ def braindump(
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)
-    value = _proposal_json(proposal, done, accepted)
+    value = _as_json(proposal, done, accepted)
     return Result(value, _end_lines(accepted), code=1 if answer is False else 0)
 
 
-def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
+def _planned(ralph: Ralph, file: str, given: dict[str, Any]) -> Planned:
     name = context.shown_name(file)
     data = context.read_input(file, _MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
@@ -129,17 +152,9 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        root = str(ralph.project.root)
-        screen = shown(stop.is_set, root=root, moving="the agent plans")
-        return drafting.braindump(
-            ralph,
-            text,
-            source=name,
-            agent=agent,
-            timeout_s=timeout_s,
-            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
-            stop=stop,
-        )
+        screen = shown(stop.is_set, root=str(ralph.project.root), moving="the agent plans")
+        listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
+        return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **given)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
@@ -181,9 +196,7 @@ def _end_lines(accepted: Accepted | None) -> list[str]:
     return [*lines, "Accepted. `ralph task ready` lists what can be worked on."]
 
 
-def _proposal_json(
-    proposal: Proposal, done: Planned | None, accepted: Accepted | None
-) -> dict[str, Any]:
+def _as_json(proposal: Proposal, done: Planned | None, accepted: Accepted | None) -> dict[str, Any]:
     facts = ("summary", "repaired", "cost_usd", "tokens_used", "duration_ms")
     empty = {"summary": "", "repaired": []}
     changes: dict[str, Any] = {
@@ -222,8 +235,7 @@ def prompt(task_id: str, review: bool) -> Result:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history(ralph, task.feature)
-            to_review = gather_review(facts, iterations, everything=False)
+            to_review = gather_review(facts, history(ralph, task.feature), everything=False)
             built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))

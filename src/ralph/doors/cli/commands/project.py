@@ -16,7 +16,7 @@ from ralph.config import KEYS, USER_FILE, Settings, clear, home_folder, load, st
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
-from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal
+from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
@@ -29,7 +29,6 @@ _OLLAMA_TIMEOUT_S = 0.3  # most people have no Ollama, and should not wait for i
 # A session that memory has nothing of yet is accepted by a name of at least this length.
 _SHORTEST_SESSION = 16
 _NO_WISHES = "asks for nothing that needs your trust."
-_SEE_TRUST = "To see and allow it: ralph trust"
 
 
 # -- init
@@ -57,8 +56,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
     project = projects.Project(root, home)
     if os.path.realpath(project.folder) == os.path.realpath(home):
         what = "the .ralph of this directory is Ralph's home, which belongs to no project"
-        todo = "Choose another directory, or set RALPH_HOME."
-        raise BadInput(what, where=str(root), todo=todo)
+        raise BadInput(what, where=str(root), todo="Choose another directory, or set RALPH_HOME.")
     notes: list[str] = []
     above = None if project.exists else projects.find_project(root.parent, home=home)
     person = is_terminal(sys.stdin) and is_terminal(sys.stdout) and not wants_json()
@@ -160,10 +158,10 @@ def _settings(key: str | None) -> Result:
     loaded = context.project_config(optional=True)[1]
     # An agent's command may contain a key.
     chosen = [clean(origin) for origin in loaded.origins if key in (None, origin.key)]
-    value: Any = [{"key": o.key, "value": o.value, "origin": o.origin} for o in chosen]
+    value: Any = [picked(origin, "key", "value", "origin") for origin in chosen]
     rows = [(origin.key, str(origin.value), origin.origin) for origin in chosen]
     notes = [
-        f"the project's file asks for {wish.text}; ignored. {_SEE_TRUST}"
+        f"the project's file asks for {wish.text}; ignored. To see and allow it: ralph trust"
         for wish in loaded.ignored
         if key in (None, wish.name)
     ]
@@ -220,14 +218,10 @@ def _trust(*, yes: bool) -> Result:
     if not wants_json():
         Page().show(lines)
     if waiting and not yes:
-        wishes = plural(len(waiting), "request")
-        confirm(
-            "allow this",
-            problem=f"{wishes} of this project need a yes and there is nobody to ask: "
-            + "; ".join(wish.text for wish in waiting),
-            todo="Check it, then add --yes.",
-            refusal="Nothing was allowed.",
-        )
+        wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
+        problem = f"{wishes} of this project need a yes and there is nobody to ask: {texts}"
+        todo = "Check it, then add --yes."
+        confirm("allow this", problem=problem, todo=todo, refusal="Nothing was allowed.")
     if waiting:
         trusting.trust(home, project.root, asked)
     wishes_json = [{"kind": w.kind, "name": w.name, "asks": w.text} for w in asked]
@@ -240,8 +234,7 @@ def _trusted_folders() -> Result:
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
     lines: list[str] = []
     for folder, trusted in found:
-        lines.append(f"{folder}  since {trusted.at}")
-        lines += [f"  {text}" for text in trusted.wishes.values()]
+        lines += [f"{folder}  since {trusted.at}", *(f"  {x}" for x in trusted.wishes.values())]
     return Result(value, lines or "You trust no directory with anything special.")
 
 
@@ -256,12 +249,12 @@ def _revoke() -> Result:
 
 # -- focus
 
+_complete_task = context.completing("tasks")
+
 
 @click.command(cls=Command)
 @click.argument("feature", required=False, shell_complete=context.completing("features"))
-@click.argument(
-    "task_id", required=False, metavar="[TASK]", shell_complete=context.completing("tasks")
-)
+@click.argument("task_id", metavar="[TASK]", required=False, shell_complete=_complete_task)
 @context.flag("--clear", "Remove the focus.")
 def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
@@ -281,8 +274,7 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
         projects.clear_focus(project)
     elif feature is not None:
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
-    now = projects.read_focus(project)
-    if now is None:
+    if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
         return Result(None, text)
     task = "" if now.task_id is None else f", task {now.task_id}"
@@ -349,13 +341,11 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
     home = home_folder()
     if (conversation is not None) + here + everywhere > 1:
         raise click.UsageError("Choose one: --conversation, --here or --everywhere.")
-    if everywhere:
-        return home, {}
     if here:
         return home, {"folder": os.path.realpath(context.start_folder())}
     if conversation is not None:
         return home, {"conversation": _conversation_id(home, conversation.strip())}
-    return home, {"project": context.the_project()}
+    return home, {} if everywhere else {"project": context.the_project()}
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

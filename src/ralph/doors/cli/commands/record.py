@@ -23,7 +23,6 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -59,10 +58,10 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
             data = b"".join([*lines, stream.read()])
             plain_records = context.json_objects(data, name=name, todo=_EXPECTED)
     if plain_records:
-        iterations = []
-        for line, plain in plain_records:
-            where = f"{name}:{line}"
-            iterations.append(schema.read_iteration(_filled(plain, flags, where), where=where))
+        iterations = [
+            schema.read_iteration(_filled(plain, flags, f"{name}:{line}"), where=f"{name}:{line}")
+            for line, plain in plain_records
+        ]
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
@@ -113,14 +112,10 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
         "files_touched": schema.FileTouched,
     }
     names = [key for _, plain in given for key in plain if key not in schema.FIELDS]
-    names += [
-        f"{key}.{name}"
-        for _, plain in given
-        for key, kind in parts.items()
-        for part in plain.get(key) or ()
-        for name in part
-        if name not in kind.__struct_fields__
-    ]
+    for _, plain in given:
+        for key, kind in parts.items():
+            inner = [name for part in plain.get(key) or () for name in part]
+            names += [f"{key}.{name}" for name in inner if name not in kind.__struct_fields__]
     return list(dict.fromkeys(names))
 
 
@@ -128,8 +123,7 @@ def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[st
     """The flags, completed from the focus; an error where neither names a feature."""
     if flags["feature"]:
         return flags
-    focus = read_focus(context.the_project())
-    if focus is None:
+    if (focus := read_focus(context.the_project())) is None:
         raise BadRecord(what, where=where, todo=todo)
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
     return flags | {"feature": focus.feature, "task_id": task_id}
@@ -159,7 +153,7 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
                 return lines, dialect
             if event.keys() & set(schema.FIELDS):
                 return lines, None
-        if len(lines) == _LINES_TO_JUDGE:
+        if len(lines) == 200:
             break
     return lines, None
 
@@ -180,27 +174,15 @@ def _record_run(
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
-        iteration = captured.to_iteration(
-            feature=flags["feature"],
-            task_id=flags["task_id"],
-            task_title=flags["task_title"] or "",
-            discipline=flags["discipline"] or "",
-            outcome=flags["outcome"],
-        )
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        before = (
-            old.timestamp
-            for _, old in ralph.feature(iteration.feature).iterations()
-            if old.session_id == run and str(old.task_id) == str(iteration.task_id)
-        )
+        told = (old for _, old in ralph.feature(flags["feature"]).iterations())
+        same = (old for old in told if str(old.task_id) == str(flags["task_id"]))
+        before = next((old.timestamp for old in same if old.session_id == run), None)
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
-        iteration = msgspec.structs.replace(
-            iteration,
-            session_id=run,
-            summary=captured.summary or f"The run ended without a word ({how}).",
-            timestamp=captured.ended_at or next(before, None),
-        )
+        summary = captured.summary or f"The run ended without a word ({how})."
+        more = {"session_id": run, "summary": summary, "timestamp": captured.ended_at or before}
+        iteration = captured.to_iteration(**flags | more)
         for complaint in complaints:
             note(str(complaint))
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])

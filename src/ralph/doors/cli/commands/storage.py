@@ -54,9 +54,8 @@ def verify(feature: str | None) -> Result:
         streams = [one for one in ralph.streams(feature) if one.label != "plan"]
         results = [one.verify() for one in streams]
         # Knowledge has one for each project: they learn from each other.
-        journals = sum(
-            len(one.store.journals.names()) if one.label == "knowledge" else 1 for one in streams
-        )
+        shared = [one.store.journals for one in streams if one.label == "knowledge"]
+        journals = len(streams) + sum(len(each.names()) - 1 for each in shared)
     records = sum(number for number, _ in results)
     complaints = [complaint for _, found in results for complaint in found]
 
@@ -68,7 +67,8 @@ def verify(feature: str | None) -> Result:
     plain = [picked(each, "file", "line", "what") for each in complaints]
     value = {"ok": not complaints, "records": records, "complaints": plain}
     problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
-    return Result(value, show, code=1, notes=[problems]) if complaints else Result(value, show)
+    notes = [problems] if complaints else []
+    return Result(value, show, code=len(notes), notes=notes)
 
 
 @journal.command()
@@ -101,17 +101,10 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
+    given: dict[str, Any] = {"everything": everything, "dry_run": dry_run}
+    given |= {"source": begin, "target": target, "progress": lambda _, number: bar(number)}
     with context.warnings_noted(), contextlib.closing(bar):
-        moved = transfer.move_project(
-            project,
-            config.settings,
-            home,
-            source=begin,
-            target=target,
-            everything=everything,
-            dry_run=dry_run,
-            progress=lambda _, number: bar(number),
-        )
+        moved = transfer.move_project(project, config.settings, home, **given)
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
         notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
@@ -125,16 +118,12 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         if (loaded.settings.journal_url or None) != target:
             origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
             notes.append(f"{origin} takes precedence over {file}; change it there, too")
-    unreadable = [
-        f"{each.file}:{each.line}: {each.what}; it stays where it is"
-        for memory in moved.memories
-        for stream in memory.streams
-        for each in stream.unreadable
-    ]
-    memories = [
-        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
-        for each in moved.memories
-    ]
+    unreadable, memories = [], []
+    for each in moved.memories:
+        about = picked(each, "memory", "left", "streams")
+        memories.append({**about, "from": each.source, "to": each.target})
+        bad = [complaint for stream in each.streams for complaint in stream.unreadable]
+        unreadable += [f"{b.file}:{b.line}: {b.what}; it stays where it is" for b in bad]
     counts = picked(moved, "dry_run", "records", "fresh", "left")
     value = {**counts, "switched": switch, "memories": memories}
     show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
@@ -147,13 +136,11 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         given = str(click.prompt(question, hide_input=True, err=True)).strip()
     elif given == "-":
         given = sys.stdin.readline().strip()
-    if given == "files":
-        return None
-    if given == "server":
-        if server is None:
-            todo = "Give its address instead, or - to be asked for it."
-            raise BadInput("no server is set: journal_url has no value", todo=todo)
-        return server
+    if given == "server" and server is None:
+        todo = "Give its address instead, or - to be asked for it."
+        raise BadInput("no server is set: journal_url has no value", todo=todo)
+    if given in ("files", "server"):
+        return None if given == "files" else server
     if not given.startswith(("postgresql://", "postgres://")):
         what = "that is neither `files`, `server` nor the address of a PostgreSQL database"
         todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
@@ -219,9 +206,7 @@ def deliver() -> Result:
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
     notes = [f"still waiting: {names}"] if left else []
     view = text if delivered else "Nothing is waiting here."
-    return Result(
-        {"delivered": delivered, "waiting": left}, view, code=int(bool(left)), notes=notes
-    )
+    return Result({"delivered": delivered, "waiting": left}, view, code=len(notes), notes=notes)
 
 
 # -- index
@@ -242,14 +227,10 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        streams = ralph.streams()
-        targets = [one.target() for one in streams if one.store is ralph.store]
-        found = _contents(ralph.store, targets)
-        beside = {
-            one.label: _contents(one.store, [one.target()])
-            for one in streams
-            if one.store is not ralph.store
-        }
+        own = [one.target() for one in ralph.streams() if one.store is ralph.store]
+        others = [one for one in ralph.streams() if one.store is not ralph.store]
+        found = _contents(ralph.store, own)
+        beside = {one.label: _contents(one.store, [one.target()]) for one in others}
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -337,10 +318,11 @@ def rebuild(feature: str | None) -> Result:
             is_feature = isinstance(stream, FeatureMemory)
             written = synced.written >= min(records, 1) or not is_feature
             _check_built(label, synced, complete=written)
+            took = {"records": records, "seconds": round(time.monotonic() - start, 3)}
             if is_feature:
-                features.append({"feature": label, **_took(records, start)})
+                features.append({"feature": label, **took})
             else:
-                beside[label] = _took(records, start)
+                beside[label] = took
     total = plural(sum(each["records"] for each in features), "record")
     seconds = sum(each["seconds"] for each in features)
     lines = [f"Rebuilt {total} of {plural(len(features), 'feature')} in {seconds:.1f} s."]
@@ -348,10 +330,6 @@ def rebuild(feature: str | None) -> Result:
         counted = plural(each["records"], "record")
         lines.append(f"Rebuilt {counted} of {label} in {each['seconds']:.1f} s.")
     return Result({"features": features} | beside, lines)
-
-
-def _took(records: int, start: float) -> dict[str, Any]:
-    return {"records": records, "seconds": round(time.monotonic() - start, 3)}
 
 
 def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
@@ -399,9 +377,8 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     if not (memory.store.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
-    if not memory.store.names():
-        target, index = memory.target(), memory.store.index
-        gone = [each.name for each in index.collections() if each.name == target.name][:1]
-        for name in gone:
-            index.drop(name)
-    return gone + memory.store.index.prune()
+    target, index = memory.target().name, memory.store.index
+    if not memory.store.names() and any(each.name == target for each in index.collections()):
+        index.drop(target)
+        gone = [target]
+    return gone + index.prune()
