@@ -19,7 +19,7 @@ from ralph.plan.model import Feature, PlanView, Task
 from ralph.recall import exchange_of_run
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
-from ralph.records.note import NOTE, Note
+from ralph.records.note import NOTE, TRUSTED, Note
 from ralph.text.sanitize import strip_marked
 from ralph.text.summary import outcome_of
 
@@ -88,7 +88,7 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
     # A person's come first, the newest of each.
-    notes.sort(key=lambda one: (one.by == "human", one.at or ""), reverse=True)
+    notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
     return Brief(
         features=features,
         repeated=tuple(repeated_errors(runs, least=_MISTAKE_FROM)),

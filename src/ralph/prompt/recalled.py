@@ -140,6 +140,8 @@ def _written(hit: Hit, mark_of_id: str) -> str:
         about.append(f"on the feature {one_line(feature)}")
     if row.by_person(record):
         about.append("by the user")
+    elif getattr(record, "by", "") == "model":
+        about.append("by a model that read the session")
     if path := getattr(record, "path", ""):
         about.append(f"{one_line(path)}:{record.line}")
     said = one_line(row.text(record), _BEFORE_CHARS)

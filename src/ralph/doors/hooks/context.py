@@ -207,20 +207,22 @@ def _says_enough(record: Any) -> bool:
 
     if not isinstance(record, Exchange):
         return True
-    return bool(record.assistant.strip()) and not is_plain(record.user)
+    return bool(record.assistant.strip()) and " " in record.user and not is_plain(record.user)
 
 
 def subject_of(hit: Hit) -> str:
     """What a record is about: its title, decisions, errors and files; not all that was said."""
     record, row = hit.record, KINDS[hit.kind]
-    parts = [row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]]
+    title = row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]
+    beside: list[str] = []
     if isinstance(record, Iteration):
-        parts.append(record.summary)
+        beside.append(record.summary)
     if isinstance(record, Iteration | Exchange):
-        parts += [one.description for one in record.decisions]
-        parts += [error.message for error in record.errors]
-        parts += [file.path for file in record.files_touched if file.action != "read"]
-    return "\n".join(parts)
+        beside += [one.description for one in record.decisions]
+        beside += [error.message for error in record.errors]
+        beside += [file.path for file in record.files_touched if file.action != "read"]
+    # A session that did a hundred things is not about each of them.
+    return "\n".join([title, "\n".join(beside)[: 2 * _SUBJECT_CHARS]])
 
 
 def share_of(
