@@ -20,7 +20,7 @@ from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import CLAUDE_CODE, KINDS, SESSION, Hit, event_of, held_in
 from ralph.recall.search import RELEVANT, rarity
-from ralph.records.conversation import EXCHANGE, Exchange, conversation_id
+from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import query_tokens, tokens
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Shares of a hook's time that single waits may take.
 _PROMPT_HITS = 3
+_DEPTH = 20
 _PROMPT_TOKENS = 250
 _FAILURE_TOKENS = 300
 _SESSION_TOKENS = 500
@@ -116,7 +117,6 @@ _QUESTION_CHARS = 200
 # weight; else it is about something else, whatever stands in its answer.
 _ABOUT = 0.4
 _BESIDE = 0.7
-_SUBJECTS = 300
 _SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
 # Reading a longer journal takes more time than knowing how a failure ended is worth here.
@@ -178,26 +178,27 @@ def _relevant_hits(
 ) -> dict[str, tuple[float, Hit]]:
     """Everything relevant that is not of this session, each event once, and how much about it."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    found: dict[str, tuple[float, Hit]] = {}
-    frequencies, count = _frequencies(ralph)
+    asked: list[tuple[str, Hit, str]] = []
     for text in questions:
         hits = ralph.search(
             text,
-            limit=_PROMPT_HITS * 4,
+            limit=_DEPTH,
             min_score=RELEVANT,
             meaning=meaning,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,
             scope=SESSION,
         )
-        wanted = query_tokens(text)
-        for hit in hits:
-            if held_in(hit.record, call.session) or not _says_enough(hit.record):
-                continue
-            share = share_of(wanted, subject_of(hit), frequencies, count)
-            before = found.get(event_of(hit), (_ABOUT, None))
-            if share >= before[0]:
-                found[event_of(hit)] = share, hit
+        asked += [(text, hit, subject_of(hit)) for hit in hits]
+    # What most of them are about, a project's own name above all, says little.
+    subjects = {hit.id: subject for _, hit, subject in asked}
+    frequencies = Counter(one for subject in subjects.values() for one in set(tokens(subject)))
+    found: dict[str, tuple[float, Hit]] = {}
+    for text, hit, subject in asked:
+        share = share_of(query_tokens(text), subject, frequencies, len(subjects))
+        before, _ = found.get(event_of(hit), (_ABOUT, None))
+        if share >= before and not held_in(hit.record, call.session) and _says_enough(hit.record):
+            found[event_of(hit)] = share, hit
     return {hit.id: (share, hit) for share, hit in found.values()}
 
 
@@ -233,25 +234,6 @@ def share_of(
     there = set(tokens(subject))
     whole = sum(weights.values())
     return sum(weights[one] for one in weights if one in there) / whole if whole else 0.0
-
-
-def _frequencies(ralph: Ralph) -> tuple[Counter[str], int]:
-    """In how many of the newest requests each token stands: a project's own name says little."""
-    records = ralph.conversations.said(EXCHANGE)[-_SUBJECTS:] if ralph.conversations.exist else []
-    found: Counter[str] = Counter()
-    for record in records:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            found.update(set(tokens(_request_in(record.body).user[:_SUBJECT_CHARS])))
-    return found, len(records)
-
-
-class _Request(msgspec.Struct, frozen=True):
-    """As much of an exchange as says what was asked."""
-
-    user: str = ""
-
-
-_request_in = msgspec.json.Decoder(_Request).decode
 
 
 def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
