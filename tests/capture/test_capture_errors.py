@@ -10,7 +10,7 @@ import pytest
 from timing import assert_linear
 
 from ralph.capture.errors import errors_in
-from ralph.capture.reported import errors_said
+from ralph.capture.outputs import errors_said
 
 
 def resolve(path: str) -> str | None:

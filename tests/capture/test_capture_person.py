@@ -12,9 +12,19 @@ from capturing import ROOT, SESSION, came, used
 from timing import assert_linear
 
 from ralph.capture import AgentRun
-from ralph.capture.decisions import commit_message, committed, plan_text, plan_title, planned
-from ralph.capture.person import answers, asked, is_plain, refusal
+from ralph.capture.decisions import (
+    answers,
+    asked,
+    commit_message,
+    committed,
+    is_plain,
+    plan_text,
+    plan_title,
+    planned,
+    refusal,
+)
 from ralph.clients.claude_code_sessions import Exchanges, Transcript
+from ralph.records.iteration import Decision
 
 REFUSED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was"
@@ -71,7 +81,8 @@ def test_an_answer_is_kept_with_its_question() -> None:
     told = f'User has answered your questions: "{question}"="SQLite (Recommended)". You can go on.'
     got = session(prompt("add a store"), ask, came("1", told))
     assert human(got) == [("Which store? -> SQLite", None)]
-    assert answers({"answers": {"A?": "x", "B?": "(No answer provided)"}}, "") == [("A?", "x")]
+    given = {"answers": {"A?": "x", "B?": "(No answer provided)"}}
+    assert answers(given, "") == [Decision("A? -> x", None, "human")]
 
 
 def test_an_accepted_plan_is_a_decision_and_a_refused_one_is_what_was_said() -> None:

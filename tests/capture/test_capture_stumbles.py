@@ -10,9 +10,8 @@ from timing import assert_linear
 
 from ralph.capture.calls import instead_of, is_check, shell_call
 from ralph.capture.errors import best_line
-from ralph.capture.outputs import read_output
-from ralph.capture.reported import errors_pasted
-from ralph.capture.stumbles import is_probe, is_scratch, misused, stumble
+from ralph.capture.outputs import errors_pasted, read_output
+from ralph.capture.stumbles import is_probe, is_scratch, stumble
 
 # fmt: off
 STUMBLES = {
@@ -83,8 +82,9 @@ def test_a_program_that_was_called_wrongly_is_worth_remembering_though_it_only_a
         "cat: illegal option -- A"
     ]
     # Also when a pipe hides that it failed.
-    assert misused("golangci-lint run | grep -oP x", "grep: invalid option -- P\nusage: grep")
-    assert not misused("cat notes.md", "grep: invalid option -- P")
+    hidden = bash("git log | grep -oP x", "grep: invalid option -- P\nusage: grep")
+    assert messages(run(INIT, *hidden, ended())) == ["grep: invalid option -- P"]
+    assert messages(run(INIT, *bash("cat notes.md", "grep: invalid option -- P"), ended())) == []
 
 
 def test_a_script_for_the_moment_fails_about_itself() -> None:
@@ -122,7 +122,7 @@ def test_one_cause_is_one_entry_with_a_count() -> None:
     "piece", ["requires approval ", "nothing to commit ", "grep: invalid option\n"]
 )
 def test_a_hostile_output_takes_no_longer_than_its_length(piece: str) -> None:
-    assert_linear(lambda text: (stumble(text), is_probe("make", text), misused("a", text)),
+    assert_linear(lambda text: (stumble(text), is_probe("make", text)),
                   lambda size: piece * (size // len(piece)), 60_000)  # fmt: skip
 
 

@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ralph.capture.decisions import BOILERPLATE, plan_text, plan_title
+from ralph.capture.decisions import BOILERPLATE, is_plain, plan_text, plan_title
 from ralph.capture.lines import clip
-from ralph.capture.person import is_plain
 from ralph.records.iteration import Outcome
 from ralph.text.summary import exchange_gist, title_of
 from ralph.text.tokens import shorten

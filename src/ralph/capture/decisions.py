@@ -1,4 +1,4 @@
-"""What was chosen, and why: in the agent's words, in commit messages and in plans.
+"""What was chosen, and why: in the agent's words, commit messages, plans and a person's words.
 
 A question, a possibility, a quotation or a piece of code is not a decision; better to miss one.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Any
 
-from ralph.capture.lines import clip
+from ralph.capture.lines import FENCED, SENTENCE, clip, mapping, text_of
+from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
 from ralph.records.iteration import Decision
 
@@ -16,81 +18,23 @@ LONGEST = 300
 _LONGEST_BODY = 480
 _READ = 64_000
 
-_FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
 _QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.M)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+|(?<=\w); (?=I )")
+_STATEMENT = re.compile(rf"{SENTENCE.pattern}|(?<=\w); (?=I )")
 _MARKS = re.compile(r"\*\*|(?<!\w)__|__(?!\w)")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 # "**`loadFromFile`** - Now uses": what is spoken of stands before the statement.
 _LABEL = re.compile(r"^(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__):?\s*(?:[-\u2013\u2014:]+\s*)?")
 
-_PEOPLE = r"(?:I|[Ww]e)(?:'ve| have|'m| am|'re| are)?(?: therefore| then| also| now| ultimately)?"
-_VERSUS = r"(?:instead of|rather than|in favou?r of|over)"
-_APART = r"(?:instead of|rather than|in favou?r of)"
-_WHY = (
-    r"(?:because|since|so that|so|to avoid|to prevent|to keep|to make|to match|to preserve"
-    r"|in order to|due to|given that"
-    r"|as (?:it|this|they|we)"
-    r"|which (?:\w+ly )?(?:avoids|keeps|prevents|means|handles|makes|allows))"
-)
-_DO = (
-    r"(?:use|using|go with|going with|keep|keeping|stick with|stay with|switch to|replace|store|put"
-    r"|implement|make|move|drop|skip|leave|write|build|model|represent|return|pass|handle|split)"
-)
-
-_CHOSE = r"(?:decided|chose|chosen|opted|elected|picked|settled on|went with)"
-_WILL = r"(?:'ll| will|'m going to| am going to|'re going to)"
-_MAYBE_WE = r"(?:I |We |I've |We've |I have |We have )?"
-_CHANGED = r"(?:[Rr]eplaced|[Ss]wapped|[Ss]witched|[Mm]igrated)"
-_PATTERNS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?:\*\*|__)?(?:(?:Design|Key|Technical|Architectur\w+|Implementation) )?[Dd]ecision"
-        r"(?: \#?\d+)?(?:\*\*|__)?\s*[:\u2014]\s*(?:\*\*|__)?\s*(?P<d>[^\s*].+)$",
-        r"(?P<d>(?:\*\*|__)?(?:The )?[Rr]oot cause(?:\*\*|__)?(?: (?:is|was)|:)(?:\*\*|__)?"
-        r" .{20,})$",
-        rf"(?:.*?\b)?(?P<d>{_PEOPLE} {_CHOSE}\b.+)$",
-        r"(?P<d>You(?:'re| are) right\b.{15,})$",
-        r"(?P<d>(?:[Dd]ecided (?:to|on|against)|[Oo]pted (?:for|to)|[Ss]ettled on|[Ww]ent with)"
-        r" .+)$",
-        rf"(?:.*?\b)?(?P<d>(?:I|[Ww]e){_WILL} {_DO}\b.+?\b(?:{_VERSUS}|because|since)\b.+)$",
-        rf"(?P<d>(?:I'm |We're |I am )?(?:[Gg]oing|[Ww]ent|[Ss]ticking) with .+? {_VERSUS} .+)$",
-        rf"(?P<d>(?:I|[Ww]e)(?:'m|'re| am| are) \w+ing .+? {_APART} .+)$",
-        rf"(?P<d>{_MAYBE_WE}{_CHANGED} (?:\w+ ){{0,3}}?(?:.+? )?(?:with|to|by|from) .+)$",
-        rf"(?P<d>{_MAYBE_WE}(?:[Cc]hanged|[Mm]oved|[Rr]everted|[Dd]ropped|[Rr]emoved) .+?"
-        rf" {_WHY} .+)$",
-        rf"(?P<d>{_MAYBE_WE}(?:[Uu]sed|[Uu]sing|[Cc]hose|[Pp]icked|[Kk]ept) .+? {_VERSUS} .+)$",
-        r"(?P<d>(?:[Ii]t |[Tt]his )?[Nn]ow (?:uses|returns|passes|reads|runs|calls) .+?"
-        rf" {_APART} .+)$",
-        rf"(?P<d>(?:To|In order to) .{{5,120}}?,? I(?:'ll| will|'m going to) {_DO}\b.+)$",
-    )
-)
-_UNSURE = re.compile(
-    r"\b(?:could|might|may|maybe|perhaps|would|should|whether|if(?![/-])|unless|consider(?:ing)?"
-    r"|wonder|not decided|undecided|to be decided|needs? to decide|can decide|let me"
-    r"|alternatively|(?:one|another) option|do you|shall)\b|n't decided|\?",
-    re.I,
-)
-_OTHERS = re.compile(
-    r"\b(?:says?|said|states?|reads|wrote|documents?|quot\w+|according to|the (?:user|team|author"
-    r"|spec|readme|comment|docs?|memory|prompt|(?:previous|earlier) iteration))\b[^.]{0,60}$",
-    re.I,
-)
+_PATTERNS = tuple(re.compile(row) for row in rows("decisions"))
+_UNSURE = pattern("unsure", re.I)
+_OTHERS = pattern("others", re.I)
 # How the agent goes about its work says nothing about the project.
-_ABOUT_TOOLS = re.compile(
-    r"\b(?:Read|Grep|Glob|Bash|Edit|Write|Task|Search|TodoWrite) tool\b|\b(?:one-liner|heredoc|sed"
-    r"|grep|perl|offset and limit|tool call|sub-?agent|a different (?:command|approach))\b",
-    re.I,
-)
-_SPLIT = re.compile(rf",?\s+(?:\u2014 |- )?(?P<why>{_WHY}(?= ).*)$", re.S)
+_ABOUT_TOOLS = pattern("about tools", re.I)
+_SPLIT = pattern("split", re.S)
 # "decided to keep X because": what was decided, though it looks like a reason.
-_CHOSEN = re.compile(rf"\b{_CHOSE}(?: not)?(?: to \w+)?")
+_CHOSEN = pattern("chosen")
 _PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
-_CUE = re.compile(
-    r"ecision|oot cause|ecided|hose|pted|lected|icked|ettled|ent with|ing with|nstead of"
-    r"|ather than|avou?r of| over |eplaced|wapped|witched|igrated|hanged|oved |everted|ropped"
-    r"|(?:are|'re) right|because|since| I(?:'ll| will|'m going)"
-)
+_CUE = pattern("cue")
 
 
 def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
@@ -99,8 +43,8 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     if not _CUE.search(text):
         return []
     found: list[Decision] = []
-    plain = _QUOTED_LINE.sub("", _FENCED.sub("\n", text))
-    for raw in _SENTENCE.split(plain):
+    plain = _QUOTED_LINE.sub("", FENCED.sub("\n", text))
+    for raw in _STATEMENT.split(plain):
         sentence = _BULLET.sub("", raw).strip()
         if not 15 <= len(sentence) <= 1000 or not _CUE.search(sentence):
             continue
@@ -118,8 +62,8 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
 def _decision(sentence: str, strict: bool) -> Decision | None:
     if _ABOUT_TOOLS.search(sentence):
         return None
-    for pattern in _PATTERNS[:3] if strict else _PATTERNS:
-        match = pattern.match(sentence)
+    for statement in _PATTERNS[:3] if strict else _PATTERNS:
+        match = statement.match(sentence)
         if match is None:
             continue
         before = sentence[: match.start("d")]
@@ -140,13 +84,9 @@ def _apart(said: str) -> tuple[str, str]:
     chosen = _CHOSEN.search(said)
     split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
     if split is None:
-        return _cut(said), ""
+        return clip(said, LONGEST), ""
     why = _PLAIN_WHY.sub("", split["why"]).strip()
-    return _cut(said[: split.start()].rstrip(" ,")), _cut(why)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "\u2026"
+    return clip(said[: split.start()].rstrip(" ,"), LONGEST), clip(why, LONGEST)
 
 
 # -- Commit messages.
@@ -159,12 +99,7 @@ _TRAILER = re.compile(
 _COMMITS = re.compile(r"\bgit (?:-C \S+ )?commit\b|\bjj (?:describe|commit)\b")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Keep house; nothing was decided.
-_HOUSEKEEPING = re.compile(
-    r"(?:\w+(?:\([^)]*\))?!?: )?(?:merge\b|wip\b|release\b|bump\b|version\b"
-    r"|update (?:the )?(?:changelog|readme|docs?|version)|address (?:review|comments?|feedback)"
-    r"|initial commit|v?\d+\.\d+)",
-    re.I,
-)
+_HOUSEKEEPING = pattern("housekeeping", re.I)
 
 
 def commit_message(line: str) -> str:
@@ -203,14 +138,10 @@ def committed(message: str) -> Decision | None:
     subject, body = subject.strip(), body.strip()
     if len(subject) < 15 or (_HOUSEKEEPING.match(subject) and not body):
         return None
-    return Decision(_cut(subject), clip(_reasons(body), _LONGEST_BODY) or None)
+    return Decision(clip(subject, LONGEST), clip(_reasons(body), _LONGEST_BODY) or None)
 
 
-_REASON = re.compile(
-    rf"\b(?:{_WHY}|{_APART}|leak\w*|broke\w*|caus\w+|prevent\w*|fail\w*|without|no longer"
-    r"|previously|only|never|always|must|ensure\w*)\b",
-    re.I,
-)
+_REASON = words("reason", re.I)
 
 
 def _reasons(body: str) -> str:
@@ -235,10 +166,7 @@ _PLAN_ENDS = (
 )
 _TITLE = re.compile(r"^#{1,3} (?:Plan:\s*|Fix:\s*(?=\S))?(?P<t>.+)$", re.M)
 _SECTION = re.compile(r"^#{1,4} (?P<t>.+)$", re.M)
-_ABOUT_WHY = re.compile(r"root cause|problem|context|why|motivation|goal", re.I)
-_ABOUT_HOW = re.compile(
-    r"approach|solution|fix|change|design|implementation|decision|strategy", re.I
-)
+_ABOUT = pattern("about", re.I)
 
 
 def plan_text(text: str) -> str:
@@ -262,17 +190,104 @@ def planned(text: str) -> Decision | None:
         return None
     parts = _SECTION.split(plan[:_READ])[1:]
     sections = [pair for pair in zip(parts[::2], parts[1::2], strict=False) if title not in pair[0]]
-    how = [_gist(body) for head, body in sections if _ABOUT_HOW.search(head)]
+    told = [_gist(body) for head, body in sections if _ABOUT.search(head)][:3]
     steps = [head for head, _ in sections if re.match(r"(?:Step |Change |Fix |Part )?\d", head)]
-    why = [_gist(body) for head, body in sections if _ABOUT_WHY.search(head)]
-    told = [*why[-1:], *how[:2], "; ".join(steps[:4])]
-    whole = " ".join(dict.fromkeys(one for one in told if one))
-    return Decision(_cut(f"Accepted plan: {title}"), clip(whole, _LONGEST_BODY) or None, "human")
+    whole = " ".join(filter(None, [*told, "; ".join(steps[:4])]))
+    plan_name = clip(f"Accepted plan: {title}", LONGEST)
+    return Decision(plan_name, clip(whole, _LONGEST_BODY) or None, "human")
 
 
 def _gist(body: str) -> str:
-    """The first sentence of a section, on one line."""
-    plain = _FENCED.sub("\n", body).strip()
-    first = re.split(r"\n\s*\n", plain, maxsplit=1)[0]
-    text = " ".join(re.sub(r"\*\*|^\s*(?:[-*]|\d+\.) ", "", first, flags=re.M).split())
-    return clip(text, 200)
+    """The first paragraph of a section, on one line."""
+    first = re.split(r"\n\s*\n", FENCED.sub("\n", body).strip(), maxsplit=1)[0]
+    text = re.sub(r"\*\*|^\s*(?:[-*]|\d+\.) ", "", first, flags=re.M)
+    return clip(" ".join(text.split()), 200)
+
+
+# -- What the person said: refusals with words, answers, corrections.
+
+
+_REFUSED = "To tell you how to proceed, the user said:"
+_REFUSED_NOTE = re.compile(r"\n+Note: The user's next message may contain.*\Z", re.S)
+_CLARIFY = "The user wants to clarify these questions"
+_NOTHING = re.compile(r"\(No answer provided\)|you decide|next(?: area)?|skip|no preference", re.I)
+_ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")
+
+
+def refusal(output: str) -> str:
+    """The words with which a person turned a call down; or nothing."""
+    words = _REFUSED_NOTE.sub("", output.partition(_REFUSED)[2]).strip()
+    return "" if words.startswith(_CLARIFY) else words
+
+
+def answers(result: Any, output: str) -> list[Decision]:
+    """The questions that a person was asked, each with its answer, as decisions."""
+    found = list(mapping(mapping(result).get("answers")).items()) or _ANSWERED.findall(output)
+    told: list[Decision] = []
+    for question, given in found:
+        answer = _line(text_of(given).replace(" (Recommended)", ""))
+        if answer and not _NOTHING.fullmatch(answer):
+            text = clip(f"{_line(question)} -> {answer}", _LONGEST_BODY)
+            told.append(Decision(text, None, "human"))
+    return told
+
+
+def refused(words: str, what: str) -> Decision:
+    """What the person said when refusing a call or a plan."""
+    return Decision(clip(_line(words), _LONGEST_BODY), f"said when refusing {what}", "human")
+
+
+# Says nothing by itself.
+_PLAIN = pattern("plain", re.I)
+_SETS_A_RULE = words("sets a rule", re.I)
+_OBJECTS = words("objects", re.I)
+_CORRECTS = pattern("corrects", re.I | re.S)
+# What a program printed, not what the person says.
+_PRINTED = pattern("printed", re.I)
+# One question is a correction only when it objects.
+_QUESTION = re.compile(r"[^.!?]{1,400}\?\W*")
+_CLAUSE = re.compile(r"(?<=[.!?。])\s*(?=\S)|\n+")
+
+
+def is_plain(text: str) -> bool:
+    """Whether a prompt only tells the agent to go on: "commit and push"."""
+    return len(text) < 80 and _PLAIN.fullmatch(text) is not None
+
+
+def asked(text: str, *, first: bool | None) -> Decision | None:
+    """What a prompt decides: an accepted plan, a rule, or a choice or correction later on.
+
+    Where it is not known whether a prompt is the first, a long one is taken for a request.
+    """
+    if text.startswith(BOILERPLATE) and plan_title(text):
+        return planned(text)
+    if is_plain(text):
+        return None
+    is_request = len(text) > _LONGEST_BODY if first is None else first
+    told = _required(text) if is_request else _choices(text)
+    return Decision(clip(told, _LONGEST_BODY), None, "human") if told else None
+
+
+def _required(text: str) -> str:
+    """The sentences of a first prompt that set a rule, beside what it asks for."""
+    parts = _clauses(text[:4000])
+    rules = [one for one in parts if _SETS_A_RULE.search(one)] if len(parts) > 1 else []
+    return " ".join(rules[:4])
+
+
+def _choices(text: str) -> str:
+    """The sentences of a prompt that choose or correct; a short prompt whole."""
+    own = "\n".join(line for line in text[:4000].split("\n") if not _PRINTED.match(line)).strip()
+    if not _CORRECTS.search(own) or (_QUESTION.fullmatch(own) and not _OBJECTS.search(own)):
+        return ""
+    if len(own) <= _LONGEST_BODY:
+        return _line(own)
+    return " ".join(one for one in _clauses(own) if _CORRECTS.search(one))
+
+
+def _clauses(text: str) -> list[str]:
+    return [line for part in _CLAUSE.split(text) if len(line := _line(part)) > 10]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -7,53 +7,42 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ralph.capture.wordings import (
+from ralph.capture.rules import (
     COMPILE_CLASSES,
     FOREIGN,
+    LINT_WORDS,
     NOT_AN_ERROR,
     PERMISSION,
     STRONG,
     TEST_CLASSES,
+    TRIGGERS,
     WEAK,
+    WEAK_TRIGGERS,
     Look,
     Wording,
     any_of,
+    pattern,
 )
 from ralph.records.iteration import ErrorSeen, ErrorType
 from ralph.text.signature import signature
 
 # From a path as printed to the path in the project, or None outside it.
 Resolve = Callable[[str], str | None]
+Place = tuple[str | None, int | None]
 
 MOST_PER_OUTPUT = 10
-_LONGEST_LINE = 2000
+LONGEST_LINE = 2000
 _HEAD, _TAIL = 64_000, 192_000
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|\^\[\[[0-9;]{0,12}m")
-# What every wording in the table holds one of. Finding these is fast, matching the table is not,
-# so only the lines that hold one are matched.
-_TRIGGERS = (
-    *("rror", "ERR", "FATAL", "fatal: ", "FAIL", "Fail", "(fail)", "xception", "Traceback"),
-    *("anic", "ault", "denied", "EACCES", "EPERM", "ermitted", "Read-only"),
-    *("not found", "undefined ref", "CONFLICT", "curl: (", "rspec ", " MD0", "\u2501\u2501\u2501"),
-    *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●", "] \u203a ", "[E]"),
-    *("(eval):", "zsh:", "recogni", "CategoryInfo", "\nLine |", "ignored by one", "warning["),
-    *("error \u2022", "error -", "rejected]"),
+# A job's log, a runner of tasks, containers: who speaks stands before each line.
+_PREFIX = re.compile(
+    r"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:.]{8,16}Z ?"
+    r"|^\[[a-z][\w:./ -]{1,40}\] (?: *\| )?",
+    re.M,
 )
-# What the weak wordings hold besides; only failed commands are asked for them.
-_WEAK_TRIGGERS = (
-    *(
-        "make",
-        "irectory",
-        "cannot",
-        "can't",
-        "nable to",
-        "invalid",
-        "illegal",
-        "nrecogni",
-        "nknown",
-    ),
-)
+# GitHub's mark of an error; a linter's begins with its place.
+_ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
 _ARROWS = ("--> ", "╭─[")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
@@ -65,53 +54,39 @@ _AT = re.compile(
 _ARROW = re.compile(r"\s*(?:-->|╭─\[)\s*(?P<f>[^\s:]+):(?P<l>\d+)")
 _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
 _GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")
-_BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})$")
+_BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})(?P<l>)$")
 _EXPECTED = re.compile(r"error: (?P<m>.+)")
 _CODED = re.compile(r"(?:E\d{4}|[a-z][\w:-]+)\]: ")
-_NO_REASON = ("\u25cf", "FAIL", "ERR_", "at ", "Test", "\u2717", "\u2716")
-_NAME = re.compile(r"['\"`]([^'\"`]{1,80})['\"`]")
-_NAMELESS = re.compile(
-    r"(?:TS\d+: )?(?:Cannot find (?:module|package)|Could not resolve|No module named)"
-)
-_WHEN = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\s+")
-# GitHub's mark of an error; a linter's begins with its place.
-_ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
-_CROSSES = ("\u00d7", "\u2716", "!")
-_CAUGHT = re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-].*)")
-_SYMBOL = re.compile(r"\s+symbol: +(?P<m>.+)")
-_CONCISE = re.compile(r"\s+\| (?P<m>[^\s~].*)")
-# A job's log, a runner of tasks, containers: who speaks stands before each line.
-_PREFIX = re.compile(
-    r"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:.]{8,16}Z ?"
-    r"|^\[[a-z][\w:./ -]{1,40}\] (?: *\| )?",
-    re.M,
-)
+_WORDS = re.compile(r"\s*(?!\u25cf|FAIL|ERR_|at |Test|\u2717|\u2716)(?P<m>\S.*)")
+# Where below an error its place stands, and where its reason; each with how far.
+_PLACES: dict[Look, tuple[re.Pattern[str], int]] = {
+    "arrow": (_ARROW, 5),
+    "must_arrow": (_ARROW, 5),
+    "frames": (_AT, 24),
+    "reason": (_AT, 24),
+    "back": (_PYTEST_PLACE, 11),
+}
+_REASONS: dict[Look, tuple[re.Pattern[str], int]] = {
+    # "mismatched types" fits any program; what was found says which.
+    "arrow": (re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-][^`]*`.*)"), 8),
+    "must_arrow": (re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-][^`]*`.*)"), 8),
+    "symbol": (re.compile(r"\s+symbol: +(?P<m>.+)"), 4),
+    "biome": (re.compile(r"\s*[\u00d7\u2716!]\s*(?P<m>.+)"), 6),
+    "powershell": (re.compile(r"\s+\| (?P<m>[^\s~].*)"), 9),
+    "colon": (_WORDS, 2),
+    "panic": (_WORDS, 1),
+}
 JUDGED = frozenset({"test", "compile", "lint"})
 _RULE = re.compile(r"\([a-z][\w-]+\)$|^(?:[A-Z]{1,4}\d{2,4}|MD\d{3}/\S+|lint/\S+)\b")
 # Says only that something differs, not what is wrong.
 _GENERIC_REASON = re.compile(r"expect|assert|exit status|not equal|got\b|want\b|failed\b", re.I)
-_CLEAR = 4
 _MANY_NAMES = 4
-_TELLS = re.compile(
-    r"(?i:\b(?:errors?|fatal|failed|failure|cannot|can't|couldn't|could not|unable|denied|invalid"
-    r"|unknown|unrecogni[sz]ed|missing|refused|rejected|undefined|unexpected|illegal|conflict"
-    r"|not found|no such|not exist|already exists|not allowed|not permitted|unsupported|timed out"
-    r"|mismatch|abort(?:ed|ing)|too (?:many|large|long)|did not|does ?n[o']t|is not|are not"
-    r"|ignored by|must be|no version|exceeded|expired|need to be)\b"
-    r"|(?-i:[A-Z]\w+(?:Error|Exception)\b))"
-)
+_CLEAR = 4
+_TELLS = pattern("tells")
 _SPEAKER = re.compile(r"[\w./+-]{2,40}(?:\[\d+\])?: \S")
-_ASIDE = re.compile(
-    r"(?i:^\s*at \S+ \(|exit with code|action failed$|^Error: Job "
-    r"|^\W*(?:hint|note|help|usage|info|warn(?:ing)?|debug|trace|see|try|to fix|consider|use)\b"
-    r"|^\[[\w: -]+\]$|task failed$|exited with"
-    r"|failed with (?:exit )?code|ELIFECYCLE|for more information|--help\b"
-    r"|complete log|script failed|\b(?:0|no) (?:errors?|failed)|\bPASS\b|^ok\b|errors were emitted"
-    r"|could not compile|aborting due|build failed|process completed)"
-)
-
-Place = tuple[str | None, int | None]
-_NOWHERE: Place = (None, None)
+_WHEN = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\s+")
+# Says only that something failed, or what to do.
+ASIDE = pattern("aside")
 
 
 def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]:
@@ -123,8 +98,7 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
     if len(output) > head + tail:
         output = output[:head] + "\n" + output[-tail:]
     output = plain_output(output)
-    triggers = _TRIGGERS + _WEAK_TRIGGERS if failed else _TRIGGERS
-    at = _holding(output, triggers, most)
+    at = _holding(output, TRIGGERS + WEAK_TRIGGERS if failed else TRIGGERS, most)
     if any(arrow in output for arrow in _ARROWS):
         at |= {max(0, number - 1) for number in _holding(output, _ARROWS, most)}
     if not at:
@@ -132,7 +106,7 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
     if len(at) > most:
         # A log of errors handled: what counts stands at its end.
         at = set(sorted(at)[-most:])
-    lines = [line[:_LONGEST_LINE].rstrip() for line in output.split("\n")]
+    lines = [line[:LONGEST_LINE].rstrip() for line in output.split("\n")]
     found = list(_strong(lines, at, resolve))
     if any(error.error_type in JUDGED for error in found):
         # A compiler, linter or test runner gave its verdict: the rest is what it logged.
@@ -156,46 +130,30 @@ def plain_output(output: str) -> str:
 
 def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
     """One entry for each cause: a linter's rule, the reason of several tests; each with a count."""
-    kept: dict[str, ErrorSeen] = {}
+    causes: dict[str, ErrorSeen] = {}
     for error in errors:
         key = _cause(error)
-        same = next((k for k in kept if k == key or _says_more(k, key)), None)
-        if same is None:
-            kept[key] = error
+        same = next((k for k in causes if k == key or _says_more(k, key)), key)
+        before = causes.setdefault(same, error)
+        if before is error:
             continue
-        before = kept[same]
-        if _NAMELESS.match(key) and len(before.message) < 420:
-            # Several names are missing for one reason: each is worth finding.
-            names = [
-                name for name in _NAME.findall(error.message)[:1] if name not in before.message
-            ]
-            before = msgspec.structs.replace(
-                before, message=before.message + "".join(f", '{name}'" for name in names)
-            )
         # A test's name alone, and with its reason, is one failure.
-        more = 0 if _says_more(same, key) else error.count
-        longer = error if len(key) > len(same) and more == 0 else before
-        place = longer if longer.file_path else before if before.file_path else error
-        kept[same] = msgspec.structs.replace(
+        longer = error if len(key) > len(same) else before
+        place = next((one for one in (longer, before, error) if one.file_path), error)
+        causes[same] = msgspec.structs.replace(
             longer,
-            count=before.count + more,
+            count=before.count + (error.count if same == key else 0),
             error_type=before.error_type if before.error_type in JUDGED else error.error_type,
             file_path=place.file_path,
             line=place.line,
         )
-    return _few_names(list(kept.values()))
-
-
-def _few_names(errors: list[ErrorSeen]) -> list[ErrorSeen]:
-    """Many tests of which only the names are known fail for one reason, more often than not."""
-    bare = [one for one in errors if one.error_type == "test" and ": " not in one.message]
+    bare = [e for e in causes.values() if e.error_type == "test" and ": " not in e.message]
     if len(bare) <= _MANY_NAMES:
-        return errors
-    first = bare[0]
-    whole = msgspec.structs.replace(
-        first, message=f"{first.message} and {len(bare) - 1} more tests", count=len(bare)
-    )
-    return [whole if one is first else one for one in errors if one is first or one not in bare]
+        return list(causes.values())
+    # Many tests of which only the names are known fail for one reason, more often than not.
+    first = f"{bare[0].message} and {len(bare) - 1} more tests"
+    whole = msgspec.structs.replace(bare[0], message=first, count=len(bare))
+    return [whole, *(error for error in causes.values() if error not in bare)]
 
 
 def _says_more(one: str, other: str) -> bool:
@@ -213,8 +171,6 @@ def _cause(error: ErrorSeen) -> str:
     name, _, reason = message.partition(": ")
     if name == "command not found":
         return name  # a text with backticks in it, run by the shell word by word
-    if module := _NAMELESS.match(message):
-        return module[0]
     if error.error_type == "test" and len(reason) > 25:
         # Wrapped errors name their cause last.
         parts = reason.split(": ")
@@ -225,24 +181,17 @@ def _cause(error: ErrorSeen) -> str:
     return message
 
 
-def says_little(message: str) -> bool:
-    """Whether a message only says that something failed, not what."""
-    return _ASIDE.search(message) is not None
-
-
 def best_line(output: str) -> str:
     """The line of a failed command's output that tells the error, by its wording; or nothing."""
-    lines = [line.strip()[:_LONGEST_LINE] for line in plain_output(output[-_TAIL:]).split("\n")]
+    lines = [line.strip()[:LONGEST_LINE] for line in plain_output(output[-_TAIL:]).split("\n")]
     if len(lines) > 120:
         lines = lines[:40] + lines[-80:]
-    scored = [(_telling(line), -at) for at, line in enumerate(lines)]
-    score, at = max(scored, default=(0, 0))
+    score, at = max((_telling(line), -at) for at, line in enumerate(lines))
     if score < _CLEAR:
         return ""
-    line, after = lines[-at], lines[-at + 1 : -at + 3]
-    line = _WHEN.sub("", line, count=1)
-    if line.endswith(":") and (more := next((one for one in after if one), "")):
-        line = f"{line} {more}"
+    line = _WHEN.sub("", lines[-at], count=1)
+    if line.endswith(":"):
+        line = f"{line} {next(filter(None, lines[-at + 1 : -at + 3]), '')}".rstrip()
     return line.removeprefix("error: ").removeprefix("ERROR: ")
 
 
@@ -254,7 +203,7 @@ def _telling(line: str) -> int:
     score += 2 if _SPEAKER.match(line) else 0
     score += 1 if "'" in line or '"' in line or "`" in line else 0
     score -= 3 if line[0] in "{[" else 0
-    return score - (5 if _ASIDE.search(line) else 0)
+    return score - (5 if ASIDE.search(line) else 0)
 
 
 def _holding(text: str, parts: tuple[str, ...], most: int) -> set[int]:
@@ -302,15 +251,14 @@ def _worded(
                 continue
             if NOT_AN_ERROR.search(line):
                 break
-            if wording.look == "must_arrow" and not _near(_ARROW, lines, number, 3):
+            near = lines[number + 1 : number + 4]
+            if wording.look == "must_arrow" and not any(map(_ARROW.match, near)):
                 continue
-            if wording.look == "powershell" and not "".join(lines[number + 1 :][:1]).startswith(
-                "Line |"
-            ):
+            if wording.look == "powershell" and not "".join(near[:1]).startswith("Line |"):
                 continue
             if wording.look == "reason":
                 reasons.add(_next(lines, number))
-            yield _error(match, wording, lines, number, places, resolve)
+            yield _error(match, wording, lines, places, number, resolve)
             break
 
 
@@ -318,56 +266,53 @@ def _error(
     match: re.Match[str],
     wording: Wording,
     lines: list[str],
-    at: int,
     places: list[re.Match[str]],
+    at: int,
     resolve: Resolve,
 ) -> ErrorSeen:
     groups = match.groupdict()
     message = (groups.get("m") or "").strip()
-    file, number = groups.get("f"), groups.get("l")
-    if test := groups.get("t"):
+    file, number, test = groups.get("f"), groups.get("l"), groups.get("t")
+    if test:
         message = f"{test}: {message}" if message else test
-        if file and not number:
-            # The n-th failure in a file has its n-th place above.
-            same = next((p for p in places if p["f"] == file), None)
-            if same:
-                places.remove(same)
-                number = same["l"]
+        # The n-th failure in a file has its n-th place above.
+        same = next((p for p in places if p["f"] == file), None) if file and not number else None
+        if same:
+            places.remove(same)
+            number = same["l"]
     place = placed(file, number, resolve)
-    if wording.look != "no":
-        more, found = _look(wording.look, lines, at, resolve)
-        place = place if place[0] else (found[0], found[1] or place[1])
-        joint = " " if message.endswith(":") else ": "
-        message = f"{message}{joint}{more}" if more and message else message or more
-    if (
-        message.endswith(":")
-        and wording.look in {"no", "arrow"}
-        and (after := _next(lines, at)) < len(lines)
-    ):
-        message = f"{message} {lines[after].strip()}"
+    more, found = _look(wording.look, lines, at, resolve) if wording.look else ("", (None, None))
+    place = place if place[0] else (found[0], found[1] or place[1])
+    if not more and message.endswith(":") and wording.look in {"", "arrow"}:
+        more = "".join(lines[_next(lines, at) :][:1]).strip()
+    joint = " " if message.endswith(":") else ": "
+    message = f"{message}{joint}{more}" if more and message else message or more
     if _CODED.match(message):
         message = f"error[{message}"
     error_type = typed(wording.error_type, message)
     if wording.look == "panic":
         # A thread is named after its test.
-        named = groups.get("t") not in {None, "", "main", "<unnamed>"}
+        named = test not in {None, "", "main", "<unnamed>"}
         message = message if named else message.partition(": ")[2] or message
         error_type = "test" if named else error_type
     return ErrorSeen(message, error_type, place[0], place[1])
 
 
 def typed(error_type: ErrorType, message: str) -> ErrorType:
-    if error_type == "runtime":
-        if PERMISSION.search(message):
-            return "permission"
-        if COMPILE_CLASSES.match(message):
-            return "compile"
-        if TEST_CLASSES.match(message):
-            return "test"
-    return error_type
+    """The type of an error, by its message where the tool does not tell it."""
+    if error_type != "runtime":
+        return error_type
+    if PERMISSION.search(message):
+        return "permission"
+    if COMPILE_CLASSES.match(message):
+        return "compile"
+    if LINT_WORDS.search(message):
+        return "lint"
+    return "test" if TEST_CLASSES.match(message) else "runtime"
 
 
 def placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
+    """The file in the project, and the line."""
     # Nobody has a file of a hundred million lines.
     line = int(number) if number and len(number) < 9 else None
     if not file or FOREIGN.search(file):
@@ -378,49 +323,32 @@ def placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
 
 def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
     """What the lines around say more about an error: a reason, and a place."""
-    below = lines[at + 1 : at + 25]
-    if look in {"arrow", "must_arrow"}:
-        # "mismatched types" fits any program; what was found says which.
-        caught = next((m["m"] for line in below[:8] if (m := _CAUGHT.match(line))), "")
-        return caught if "`" in caught else "", _first(_ARROW, below[:5], resolve)
-    if look == "symbol":
-        return next((m["m"] for line in below[:4] if (m := _SYMBOL.match(line))), ""), _NOWHERE
-    if look == "biome":
-        crossed = (line.strip() for line in below[:6])
-        return next((one[1:].strip() for one in crossed if one[:1] in _CROSSES), ""), _NOWHERE
-    if look == "powershell":
-        row = below[1:9]
-        return next((m["m"] for line in row[1:] if (m := _CONCISE.match(line))), ""), _NOWHERE
-    if look == "category":
-        above = [line.strip() for line in lines[max(0, at - 6) : at]]
-        said = [line for line in above if line and line[0] not in "+~" and line[:3] != "At "]
-        return (said[-1] if said else ""), _NOWHERE
-    if look == "colon":
-        return next((line.strip() for line in below[:2] if line.strip()), ""), _NOWHERE
-    if look == "frames":
-        place = _first(_AT, below, resolve)
-        return "", place if place[0] else _first(_FRAME, lines[max(0, at - 4) : at], resolve)
+    above = lines[max(0, at - 40) : at][::-1]
+    reason = ""
+    place: Place = (None, None)
+    if look in _REASONS:
+        pattern, most = _REASONS[look]
+        reason = next((m["m"] for m in map(pattern.match, lines[at + 1 :][:most]) if m), "")
+    if look in _PLACES:
+        pattern, most = _PLACES[look]
+        place = _first(pattern, lines[at + 1 :][:most], resolve)
+        if look == "frames" and not place[0]:
+            place = _first(_FRAME, above[:4], resolve)
     if look == "reason":
-        after = _next(lines, at)
-        reason = lines[after].strip() if after < len(lines) else ""
-        reason = "" if reason.startswith(_NO_REASON) else reason
-        return reason, _first(_AT, below, resolve)
-    if look == "back":
-        return "", _first(_PYTEST_PLACE, lines[at + 1 : at + 12], resolve)
-    if look == "panic":
-        return (lines[at + 1].strip() if at + 1 < len(lines) else ""), _NOWHERE
-    if look == "heading":
-        for line in reversed(lines[max(0, at - 40) : at]):
-            if heading := _BARE_PATH.match(line):
-                return "", (placed(heading["f"], "1", resolve)[0], None)
-    if look == "go":
+        after = _WORDS.match("".join(lines[_next(lines, at) :][:1]))
+        reason = after["m"] if after else ""
+    elif look == "category":
+        said = (line.strip() for line in above[:6])
+        reason = next((line for line in said if line and line[0] not in "+~A"), "")
+    elif look == "heading":
+        place = _first(_BARE_PATH, above, resolve)
+    elif look == "go":
         return _go_reason(lines, at, resolve)
-    if look == "bun":
-        window = lines[max(0, at - 15) : at]
-        for index in range(len(window) - 1, -1, -1):
-            if match := _EXPECTED.match(window[index]):
-                return match["m"].strip(), _first(_AT, window[index:], resolve)
-    return "", _NOWHERE
+    elif look == "bun":
+        for index, line in enumerate(above[:15]):
+            if match := _EXPECTED.match(line):
+                return match["m"].strip(), _first(_AT, above[:index][::-1], resolve)
+    return reason.strip(), place
 
 
 def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
@@ -429,20 +357,13 @@ def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]
     above: list[str] = []
     for line in reversed(lines[max(0, at - 80) : at]):
         if line.startswith(("=== RUN", "--- ")):
-            if not line.endswith(f" {name}"):
-                above = []
+            above = above if line.endswith(f" {name}") else []
             break
         above.insert(0, line)
     for line in [*lines[at + 1 : at + 8], *above]:
-        if line.startswith(("--- ", "=== ")):
-            continue
         if match := _GO_PLACE.match(line):
             return match["m"].strip(), placed(match["f"], match["l"], resolve)
-    return "", _NOWHERE
-
-
-def _near(pattern: re.Pattern[str], lines: list[str], at: int, most: int) -> bool:
-    return any(pattern.match(line) for line in lines[at + 1 : at + 1 + most])
+    return "", (None, None)
 
 
 def _next(lines: list[str], at: int) -> int:
@@ -454,8 +375,9 @@ def _next(lines: list[str], at: int) -> int:
 
 
 def _first(pattern: re.Pattern[str], lines: list[str], resolve: Resolve) -> Place:
-    for line in lines:
-        if (found := pattern.match(line)) and (place := placed(found["f"], found["l"], resolve))[0]:
+    for found in filter(None, map(pattern.match, lines)):
+        place = placed(found["f"], found["l"], resolve)
+        if place[0]:
             return place
     return None, None
 
@@ -476,5 +398,4 @@ def _tracebacks(
         if raised is None or any(_CHAINED.match(line) for line in lines[last + 1 : last + 4]):
             yield None, first, last
             continue
-        message = raised["m"]
-        yield ErrorSeen(message, typed("runtime", message), *place), first, last
+        yield ErrorSeen(raised["m"], typed("runtime", raised["m"]), *place), first, last

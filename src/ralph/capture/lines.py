@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -141,6 +142,11 @@ def whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole(key): whole(item) for key, item in value.items()}
     return value
+
+
+# Code in Markdown, and where a sentence ends.
+FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
+SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+")
 
 
 def text_of(value: Any) -> str:

@@ -1,28 +1,37 @@
-"""What the output of a shell command tells: its errors, and whether it is known to have failed."""
+"""What a shell command's output tells, and errors in words: the agent's, or pasted by a person."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ralph.capture.calls import passed
-from ralph.capture.errors import JUDGED, Resolve, best_line, errors_in, says_little, typed
-from ralph.capture.shell import is_masked, origin
-from ralph.capture.stumbles import (
-    SANDBOX,
-    USAGE,
-    StumbleKind,
-    is_probe,
-    is_scratch,
-    misused,
-    unmatched_listing,
+from ralph.capture.calls import GOING, passed
+from ralph.capture.errors import (
+    ASIDE,
+    JUDGED,
+    LONGEST_LINE,
+    MOST_PER_OUTPUT,
+    Place,
+    Resolve,
+    best_line,
+    errors_in,
+    folded,
+    placed,
+    plain_output,
+    typed,
 )
+from ralph.capture.lines import FENCED, SENTENCE
+from ralph.capture.rules import pattern, words
+from ralph.capture.shell import is_masked, origin
+from ralph.capture.stumbles import SANDBOX, USAGE, StumbleKind, is_probe, is_scratch, is_unmatched
 from ralph.records.iteration import ErrorSeen
 
+_READ = 64_000
 _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
-_GOING = re.compile(r"\A(?:cd \S+ (?:&&|;) )+")
+# Somebody stopped it.
+_STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
 JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
 # A file that is not there is not an error of the project.
@@ -31,16 +40,13 @@ _UNREADABLE = re.compile(
     r"(?:No such file or directory|Is a directory|Not a directory|[Pp]ermission denied"
     r"|cannot find the (?:file|path))"
 )
-# The runner of a task says that it failed, though its output went through a pipe.
-_GAVE_UP = re.compile(
-    r"task failed$|exited with (?:code|status) [1-9]|[Ff]ailed with exit code [1-9]|^FAIL\b"
-    r"|ELIFECYCLE|^make(?:\[\d+\])?: \*\*\*|script failed|\b[1-9]\d* failed\b",
-    re.M,
-)
 # An exception as the last line was caught by nobody.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
+# A program in a pipe says that it has no such option.
+_MISUSED = re.compile(
+    r"^(?P<p>[\w.-]{1,40}): (?:illegal|invalid|unrecogni[sz]ed|unknown) option\b.{0,200}$", re.M
+)
 _TESTS = re.compile(r"^\s*\d+ (?:pass|passing|passed)\b|^test result: |\b\d+ passed\b", re.M)
-_ASKED_CODE = re.compile(r"\becho\b[^|&\n]{0,200}(?:\$\?|LASTEXITCODE|PIPESTATUS)")
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
@@ -70,24 +76,25 @@ def read_output(
         return _failures(command, code, text, resolve)
     is_log = JOB_LOG.search(command) is not None
     if not is_log and origin(command) != "own":
-        if message := misused(command, text):
-            return CommandOutput([ErrorSeen(message, "runtime")], text)
+        wrong = _MISUSED.search(text[:4000]) or _MISUSED.search(text[-1000:])
+        if wrong and wrong["p"] in command:
+            return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
     if is_known(text):
         return CommandOutput([], text)
     loose = is_log or (is_masked(command) and not passed(text))
-    # Where tests ran, whatever else is printed was logged by one of them.
-    ran_tests = not is_log and _TESTS.search(text[-1500:]) is not None
+    # What a command logs that went well is no error of it; nor what is logged where tests ran.
+    any_type = is_log or (loose and not _TESTS.search(text[-1500:]))
     errors = [
         error
         for error in errors_in(text, resolve, failed=loose)
-        # What a command logs that went well is no error of it.
-        if (error.error_type in JUDGED or (loose and not ran_tests) or _by_shell(error))
+        if (any_type or error.error_type in JUDGED or error.message.startswith("command not found"))
         and not _UNREADABLE.match(error.message)
-        and not says_little(error.message)
-        and not _is_unmatched(error, command)
+        and not ASIDE.search(error.message)
+        and not is_unmatched(command, error.message)
     ]
-    return CommandOutput(errors, text, is_log or not loose or _gave_up(command, text))
+    last = text.rstrip()[-500:].rpartition("\n")[2]
+    return CommandOutput(errors, text, is_log or not loose or _UNCAUGHT.match(last) is not None)
 
 
 def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> CommandOutput:
@@ -97,53 +104,116 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     # What a reader prints when it fails stands at the end; the rest may be a file.
     own = text if origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True)
-    if not errors and (message := best_line(own)):
-        errors = [ErrorSeen(message, typed("runtime", message))]
-    kept = [
+    errors = errors or _best(own, resolve)
+    worth = [
         error
         for error in errors
         if not _UNREADABLE.match(error.message) and not is_scratch(command, error.message)
     ]
     if is_probe(command, text):
-        kept = [error for error in kept if _is_usage(error, command)]
-        return CommandOutput(kept, text, probe=None if kept else "probe")
-    if kept:
-        return CommandOutput(kept, text)
-    # Nothing is left, or nothing says that anything went wrong.
-    if errors or is_masked(command) or is_scratch(command, ""):
-        return CommandOutput([], text, probe="probe")
-    return CommandOutput([ErrorSeen(_failure(command, code, text))], text)
+        # How a program was called wrongly is worth knowing, though it only asked.
+        worth = [
+            error
+            for error in worth
+            if USAGE.search(error.message) and not is_unmatched(command, error.message)
+        ]
+    elif not (errors or code in _STOPPED or is_masked(command) or is_scratch(command, "")):
+        worth = [ErrorSeen(_failure(command, code, text))]
+    return CommandOutput(worth, text, probe=None if worth else "probe")
 
 
-def _by_shell(error: ErrorSeen) -> bool:
-    return error.message.startswith("command not found") or error.message.endswith(
-        ("command not found", ": == not found")
-    )
-
-
-def _gave_up(command: str, text: str) -> bool:
-    """Whether a command whose exit code is unknown says itself that it failed."""
-    if _ASKED_CODE.search(command):
-        return False
-    last = text.rstrip()[-500:].rpartition("\n")[2]
-    return _GAVE_UP.search(text[-3000:]) is not None or _UNCAUGHT.match(last) is not None
-
-
-def _is_usage(error: ErrorSeen, command: str) -> bool:
-    """Whether an error is about how a program was called."""
-    return USAGE.search(error.message) is not None and not _is_unmatched(error, command)
-
-
-def _is_unmatched(error: ErrorSeen, command: str) -> bool:
-    """Whether names were to be listed, and there are none."""
-    _, found, glob = error.message.partition("no matches found: ")
-    return bool(found) and unmatched_listing(command, glob.strip())
+def _best(output: str, resolve: Resolve) -> list[ErrorSeen]:
+    """The line that tells the error best, as one; a formatter's ends with its file."""
+    message = best_line(output)
+    error_type = typed("runtime", message)
+    path = message.rpartition(" ")[2] if error_type == "lint" else ""
+    return [ErrorSeen(message, error_type, resolve(path) if path else None)] if message else []
 
 
 def _failure(command: str, code: int | None, text: str) -> str:
     """The message of a command that failed without a known error; two such commands differ."""
-    words = _GOING.sub("", " ".join(command.split()))
+    words = GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
     last = text.strip().rpartition("\n")[2].strip()
     ended = "failed" if code is None else f"failed with exit code {code}"
     return f"`{words}` {ended}" + (f": {last}" if last else "")
+
+
+# -- Errors in words.
+
+
+_NAMED = re.compile(
+    r"\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300}"
+    r"|error\[E\d{4}\]: [^\n`]{3,300}"
+    # A line that is nothing but an error, as a terminal prints it: repeated, not told.
+    r"|^\s*(?:(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300}[^\n`*.])$"
+)
+_STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
+_MET = words("met", re.I)
+_SUPPOSED = words("supposed", re.I)
+_DOUBTFUL = re.compile(r"\b(?:would|could|might|should|if|e\.g\.|for example)\b", re.I)
+_LOGGED = re.compile(
+    r"\[(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\]:?[ \t]+"
+    r"(?:(?P<f>[\w./\\-]{1,200}\.\w{1,5}):(?P<l>\d{1,7}): )?(?:\[\w{1,40}\]>? )?"
+    r"(?P<m>[^\n]{10,400})"
+)
+_QUOTED = re.compile(
+    r"\b(?:caus|fail|error|crash|throw|report|messag|warn|log|say|see|get)[a-z]{0,6}\W{1,3}"
+    r"(?:[a-z]{1,10} ){0,3}`(?P<m>[^`\n]{15,300})`",
+    re.I,
+)
+_TROUBLE = pattern("trouble")
+_CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w+$|^[\w.-]+$")
+# A list or a heading is written by hand; a log is not.
+_LOG_LINES = re.compile(
+    r"^(?![ \t]*(?:[-*+#>|]|\d+[.)])[ \t]).*"
+    r"(?:exit(?:ed with)? (?:code|status) [1-9]|\bERROR\b|\bFAIL(?:ED|URE)?\b|Traceback).*$",
+    re.M,
+)
+_BY_HAND = re.compile(r"\s*(?:[-*+#>|]|\d+[.)])\s")
+
+
+def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
+    """Errors the agent reports in its own words, with class and message; never supposed ones."""
+    if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
+        return []
+    return list(_named(text[:_READ], resolve, _SUPPOSED))[:MOST_PER_OUTPUT]
+
+
+def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
+    """Errors in a person's words: a pasted output or log line, or one quoted in the text."""
+    text = text[:_READ]
+    if not _TROUBLE.search(text) and not _LOGGED.search(text):
+        return []
+    plain = plain_output(text)
+    found = errors_in(plain, resolve, failed=False)
+    found = [error for error in found if "Process completed" not in error.message]
+    for match in _LOGGED.finditer(plain):
+        message = match["m"].partition(". ")[0].strip()
+        found.append(ErrorSeen(message, "runtime", *placed(match["f"], match["l"], resolve)))
+    found += _named(plain, resolve, _DOUBTFUL)
+    logged = "\n".join(line for line in plain.split("\n") if not _BY_HAND.match(line))
+    if not found and len(_LOG_LINES.findall(plain)) > 1:
+        found = _best(logged, resolve)
+    return folded(found)[:MOST_PER_OUTPUT]
+
+
+def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[ErrorSeen]:
+    """The errors that sentences name by their class, or quote as a message."""
+    for sentence in SENTENCE.split(FENCED.sub("\n", text)):
+        if len(sentence) > LONGEST_LINE or sentence.lstrip().startswith(">"):
+            continue
+        named = _NAMED.search(sentence)
+        found = named or (_QUOTED.search(sentence) if supposed is _DOUBTFUL else None)
+        around = sentence[: found.start()] + sentence[found.end() :] if found else sentence
+        if found is None or supposed.search(around):
+            continue
+        message = found[0] if named else found["m"]
+        # What is in backticks may be code; what is named alone on its line was printed.
+        is_met = _MET.search(around) or not around.strip(" `*-\t")
+        if is_met if named else _TROUBLE.search(message) and not _CODE.search(message):
+            message = message.strip().removeprefix("error: ").removeprefix("fatal: ").rstrip(" .*")
+            place: Place = (None, None)
+            if stated := _STATED.search(sentence):
+                place = placed(stated["f"], stated["l"], resolve)
+            yield ErrorSeen(message, typed("runtime", message), *place)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Live, TerminalReason, person
+from ralph.capture import AgentRun, Live, TerminalReason
 from ralph.capture.account import SessionAccount
 from ralph.capture.calls import (
     CallOutcome,
@@ -24,13 +24,22 @@ from ralph.capture.calls import (
     is_check,
     shell_call,
 )
-from ralph.capture.decisions import commit_message, committed, decisions_in, plan_title, planned
+from ralph.capture.decisions import (
+    answers,
+    asked,
+    commit_message,
+    committed,
+    decisions_in,
+    plan_title,
+    planned,
+    refusal,
+    refused,
+)
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.outputs import JOB_LOG, read_output
-from ralph.capture.reported import errors_pasted, errors_said
-from ralph.capture.shell import file_effects
-from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit, written_by
+from ralph.capture.outputs import JOB_LOG, errors_pasted, errors_said, read_output
+from ralph.capture.shell import file_effects, written_by
+from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.capture.stumbles import StumbleKind, stumble
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
@@ -52,12 +61,6 @@ SIGNIFICANT_TEXT = 50
 _READ = 64_000
 # Where a CI job has the project.
 _JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
-# The agent minds what it has just seen.
-_MINDS = re.compile(
-    r"\b(?:fail\w*|errors?|broke\w*|regress\w*|missing|wrong|not (?:found|installed|available)"
-    r"|issue|problem|bug|does ?n[o']t|is ?n[o']t|cannot|can't|need(?:s|ed)? to)\b",
-    re.I,
-)
 _OPENS = re.compile(r"\bgh pr create\b|\bgh pr merge\b|\bgit push\b|\bjj git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
@@ -99,9 +102,8 @@ class RunFindings(LineReader):
         self.ended: str | None = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
-        # Met where the exit code was another's: kept only if the agent minds them.
+        # Met where the exit code was another's: kept only if they were solved.
         self._unsure: set[str] = set()
-        self._doubted: set[str] = set()
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
@@ -196,27 +198,27 @@ class RunFindings(LineReader):
         if not text or text in self._prompts:
             return
         self._prompts.add(text)
-        self.attempts.asked(text)
+        self.attempts.ask(text)
         self.account.ask(text)
         for error in errors_pasted(text, self.place):
             if not self._echoed(error.message) and (name := self.add_error(error)):
                 self.attempts.fail(name, None, self._errors[name])
-        if decision := person.asked(text, first=first):
+        if decision := asked(text, first=first):
             self.decide(decision)
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
         """A person turned a call down, perhaps with words."""
         self.account.prove("refused")
-        if words := person.refusal(output):
+        if words := refusal(output):
             title = plan_title(plan) if plan else ""
-            self.decide(person.refused(words, f'the plan "{title}"' if title else what))
-            self.attempts.asked(words)
+            self.decide(refused(words, f'the plan "{title}"' if title else what))
+            self.attempts.ask(words)
 
     def take_answers(self, result: Any, output: str) -> None:
         """A person answered questions."""
-        for question, answer in person.answers(result, output):
-            self.decide(person.answered(question, answer))
-            self.attempts.asked(f"{answer} (asked: {question})")
+        for decision in answers(result, output):
+            self.decide(decision)
+            self.attempts.ask(decision.description)
 
     def accept(self, plan: str) -> None:
         """A person accepted a plan."""
@@ -247,12 +249,8 @@ class RunFindings(LineReader):
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
         self.account.say(text)
-        if self.attempts.listening:
-            for name, solution in self.attempts.hear(text, self._echoed):
-                self._solve(name, solution)
-        if self._doubted and _MINDS.search(text[:400]):
-            self._unsure -= self._doubted
-        self._doubted = set()
+        for name, solution in self.attempts.hear(text, self._echoed):
+            self._solve(name, solution)
         if self._again(text):
             return
         for error in errors_said(text, self.place):
@@ -356,7 +354,6 @@ class RunFindings(LineReader):
         """The main agent's command came back: its errors are kept, and see what it solved."""
         self._prove(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
-            self._doubted = set()
             return
         if ran.text is not None and (ran.errors or self.attempts.may_be(command)):
             call = shell_call(command, ran.here)
@@ -382,8 +379,6 @@ class RunFindings(LineReader):
             self.account.commit(subject)
             if message and (decision := committed(message)):
                 self.decide(decision)
-            for name, solution in self.attempts.commit(subject, self._echoed):
-                self._solve(name, solution)
         elif is_check(command) and ran.text is not None:
             call = shell_call(command, ran.here)
             went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
@@ -392,7 +387,7 @@ class RunFindings(LineReader):
 
     def did(self, command: str) -> None:
         """A command came back well: it may be what solves an error."""
-        self.attempts.ran(command)
+        self.attempts.do("ran", command)
 
     def tried(
         self,
@@ -405,12 +400,10 @@ class RunFindings(LineReader):
     ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
         before = set(self._errors)
-        self._doubted = set()
         names = [name for error in errors if (name := self.add_error(error))]
         if not sure:
             new = (name for name in names if name not in before)
-            self._doubted = {n for n in new if self._errors[n].error_type not in JUDGED}
-            self._unsure |= self._doubted
+            self._unsure |= {n for n in new if self._errors[n].error_type not in JUDGED}
         if went == "badly":
             elsewhere = JOB_LOG.search(call.line) is not None
             for name in names:

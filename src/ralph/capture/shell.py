@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from ralph.capture.rules import names
 from ralph.records.iteration import FileAction
 
 _LONGEST = 20_000
@@ -36,16 +37,15 @@ _JOINS = {"&&", ";", "\n", ";;"}
 _PIPES = {"|", "|&"}
 
 # Show what is in files (or in git's or Ralph's history), so errors in it are not news.
-_READERS = frozenset(
-    "cat bat head tail less more sed awk grep egrep fgrep rg ag ack nl tac strings xxd od jq yq"
-    " zcat zgrep diff cmp colordiff cut sort uniq column ralph".split()
-)
+READERS = names("readers")
 _GIT_READERS = frozenset("log show diff blame grep reflog shortlog cat-file stash ls-files".split())
-_SILENT = frozenset(
-    "cd pushd popd export set unset source . true false : sleep pwd mkdir touch ls echo printf"
-    " which type date wc find tree stat file basename dirname chmod rm mv cp clear history test ["
-    " [[ whoami hostname uname env".split()
+# Look at the machine, and say little.
+LOOKERS = names("lookers")
+_SILENT = LOOKERS | frozenset(
+    "cd pushd popd export set unset source . mkdir touch echo printf chmod rm mv cp clear".split()
 )
+_SCRIPT_WRITES = re.compile(r"writeFile|\.write\(|write_text|File\.write|['\"]w['\"]")
+_SCRIPT_FILE = re.compile(r"['\"]([\w./-]{2,120}\.[a-z]{1,5})['\"]")
 # Leaves something running behind its result.
 LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
 
@@ -155,6 +155,13 @@ def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
     return [(path, action) for path, action in found if not path.startswith(("/dev/", "&"))]
 
 
+def written_by(line: str) -> list[str]:
+    """The files that a script on the command line writes, as far as it names them."""
+    if not re.search(r" -[ce] ", line[:200]) or not _SCRIPT_WRITES.search(line):
+        return []
+    return list(dict.fromkeys(_SCRIPT_FILE.findall(line)))[:2]
+
+
 def _paths(words: list[str]) -> list[str]:
     if any(_NOT_PLAIN.search(word) for word in words):
         return []
@@ -210,7 +217,7 @@ def kind_of(words: list[str]) -> str:
         return "file" if verbs and verbs[0] in _GIT_READERS else "own"
     if name == "sed" and any(word.startswith("-i") for word in plain):
         return "own"
-    if name in _READERS:
+    if name in READERS:
         return "file"
     return "silent" if name in _SILENT else "own"
 

@@ -10,21 +10,16 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from difflib import SequenceMatcher
+from difflib import unified_diff
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from ralph.capture.calls import (
-    ON_ALL,
-    ToolAttempt,
-    again,
-    instead_of,
-    is_check,
-    short,
-)
-from ralph.capture.shell import origin
+from ralph.capture.calls import ON_ALL, ToolAttempt, again, instead_of, is_check, short
+from ralph.capture.lines import FENCED, SENTENCE, clip
+from ralph.capture.rules import names, pattern
+from ralph.capture.shell import origin, written_by
 from ralph.capture.stumbles import USAGE
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
@@ -42,63 +37,42 @@ _LONGEST_TEXT = 4000
 _LONGEST_WORD = 140
 _NEAR = 8
 _NEAR_COMMIT = 20
-_SET = re.compile(r"[A-Z_][A-Z0-9_]+=")
 
 Echoed = Callable[[str], bool]
 
-_SENTENCE = re.compile(r"(?<=[.!])\s+(?=[A-Z*`\"(-])|\n+")
+_SET = re.compile(r"[A-Z_][A-Z0-9_]+=")
 _MARKUP = re.compile(r"^(?:[-*+•]|\d+[.)]|#+)\s+|\*\*|__")
-_FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
-_BECAUSE = re.compile(
-    r"\b(?:because|due to|caused by|since|as (?:it|the|they)|so that|turns out"
-    r"|the (?:root |actual |real )?(?:cause|problem|issue|reason|bug|culprit|mistake)\b)",
-    re.I,
-)
+_BECAUSE = pattern("because", re.I)
 _EXPLAINS = re.compile(
     rf"{_BECAUSE.pattern}|\b(?:missing|forgot|never|instead of|needs?|needed|requires?|must|wrong"
     r"|incorrect|mismatch|too (?:early|late|small|large|long|short)|not|was|were|no|has|expects?"
     r"|replaced|switched|removed|renamed|use|uses|which|isn't|doesn't|n't)\b",
     re.I,
 )
-_ANNOUNCES = re.compile(
-    r"(?:let me|let's|now\b|next\b|first\b|then\b|running|re-?run|checking|looking|trying|time to"
-    r"|good\b|great\b|perfect\b|excellent\b|ok(?:ay)?\b|done\b|all (?:tests?|checks?|green)"
-    r"|(?:the )?(?:tests?|build|checks?|lint)\b.{0,20}\b(?:pass|green|succeed)|i need to|i should"
-    r"|i'll (?:run|check|look|start|begin|verify|read|see|first)|both\b|everything)",
-    re.I,
-)
+_ANNOUNCES = pattern("announces", re.I)
 _OPENING = re.compile(
     r"^(?:(?:got it|i see(?: the issue)?|good(?: catch)?|right|yes|okay?|ah|hmm|found it|confirmed)"
     r"\b[!.,:]?\s*(?:[\u2014-]\s*)?)+",
     re.I,
 )
-_SKIPS = re.compile(
-    r"\bt\.Skip|mark\.skip|mark\.xfail|\b(?:it|test|describe)\.skip\b|\bxit\(|#\[ignore|@Ignore\b"
-    r"|@Disabled\b|\.todo\("
-)
+_SKIPS = pattern("skips")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
-_SETS_UP = re.compile(
-    r"(?<![\w./-])(?:install|add|get|update|upgrade|sync|generate|codegen|migrate|restart|start"
-    r"|up|init|trust|login|enable|rebuild|reinstall|link|export|pull|sed -i|mv|cp|mkdir|chmod|ln"
-    r"|touch|unlock)(?![\w./=-])|(?:setup|bootstrap|generate)[\w-]{0,20}\.(?:sh|ps1|py)\b"
-)
+_SETS_UP = pattern("sets up")
 _KEEPS = re.compile(
     r"\bgit (?:add|commit|push|stash|config --get|rebase|merge|fetch|switch|checkout)\b"
 )
 # Never told as a cure.
-_DESTROYS = re.compile(
-    r"git (?:checkout|restore) (?:\S{1,100} ){0,9}(?:--|\.)|git stash (?:drop|clear)|reset --hard"
-    r"|\brm -\w*[rf]|git clean|--force\b|push -f\b|branch -D|--no-verify"
-)
-_FILLER = re.compile(
-    r"\s*(?:import\b.*|from \S+ import .*|(?:\w+ )?\"[\w./@-]+\",?|use [\w:]+;|#include .*"
-    r"|[{}()\[\],;]*|//.*)"
-)
-_COMMON = frozenset(
-    "error errors failed fail test tests with from this that have code exit file line does must"
-    " type call func function return string const expected found cannot could".split()
-)
+_DESTROYS = pattern("destroys")
+_FILLER = pattern("filler")
+_COMMON = names("common")
 _LEAF = re.compile(r"[\w-]+$")
+# Wrong in the call itself, not in the project, if the line names it.
+_WRONG = re.compile(
+    rf"{USAGE.pattern}|No such file or directory|no such file or directory:|ignored by one of your"
+    r"|did not match any|not a git repository|No version is set",
+    re.I,
+)
+_BLAMED = re.compile(r"--?[\w-]+|[\w./*-]{2,}")
 
 
 class FileEdit(NamedTuple):
@@ -123,7 +97,7 @@ class _FailedCall(msgspec.Struct):
 
 class _AttemptStep(NamedTuple):
     at: int
-    did: Literal["edited", "ran", "said", "person", "agent"]
+    did: str
     what: str
     edit: FileEdit | None = None
 
@@ -140,8 +114,6 @@ class Attempts:
         self._said: deque[_AttemptStep] = deque(maxlen=6)
         # Solved a moment ago: the next words may say why.
         self._fresh: dict[str, tuple[ErrorSeen, str]] = {}
-        # Errors that others saw, with what is claimed of each so far.
-        self._reported: dict[str, str] = {}
         # Tests that were taken out, and why.
         self.dropped: list[tuple[str, str]] = []
 
@@ -149,11 +121,6 @@ class Attempts:
     def open(self) -> bool:
         """Whether any error waits to be solved."""
         return bool(self._failed)
-
-    @property
-    def listening(self) -> bool:
-        """Whether the agent's words may matter."""
-        return bool(self._failed or self._fresh)
 
     def begin(self) -> int:
         """A call begins; the moment is needed when it comes back."""
@@ -171,43 +138,34 @@ class Attempts:
         if len(self._failed) > _MOST_OPEN:
             del self._failed[next(iter(self._failed))]
 
+    def do(self, did: str, what: str = "", edit: FileEdit | None = None) -> None:
+        """Something was done that may help: `edited`, `ran`, what a `person` said, or an `agent`
+        came back whose work is not seen here."""
+        if self._failed:
+            self._time += 1
+            self._steps.append(_AttemptStep(self._time, did, what[:_LONGEST_TEXT], edit))
+
     def edit(self, edit: FileEdit) -> None:
         """A file was changed; a change that takes the last one back is none."""
-        if not self._failed:
-            return
-        self._time += 1
+        back = FileEdit(edit.path, edit.new, edit.old)
         for step in reversed(self._steps):
-            if step.edit and edit.old and step.edit == FileEdit(edit.path, edit.new, edit.old):
+            if edit.old and step.edit == back:
                 self._steps.remove(step)
                 return
-        self._steps.append(_AttemptStep(self._time, "edited", edit.path, edit))
+        self.do("edited", edit.path, edit)
         for name, failed in list(self._failed.items()):
             if failed.error.error_type == "test" and _drops(edit, failed.error.message):
                 del self._failed[name]
                 why = _sentence(self._told_since(failed), failed.error, lambda text: False)
                 self.dropped.append((failed.error.message.partition(": ")[0], why))
 
-    def ran(self, command: str) -> None:
-        """A command came back well that may have helped."""
-        if self._failed:
-            self._time += 1
-            self._steps.append(_AttemptStep(self._time, "ran", command[:_LONGEST_TEXT]))
-
-    def delegate(self) -> None:
-        """Another agent came back; what it changed is not seen here."""
-        if self._failed:
-            self._time += 1
-            self._steps.append(_AttemptStep(self._time, "agent", ""))
-
-    def asked(self, text: str) -> None:
-        """A person said something while an error was open; what others saw long ago is let go."""
+    def ask(self, text: str) -> None:
+        """A person said something; what others saw long ago is let go."""
         self._turn += 1
         for name, failed in list(self._failed.items()):
             if failed.call is None and self._turn - failed.turn > 1:
                 del self._failed[name]
-        if self._failed:
-            self._time += 1
-            self._steps.append(_AttemptStep(self._time, "person", text[:_LONGEST_TEXT]))
+        self.do("person", text)
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """The agent said something; a better account of the errors it has just solved."""
@@ -257,93 +215,62 @@ class Attempts:
             instead = self._instead(call, failed)
             if reads and not (instead and failed.call and origin(failed.call.line) != "own"):
                 continue
-            if failed.call is None:
-                if not self._settles(call, failed):
-                    continue
-            elif not instead and not self._again(call, failed.call, failed):
+            if not instead and not self._is_proof(call, failed):
                 continue
             del self._failed[name]
-            if (
-                failed.call
-                and _DESTROYS.search(call.line)
-                and not _DESTROYS.search(failed.call.line)
-            ):
+            before = failed.call.line if failed.call else ""
+            if before and _DESTROYS.search(call.line) and not _DESTROYS.search(before):
                 continue  # forced through, not solved
             steps = [] if instead else self._since(failed)
             if solution := self._solution(name, failed, steps, call, instead, echoed):
                 solved.append((name, solution))
-                if failed.call is None:
-                    self._reported[name] = solution
         if not self._failed:
             self._steps.clear()
             self._said.clear()
         return solved
 
-    def _again(self, call: ToolAttempt, before: ToolAttempt, failed: _FailedCall) -> bool:
-        """Whether the same call was made again, near enough to speak of the same matter."""
+    def _is_proof(self, call: ToolAttempt, failed: _FailedCall) -> bool:
+        """Whether a call that passed shows that the error is gone."""
+        message, before = failed.error.message, failed.call
+        if before is None:
+            # Others saw it: a check after an edit, or after a linter's own fix, is the proof.
+            is_lint = failed.error.error_type == "lint"
+            if is_lint and _FIXES.search(call.line):
+                self.do("ran", call.line)
+            fixed = any(s.edit or (is_lint and _FIXES.search(s.what)) for s in self._since(failed))
+            return fixed and is_check(call.line)
         if not again(call, before, failed.error.file_path):
             return False
         if any(one.program[:2] in ON_ALL for one in call.calls):
             return self._calls - failed.nth <= _NEAR_COMMIT
-        blamed = _blamed(failed.error.message, before.line)
-        return not USAGE.search(failed.error.message) or not blamed or blamed in _words(call.line)
-
-    def _settles(self, call: ToolAttempt, failed: _FailedCall) -> bool:
-        """Whether a call proves that an error others saw is gone: a check after an edit."""
-        if not is_check(call.line):
-            return False
-        is_lint = failed.error.error_type == "lint"
-        if is_lint and _FIXES.search(call.line):
-            self.ran(call.line)
-        return any(s.edit or (is_lint and _FIXES.search(s.what)) for s in self._since(failed))
-
-    def commit(self, subject: str, echoed: Echoed) -> list[tuple[str, str]]:
-        """The work was committed: that settles what others had seen, and says how."""
-        solved: list[tuple[str, str]] = []
-        for name, failed in list(self._failed.items()):
-            steps = self._since(failed) if failed.call is None else []
-            texts = [f"{step.edit.old} {step.edit.new}" for step in steps if step.edit]
-            # A commit of something else settles nothing.
-            if texts and _names(failed.error.message) & _names(f"{subject} {' '.join(texts)}"):
-                del self._failed[name]
-                self._reported[name] = self._solution(name, failed, steps, None, "", echoed)
-        for name, solution in self._reported.items():
-            whole = f'{solution} Committed as "{subject}".'
-            if solution:
-                solved.append((name, whole if len(whole) <= LONGEST else solution))
-        self._reported.clear()
-        return solved
+        blamed = _blamed(message, before.line) if USAGE.search(message) else ""
+        return not blamed or blamed in _words(call.line)
 
     def _instead(self, call: ToolAttempt, failed: _FailedCall) -> str:
         """What was called in place of a call that was wrong in itself, a few calls later."""
         if failed.call is None or self._calls - failed.nth > _NEAR:
             return ""
-        message = failed.error.message
-        blamed = _blamed(message, failed.call.line)
-        if not (blamed and USAGE.search(message)) and not _is_wrong(message, failed.call.line):
-            return ""
+        blamed = _blamed(failed.error.message, failed.call.line)
         # Called the same way again, it is something else that changed.
-        if blamed in _words(call.line) and any(s.edit for s in self._since(failed)):
-            return ""
-        return instead_of(call, failed.call, message)
+        same = blamed in _words(call.line) and any(s.edit for s in self._since(failed))
+        return "" if not blamed or same else instead_of(call, failed.call, failed.error.message)
 
     def _solution(
         self,
         name: str,
         failed: _FailedCall,
         steps: list[_AttemptStep],
-        call: ToolAttempt | None,
+        call: ToolAttempt,
         instead: str,
         echoed: Echoed,
     ) -> str:
         why = _sentence(self._told_since(failed), failed.error, echoed)
         done = [part for part in (instead, _edits(steps, failed.error), _ran(steps)) if part]
-        if not done and failed.call and call and call.text != failed.call.text:
-            done = [
-                one for one in [instead_of(call, failed.call)] if one and not is_check(call.line)
-            ]
-        if failed.call and call and (given := _given(call.text, failed.call.text)):
-            done.append(f"with `{given}`")
+        if failed.call and call.text != failed.call.text:
+            if not done and not is_check(call.line):
+                done = list(filter(None, [instead_of(call, failed.call)]))
+            if given := _given(call.text, failed.call.text):
+                done.append(f"with `{given}`")
         if not done and (paths := dict.fromkeys(step.edit.path for step in steps if step.edit)):
             if not why:
                 return ""  # much was changed, and nothing says what of it helped
@@ -351,15 +278,13 @@ class Attempts:
         person = [step.what for step in steps if step.did == "person"]
         if person and 12 <= len(person[-1]) <= _LONGEST_WORD:
             done.append(f'the person said "{_code(" ".join(person[-1].split()), _LONGEST_WORD)}"')
-        elif not done and person and why:
-            done = ["the person stepped in"]
         if not done:
             return ""
         whole = "; ".join(done)
         if instead:
             whole += " passed"
-        elif call and f"ran `{short(call.line)}`" not in done:
-            whole += f"; then {call.success}"
+        elif f"ran `{short(call.line)}`" not in done:
+            whole += f"; then `{short(call.line)}` passed"
         whole = f"{whole[:1].upper()}{whole[1:]}."
         if not why:
             self._fresh[name] = failed.error, whole
@@ -373,48 +298,33 @@ class Attempts:
     def _since(self, failed: _FailedCall) -> list[_AttemptStep]:
         """What came after the failure; after the first one when nothing came after the last."""
         for moment in (failed.last, failed.first):
-            later = [step for step in self._steps if step.at > moment]
-            if failed.until:
-                later = [step for step in later if step.at < failed.until]
+            until = failed.until or self._time + 1
+            later = [step for step in self._steps if moment < step.at < until]
             if found := [s for s in later if s.did != "ran" or _may_help(s.what)]:
                 return found
         return []
 
     def may_be(self, line: str) -> bool:
         """Whether the line could be one that failed; only a closer look can tell."""
-        for failed in self._failed.values():
-            if failed.call is None or failed.call.hint in line:
-                return True
-            message = failed.error.message
-            if self._calls - failed.nth <= _NEAR and (
-                USAGE.search(message) or _is_wrong(message, failed.call.line)
-            ):
-                return True
-        return False
-
-
-# Wrong in the call itself, not in the project, if the line names it.
-_WRONG = re.compile(
-    r"No such file or directory|no such file or directory:|ignored by one of your|did not match any"
-    r"|not a git repository|No version is set",
-)
-_BLAMED = re.compile(r"--?[\w-]+|[\w./*-]{2,}")
+        return any(
+            failed.call is None or failed.call.hint in line or self._calls - failed.nth <= _NEAR
+            for failed in self._failed.values()
+        )
 
 
 def _blamed(message: str, line: str) -> str:
     """The word of a line that an error is about; nothing when it is about what the line runs."""
-    words = _words(line)
-    return next((word for word in reversed(_BLAMED.findall(message)) if word in words), "")
+    if not _WRONG.search(message):
+        return ""
+    for blamed in reversed(_BLAMED.findall(message)):
+        folder = f"{blamed}/" if len(blamed) > 3 else "\0"
+        if found := next((w for w in _words(line) if w == blamed or w.startswith(folder)), ""):
+            return found
+    return ""
 
 
 def _words(line: str) -> list[str]:
     return re.split(r"[\s'\"=;|&()]+", line)
-
-
-def _is_wrong(message: str, line: str) -> bool:
-    if not _WRONG.search(message):
-        return False
-    return any(len(word) > 3 and word.strip("./") in line for word in _BLAMED.findall(message))
 
 
 # Asked of the same few commands for each error that is open.
@@ -447,30 +357,26 @@ def _given(text: str, before: str) -> str:
 def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
     """The changes that bear on the error, as hunks; the other files by name."""
     edits = [step.edit for step in steps if step.edit]
-    if not edits:
-        return ""
     words = _names(error.message)
 
-    def weight(item: tuple[int, FileEdit]) -> tuple[float, int]:
-        at, edit = item
-        here = 2.0 if error.file_path and edit.path == error.file_path else 0.0
-        return here + min(3, len(words & _names(edit.old + " " + edit.new))), at
+    def weight(edit: FileEdit) -> int:
+        here = 2 if error.file_path and edit.path == error.file_path else 0
+        return here + min(3, len(words & _names(f"{edit.old} {edit.new}")))
 
-    ranked = sorted(enumerate(edits), key=weight, reverse=True)
     # Of many edits, or beside another agent's, only those that bear on the error are told.
     least = 2 if any(step.did == "agent" for step in steps) else int(len(edits) > _MOST_TOLD)
-    best = [item[1] for item in ranked[:_MOST_TOLD] if weight(item)[0] >= least]
-    if not best:
-        return ""
-    hunks: dict[FileEdit, str] = {}
+    best = sorted((edit for edit in edits[::-1] if weight(edit) >= least), key=weight, reverse=True)
+    best = best[:_MOST_TOLD]
+    told: dict[str, list[str]] = {}
     for edit in best:
         hunk = _hunk(edit, len(best))
-        if hunk and hunk not in hunks.values():
-            hunks[edit] = hunk
-    paths = list(dict.fromkeys(edit.path for edit in hunks))
-    told = [f"{path}: {', '.join(hunks[e] for e in hunks if e.path == path)}" for path in paths]
-    more = [path for path in dict.fromkeys(edit.path for edit in edits) if path not in paths]
-    return f"edited {'; '.join([*told, _few(more)] if more else told)}"
+        if hunk and not any(hunk in hunks for hunks in told.values()):
+            told.setdefault(edit.path, []).append(hunk)
+    if not best:
+        return ""
+    parts = [f"{path}: {', '.join(hunks)}" for path, hunks in told.items()]
+    more = [path for path in dict.fromkeys(edit.path for edit in edits) if path not in told]
+    return f"edited {'; '.join([*parts, _few(more)] if more else parts)}"
 
 
 def _few(names: list[str]) -> str:
@@ -482,23 +388,16 @@ def _few(names: list[str]) -> str:
 def _hunk(edit: FileEdit, share: int) -> str:
     """What an edit took out and put in, without what stayed; its share of the room there is."""
     old, new = edit.old.splitlines()[:_MOST_LINES], edit.new.splitlines()[:_MOST_LINES]
-    gone, put = list[str](), list[str]()
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind != "equal":
-            gone += old[a:b]
-            put += new[c:d]
-    sides = list(zip("-+", _apart(_telling(gone), _telling(put)), strict=True))
-    most = _HUNKS // share // max(1, sum(bool(text) for _, text in sides)) - 4
+    diff = list(unified_diff(old, new, n=0, lineterm=""))[2:]
+    gone, put = (_telling([line[1:] for line in diff if line[0] == sign]) for sign in "-+")
+    # From a little before where they begin to differ.
+    same = next((at for at, (a, b) in enumerate(zip(gone, put, strict=False)) if a != b), 0)
+    if same >= 2 * _AROUND:
+        start = gone.rfind(" ", 0, same - _AROUND) + 1
+        gone, put = f"\u2026{gone[start:]}", f"\u2026{put[start:]}"
+    most = _HUNKS // share // max(1, bool(gone) + bool(put)) - 4
+    sides = (("-", gone), ("+", put))
     return " ".join(f"{sign}`{_code(text, most)}`" for sign, text in sides if text)
-
-
-def _apart(one: str, other: str) -> tuple[str, str]:
-    """Two texts from a little before where they begin to differ."""
-    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
-    if same < 2 * _AROUND:
-        return one, other
-    start = one.rfind(" ", 0, same - _AROUND) + 1
-    return "\u2026" + one[start:], "\u2026" + other[start:]
 
 
 def _telling(lines: list[str]) -> str:
@@ -516,25 +415,11 @@ def _code(text: str, most: int) -> str:
 def _ran(steps: list[_AttemptStep]) -> str:
     """The last few commands that may have helped, each once, in order."""
     each = list(dict.fromkeys(step.what for step in steps if step.did == "ran"))
-    if not each:
-        return ""
-    return f"ran {_few([f'`{short(what)}`{_script_files(what)}' for what in each])}"
-
-
-_SCRIPT_WRITES = re.compile(r"writeFile|\.write\(|write_text|File\.write|['\"]w['\"]")
-_SCRIPT_FILE = re.compile(r"['\"]([\w./-]{2,120}\.[a-z]{1,5})['\"]")
-
-
-def written_by(line: str) -> list[str]:
-    """The files that a script on the command line writes, as far as it names them."""
-    if not re.search(r" -[ce] ", line[:200]) or not _SCRIPT_WRITES.search(line):
-        return []
-    return list(dict.fromkeys(_SCRIPT_FILE.findall(line)))[:2]
-
-
-def _script_files(line: str) -> str:
-    files = written_by(line)
-    return f" (a script that writes {', '.join(files)})" if files else ""
+    told = []
+    for line in each:
+        files = ", ".join(written_by(line))
+        told.append(f"`{short(line)}`" + (f" (a script that writes {files})" if files else ""))
+    return f"ran {_few(told)}" if told else ""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -552,7 +437,7 @@ def _sentence(
     """The sentence that best says why, in the agent's own words; the newest text first."""
     words, best, most = _names(error.message), "", 1.4
     for age, text in enumerate(texts[:4]):
-        for sentence in _SENTENCE.split(_FENCED.sub("\n", text)):
+        for sentence in SENTENCE.split(FENCED.sub("\n", text)):
             plain = _OPENING.sub("", _MARKUP.sub("", " ".join(sentence.split())).strip())
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue
@@ -560,17 +445,15 @@ def _sentence(
             if (not because and _ANNOUNCES.match(plain)) or not explains.search(plain):
                 continue
             worth = 1.0 + min(2, len(words & _names(plain))) + (2 if because else 0)
-            worth += (0.5 if "`" in plain else 0) - 0.4 * age
             # The first words after a failure are about it.
-            worth += 0.5 + 0.4 * age if age == len(texts) - 1 else 0
+            worth += 0.5 if age == len(texts) - 1 else -0.4 * age
+            worth += 0.5 if "`" in plain else 0
             if worth > most and not echoed(plain):
                 best, most = plain, worth
-    word = best.partition(" ")[0]
-    return best[:1].upper() + best[1:] if word.isalpha() else best
+    return best[:1].upper() + best[1:] if best.partition(" ")[0].isalpha() else best
 
 
 def _joined(solution: str, why: str) -> str:
-    if len(solution) > LONGEST:
-        solution = solution[: LONGEST - 1].rsplit(None, 1)[0] + "\u2026"
+    solution = clip(solution, LONGEST - 1)
     whole = f'{solution} "{why}"' if why else solution
     return whole if len(whole) <= LONGEST else solution

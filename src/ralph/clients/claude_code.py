@@ -273,7 +273,7 @@ class Messages(RunFindings):
             else:
                 errors += ran.errors
                 if not failed:
-                    self.attempts.ran(use.command)
+                    self.attempts.do("ran", use.command)
         elif failed and use.name.startswith("mcp__"):
             errors.append(ErrorSeen(f"{use.name}: {output.strip()}"))
         elif failed:
@@ -283,7 +283,7 @@ class Messages(RunFindings):
             self._done(use, output, detail)
             self.see_injected(output)
             if use.name in _SUBAGENTS and not self._sees_below:
-                self.attempts.delegate()
+                self.attempts.do("agent")
             for old, new in use.edits:
                 self.edited(use.path, old, new)
         self._add_errors(errors, parent)

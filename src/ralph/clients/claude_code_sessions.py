@@ -20,7 +20,6 @@ import msgspec
 from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.decisions import plan_text
 from ralph.capture.lines import content_text, count, items, mapping, text_of, unraw
-from ralph.capture.person import PromptQueue
 from ralph.capture.run import session_name
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
@@ -28,6 +27,7 @@ from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
 
 _READ = 64_000
+_MOST_QUEUED = 50
 
 # `prompt`: a person's words. `command`, `shell`: what a person had run, which the assistant may
 # answer. `local`: it was run by the client alone. `results`: a tool's. `interrupt`: a person
@@ -71,7 +71,26 @@ _PUT_IN = re.compile(
 # `/model`, `/exit`: for the client, not for the agent.
 _CLIENTS_OWN = re.compile(r"/[a-z-]+")
 _INSIDE = re.compile(r"<(command-name|command-args|bash-input)>(.*?)</\1>", re.S)
+_TAKEN_IN = ("", "absorbed_mid_turn")
 _PICTURES = {"image": "[image]", "document": "[document]"}
+
+
+class PromptQueue:
+    """What a person typed while the agent was at work, until it is taken in or takes its turn.
+
+    Older clients say only that the first of the queue was removed, which is how it was taken in.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+
+    def take(self, operation: str, reason: str, text: str) -> str:
+        """The words that are taken in by this operation, if any."""
+        if operation == "enqueue":
+            self._waiting = [*self._waiting, text][-_MOST_QUEUED:]
+            return ""
+        first = self._waiting.pop(0) if self._waiting else ""
+        return (text or first) if operation == "remove" and reason in _TAKEN_IN else ""
 
 
 def sort_of(line: Any) -> Sort:
@@ -330,7 +349,6 @@ def _between(started: str | None, ended: str | None) -> int | None:
 
 _MOST_SEEN = 50_000
 _MOST_SUMMARIES = 20
-_MOST_QUEUED = 50
 
 
 class ClaudeTurn(Transcript, lines.OpenExchange):
