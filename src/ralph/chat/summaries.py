@@ -176,7 +176,7 @@ def read_findings(answer: str, told: str) -> list[str]:
     source, found = " ".join(told.split()).lower(), list[str]()
     for line in _THOUGHT.sub("", answer).splitlines():
         with suppress(msgspec.MsgspecError):
-            one = msgspec.json.decode(line.strip().rstrip(","), type=_Finding)
+            one = msgspec.json.decode(line.strip().rstrip(","), type=_Lesson)
             quote = " ".join(one.quote.split())
             text = sanitize(redact(" ".join(one.text.split())))
             long_enough = min(len(quote), len(text)) >= _MIN_QUOTE_CHARS
@@ -185,7 +185,7 @@ def read_findings(answer: str, told: str) -> list[str]:
     return found[:_MOST_FINDINGS]
 
 
-class _Finding(msgspec.Struct, frozen=True):
+class _Lesson(msgspec.Struct, frozen=True):
     """A learning or a decision, and words of the session that show it."""
 
     text: str

@@ -9,7 +9,7 @@ from itertools import islice
 
 import msgspec
 
-from ralph.capture.person import is_plain
+from ralph.capture.decisions import is_plain
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph

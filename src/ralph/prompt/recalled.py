@@ -76,10 +76,12 @@ def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
         lines = [f"{place} ({day(record.timestamp)}) {mark_of_id}: {outcome(record)}{title}"]
         result = record.summary if record.summary != record.task_title else ""
     elif isinstance(record, Exchange):
-        lines = [f"- Asked on {day(hit.at)} {mark_of_id}: {_request(record)}"]
+        verb = "Asked" if record.user.strip() else "Said"
+        lines = [f"- {verb} on {day(hit.at)} {mark_of_id}: {_request(record)}"]
         if record.status != "complete":
             lines[0] += f" (ended {record.status})"
         result = outcome_of(record.user, strip_marked(record.assistant)) or record.assistant
+        result = result if record.user.strip() else ""
     else:
         return [_written(hit, mark_of_id)]
     title = " ".join(getattr(record, "user", "").split())

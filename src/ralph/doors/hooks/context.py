@@ -204,11 +204,12 @@ def _relevant_hits(
 
 def _says_enough(record: Any) -> bool:
     """Whether a record has more to say than "commit it"; a question without an answer has not."""
-    from ralph.capture.person import is_plain
+    from ralph.capture.decisions import is_plain
 
     if not isinstance(record, Exchange):
         return True
-    return bool(record.assistant.strip()) and " " in record.user and not is_plain(record.user)
+    asked = record.user.strip()
+    return bool(record.assistant.strip()) and not (asked and (" " not in asked or is_plain(asked)))
 
 
 def subject_of(hit: Hit) -> str:
