@@ -41,7 +41,9 @@ def recalled_text(
     `ended` says of an attempt that failed, by its id, how the same was done later.
     """
     words = set(tokens(asked))
-    parts = [("", ["\n".join(_told(hit, ended.get(hit.id, ""), words))]) for hit in hits]
+    told = [_told(hit, ended.get(hit.id, ""), words) for hit in hits]
+    # The first is cut where it must be; others come whole or not at all.
+    parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
     return framed("recalled", parts, command, budget_tokens, max_chars)
 
 

@@ -115,8 +115,9 @@ def _bounds(budget_tokens: int) -> dict[str, Any]:
 _QUESTION_CHARS = 200
 # What a record is about (its request, decisions, errors, files) has so much of the question's
 # weight; else it is about something else, whatever stands in its answer.
-_ABOUT = 0.4
+_ABOUT = 0.45
 _BESIDE = 0.7
+_SURE = 0.8
 _SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
 # Reading a longer journal takes more time than knowing how a failure ended is worth here.
@@ -151,7 +152,8 @@ def questions_of(prompt: str) -> list[str]:
     if len(prompt) <= _QUESTION_CHARS:
         return [prompt]
     said = [one for line in prompt.splitlines() for one in sentences(line) if one.strip()]
-    first = said[0] if len(said[0]) > _QUESTION_CHARS / 2 else " ".join(said[:2])
+    both = " ".join(said[:2])
+    first = both if len(both) <= _QUESTION_CHARS else said[0]
     return list(dict.fromkeys([first[:_QUESTION_CHARS], said[-1][-_QUESTION_CHARS:]]))
 
 
@@ -169,7 +171,10 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
         return not in_focus, not KINDS[hit.kind].by_person(hit.record), -hits[hit.id][0]
 
     # Beside one that is quite about it, those that are a little about it only distract.
-    best = max((share for share, _ in hits.values()), default=0.0)
+    shares = sorted((share for share, _ in hits.values()), reverse=True)
+    best = shares[0] if shares else 0.0
+    if len(shares) > _PROMPT_HITS and shares[_PROMPT_HITS] == best < _SURE:
+        return []  # what so many are equally about tells none from another
     return sorted((hit for share, hit in hits.values() if share >= best * _BESIDE), key=order)
 
 
