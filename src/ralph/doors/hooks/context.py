@@ -19,7 +19,7 @@ from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import CLAUDE_CODE, KINDS, SESSION, Hit, event_of, held_in
-from ralph.recall.search import RELEVANT, rarity
+from ralph.recall.score import INJECTED, rarity
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import query_tokens, tokens
@@ -188,7 +188,7 @@ def _relevant_hits(
         hits = ralph.search(
             text,
             limit=_DEPTH,
-            min_score=RELEVANT,
+            min_score=INJECTED,
             meaning=meaning,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,
