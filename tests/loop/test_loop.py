@@ -48,6 +48,17 @@ def test_a_task_that_was_begun_or_commented_on_is_partial(
     assert loop.outcomes == ["partial"]
 
 
+def test_a_comment_on_the_same_error_again_is_a_failed_attempt(loop: Loop, tmp_path: Path) -> None:
+    red = {"bash": "echo 'ValueError: the pool is closed' >&2; exit 1"}
+    first = {"steps": [red, commented("the pool is closed")], "result": "Not yet."}
+    more = {"bash": "{{ralph}} task update 1 --comment 'it is still closed'"}
+    loop(scripted(tmp_path, first), max_iterations=1)
+    loop(scripted(tmp_path, {"steps": [red, more], "result": "Not yet."}), max_iterations=1)
+    assert [one.outcome for one in loop.told()] == ["partial", "failure"]
+    [failed] = [one for one in loop.told() if one.failed]
+    assert failed.errors[0].message == "ValueError: the pool is closed"
+
+
 def test_an_unchanged_task_is_a_failure(loop: Loop, tmp_path: Path) -> None:
     loop(scripted(tmp_path, {"result": "I could not do it."}), max_iterations=1)
     assert loop.outcomes == ["failure"]
@@ -63,7 +74,8 @@ def test_an_agent_over_its_time_is_a_timeout_and_its_words_are_kept(
     loop(agent, max_iterations=1, timeout_s=1800)
     assert loop.outcomes == ["timeout"]
     assert loop.facts("ended")[0]["timed_out"]
-    assert loop.told()[0].summary == saying["say"]
+    killed = "The run was killed before it ended."
+    assert loop.told()[0].summary == f"{saying['say']}\n{killed}"
 
 
 @pytest.mark.parametrize(

@@ -565,7 +565,7 @@ def test_an_attempt_that_a_person_stopped_says_nothing(loop: Loop, tmp_path: Pat
 
     loop.on_event = stop
     loop(scripted(tmp_path, {"steps": [{"sleep": 600}]}), task_id=1)
-    assert loop.outcomes == ["failure"]
+    assert loop.outcomes == ["interrupted"]
     assert (pattern(loop).worked, pattern(loop).failed) == (0, 0)
 
 

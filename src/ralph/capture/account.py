@@ -9,11 +9,12 @@ import msgspec
 from ralph.capture.decisions import BOILERPLATE, is_plain, plan_text, plan_title
 from ralph.capture.lines import clip
 from ralph.records.iteration import Outcome
-from ralph.text.summary import exchange_gist, title_of
+from ralph.text.summary import title_of
 from ralph.text.tokens import shorten
 
 _LONGEST = 1900
 _LONGEST_ASKED = 220
+_LONGEST_SAID = 240
 _LONGEST_TITLE = 120
 _LONGEST_COMMITS = 400
 _MOST_TURNS = 200
@@ -21,7 +22,7 @@ _LAST_WORDS = 800
 
 # `passed`, `failed`: a check, or a commit that hooks turned down. `saved`: committed or opened as
 # a pull request. `refused`: a person said no, or stopped the agent.
-Proof = Literal["edited", "passed", "failed", "saved", "refused", "asked"]
+Proof = Literal["edited", "passed", "failed", "saved", "refused"]
 
 
 class _Turn(msgspec.Struct):
@@ -36,7 +37,9 @@ class SessionAccount:
     def __init__(self) -> None:
         self.own_title = ""
         self._turns: list[_Turn] = []
-        self._proofs: list[Proof] = []
+        self._edited = self._saved = self._refused = False
+        # The last check or commit since the last edit.
+        self._last: Proof | None = None
 
     def ask(self, text: str) -> None:
         """A person's prompt begins a turn."""
@@ -58,7 +61,12 @@ class SessionAccount:
 
     def prove(self, proof: Proof) -> None:
         """Something happened that tells how the session goes."""
-        self._proofs = [*self._proofs[-500:], proof]
+        if proof == "edited":
+            self._edited, self._last = True, None
+        elif proof != "refused":
+            self._last = proof
+        self._refused = proof == "refused"
+        self._saved |= proof == "saved"
 
     @property
     def title(self) -> str:
@@ -74,7 +82,8 @@ class SessionAccount:
         if len(turns) < 2 or not any(turn.asked for turn in turns):
             commits = [subject for turn in turns for subject in turn.commits]
             return _with_commits(last, commits)
-        told = [self._told(turn) for turn in turns[:-1]]
+        # The first turns say what it was about, the latest how it went.
+        told = [self._told(turn) for turn in [*turns[:-1][:6], *turns[6:-1][-8:]]]
         end = _with_commits(clip(last, _LAST_WORDS), turns[-1].commits)
         asked = turns[-1].asked
         if asked and not is_plain(asked):
@@ -82,7 +91,6 @@ class SessionAccount:
         room = _LONGEST - len(end)
         share = max(80, room // max(1, sum(bool(one) for one in told)))
         lines = [shorten(one, share) for one in told if one]
-        # The first turns say what it was about, the latest how it went.
         while sum(map(len, lines)) > room and len(lines) > 2:
             del lines[len(lines) // 2]
         return "\n".join([*lines, end])
@@ -90,7 +98,7 @@ class SessionAccount:
     @staticmethod
     def _told(turn: _Turn) -> str:
         asked = "" if is_plain(turn.asked) else f"Asked: {_request(turn.asked)}"
-        said = exchange_gist("", turn.said)
+        said = shorten(" ".join(turn.said.split()), _LONGEST_SAID)
         commits = f"Committed: {'; '.join(turn.commits)}." if turn.commits else ""
         if commits and not asked:
             return commits
@@ -98,22 +106,12 @@ class SessionAccount:
 
     def outcome(self, *, stopped: bool) -> Outcome:
         """What is proven: success by a check or commit after the last edit, never by words."""
-        after, edited = list[Proof](), False
-        for proof in self._proofs:
-            if proof == "edited":
-                after, edited = [], True
-            else:
-                after.append(proof)
-        decisive = [proof for proof in after if proof in {"passed", "failed", "saved"}]
-        last = decisive[-1] if decisive else None
-        ends_refused = stopped or (bool(after) and after[-1] in {"refused", "asked"})
-        if ends_refused and last != "saved":
-            return "partial" if edited else "unknown"
-        if last == "failed":
-            return "partial" if edited or "saved" in self._proofs else "unknown"
-        if last == "saved" or (last == "passed" and edited):
-            return "success"
-        return "unknown"
+        if (stopped or self._refused) and self._last != "saved":
+            return "partial" if self._edited else "unknown"
+        if self._last == "failed":
+            return "partial" if self._edited or self._saved else "unknown"
+        proven = self._last == "saved" or (self._last == "passed" and self._edited)
+        return "success" if proven else "unknown"
 
 
 def title_from(prompt: str, *, plans_only: bool = False) -> str:

@@ -202,7 +202,12 @@ def _silent(call: ToolAttempt, output: str) -> bool:
 
 def passed(output: str) -> bool:
     """Whether a check says in words that it passed."""
-    end, last = output[-4000:], output[-800:]
+    return _says_passed(output[-2000:])
+
+
+@lru_cache(maxsize=16)
+def _says_passed(end: str) -> bool:
+    last = end[-800:]
     if _VERDICT.search(last) and not _FAILURES.search(last):
         return True
     return _PASSED.search(end) is not None and not _FAILED.search(end)
@@ -210,7 +215,9 @@ def passed(output: str) -> bool:
 
 def is_check(line: str) -> bool:
     """Whether a line runs tests, a build or a linter, by itself or through a task."""
-    return _CHECKS.search(line) is not None and any(call.checks for call in shell_call(line).calls)
+    return _CHECKS.search(line[:_READ]) is not None and any(
+        call.checks for call in shell_call(line).calls
+    )
 
 
 def short(line: str) -> str:

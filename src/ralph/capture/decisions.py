@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from ralph.capture.lines import FENCED, SENTENCE, clip, mapping, text_of
+from ralph.capture.lines import FENCED, clip, mapping, sentences, text_of
 from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
 from ralph.records.iteration import Decision
@@ -18,8 +18,6 @@ LONGEST = 300
 _LONGEST_BODY = 480
 _READ = 64_000
 
-_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.M)
-_STATEMENT = re.compile(rf"{SENTENCE.pattern}|(?<=\w); (?=I )")
 _MARKS = re.compile(r"\*\*|(?<!\w)__|__(?!\w)")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 # "**`loadFromFile`** - Now uses": what is spoken of stands before the statement.
@@ -34,19 +32,21 @@ _SPLIT = pattern("split", re.S)
 # "decided to keep X because": what was decided, though it looks like a reason.
 _CHOSEN = pattern("chosen")
 _PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
-_CUE = pattern("cue")
+# Finding these is fast, matching the table is not.
+_CUES = rows("cues")
 
 
 def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     """The decisions stated in a text, in order; `strict`: only those that call themselves one."""
     text = text[:_READ]
-    if not _CUE.search(text):
+    if not any(cue in text for cue in _CUES):
         return []
     found: list[Decision] = []
-    plain = _QUOTED_LINE.sub("", FENCED.sub("\n", text))
-    for raw in _STATEMENT.split(plain):
+    for raw in sentences(text.replace("; I ", ".\nI ")):
         sentence = _BULLET.sub("", raw).strip()
-        if not 15 <= len(sentence) <= 1000 or not _CUE.search(sentence):
+        if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in _CUES):
+            continue
+        if sentence[0] == ">":
             continue
         decision = _decision(sentence, strict)
         if decision is None and (label := _LABEL.match(sentence)):
@@ -104,7 +104,7 @@ _HOUSEKEEPING = pattern("housekeeping", re.I)
 
 def commit_message(line: str) -> str:
     """The message that a command line commits with, without its trailers; or nothing."""
-    if not _COMMITS.search(line):
+    if ("commit" not in line and "describe" not in line) or not _COMMITS.search(line):
         return ""
     message = _here_document(line)
     if not message:
@@ -208,7 +208,7 @@ def _gist(body: str) -> str:
 
 
 _REFUSED = "To tell you how to proceed, the user said:"
-_REFUSED_NOTE = re.compile(r"\n+Note: The user's next message may contain.*\Z", re.S)
+_REFUSED_NOTE = re.compile(r"\nNote: The user's next message may contain.*\Z", re.S)
 _CLARIFY = "The user wants to clarify these questions"
 _NOTHING = re.compile(r"\(No answer provided\)|you decide|next(?: area)?|skip|no preference", re.I)
 _ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")

@@ -146,7 +146,16 @@ def whole(value: Any) -> Any:
 
 # Code in Markdown, and where a sentence ends.
 FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
-SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a Markdown text without its code; every line ends one."""
+    for line in FENCED.sub("\n", text).split("\n") if "\n" in text else [text]:
+        if ". " in line or "! " in line or "? " in line:
+            yield from _SENTENCE_END.split(line)
+        elif line:
+            yield line
 
 
 def text_of(value: Any) -> str:

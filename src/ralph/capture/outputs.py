@@ -22,7 +22,7 @@ from ralph.capture.errors import (
     plain_output,
     typed,
 )
-from ralph.capture.lines import FENCED, SENTENCE
+from ralph.capture.lines import sentences
 from ralph.capture.rules import pattern, words
 from ralph.capture.shell import is_masked, origin
 from ralph.capture.stumbles import SANDBOX, USAGE, StumbleKind, is_probe, is_scratch, is_unmatched
@@ -33,7 +33,7 @@ _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z
 # Somebody stopped it.
 _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
-JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
+_JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
 # A file that is not there is not an error of the project.
 _UNREADABLE = re.compile(
     r"(?:ls|rm|cat|head|tail|find|stat|grep|rg|wc|diff|sed|awk|du|file|readlink|Get-\w+)\b.{0,300}"
@@ -47,6 +47,11 @@ _MISUSED = re.compile(
     r"^(?P<p>[\w.-]{1,40}): (?:illegal|invalid|unrecogni[sz]ed|unknown) option\b.{0,200}$", re.M
 )
 _TESTS = re.compile(r"^\s*\d+ (?:pass|passing|passed)\b|^test result: |\b\d+ passed\b", re.M)
+
+
+def is_job_log(command: str) -> bool:
+    """Whether a command fetches the log of a job that failed elsewhere."""
+    return ("gh run" in command or "/actions/" in command) and bool(_JOB_LOG.search(command))
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
@@ -74,9 +79,9 @@ def read_output(
     text = output[exit_line.end() :] if exit_line else output
     if failed:
         return _failures(command, code, text, resolve)
-    is_log = JOB_LOG.search(command) is not None
+    is_log = is_job_log(command)
     if not is_log and origin(command) != "own":
-        wrong = _MISUSED.search(text[:4000]) or _MISUSED.search(text[-1000:])
+        wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
@@ -148,6 +153,7 @@ _NAMED = re.compile(
     # A line that is nothing but an error, as a terminal prints it: repeated, not told.
     r"|^\s*(?:(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300}[^\n`*.])$"
 )
+_NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
 _STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
 _MET = words("met", re.I)
 _SUPPOSED = words("supposed", re.I)
@@ -175,7 +181,7 @@ _BY_HAND = re.compile(r"\s*(?:[-*+#>|]|\d+[.)])\s")
 
 def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
     """Errors the agent reports in its own words, with class and message; never supposed ones."""
-    if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
+    if not any(one in text for one in _NAMING):
         return []
     return list(_named(text[:_READ], resolve, _SUPPOSED))[:MOST_PER_OUTPUT]
 
@@ -186,12 +192,13 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     if not _TROUBLE.search(text) and not _LOGGED.search(text):
         return []
     plain = plain_output(text)
-    found = errors_in(plain, resolve, failed=False)
+    found = errors_in(plain, resolve, failed=True)
     found = [error for error in found if "Process completed" not in error.message]
     for match in _LOGGED.finditer(plain):
         message = match["m"].partition(". ")[0].strip()
         found.append(ErrorSeen(message, "runtime", *placed(match["f"], match["l"], resolve)))
-    found += _named(plain, resolve, _DOUBTFUL)
+    printed = {error.message for error in found}
+    found += (one for one in _named(plain, resolve, _DOUBTFUL) if one.message not in printed)
     logged = "\n".join(line for line in plain.split("\n") if not _BY_HAND.match(line))
     if not found and len(_LOG_LINES.findall(plain)) > 1:
         found = _best(logged, resolve)
@@ -200,10 +207,10 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
 
 def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[ErrorSeen]:
     """The errors that sentences name by their class, or quote as a message."""
-    for sentence in SENTENCE.split(FENCED.sub("\n", text)):
+    for sentence in sentences(text):
         if len(sentence) > LONGEST_LINE or sentence.lstrip().startswith(">"):
             continue
-        named = _NAMED.search(sentence)
+        named = _NAMED.search(sentence) if any(one in sentence for one in _NAMING) else None
         found = named or (_QUOTED.search(sentence) if supposed is _DOUBTFUL else None)
         around = sentence[: found.start()] + sentence[found.end() :] if found else sentence
         if found is None or supposed.search(around):

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from ralph.capture.decisions import (
 )
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.outputs import JOB_LOG, errors_pasted, errors_said, read_output
+from ralph.capture.outputs import errors_pasted, errors_said, is_job_log, read_output
 from ralph.capture.shell import file_effects, written_by
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
@@ -61,7 +61,8 @@ SIGNIFICANT_TEXT = 50
 _READ = 64_000
 # Where a CI job has the project.
 _JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
-_OPENS = re.compile(r"\bgh pr create\b|\bgh pr merge\b|\bgit push\b|\bjj git push\b")
+_MODULE = re.compile(r"(?:module|package|resolve|named) (['\"][^'\"]{1,70}['\"])")
+_OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 # Where agents put working copies inside a project.
@@ -70,7 +71,6 @@ _WORKTREE_ADD = re.compile(
     r"\bworktree add(?: -[bB] \S{1,200}| --?[a-zA-Z-]{1,20})* ([\w./~+-]{1,500})"
 )
 _MOST_ROOTS = 20
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
 
@@ -127,14 +127,14 @@ class RunFindings(LineReader):
 
     def place(self, path: str, base: str | None = None) -> str | None:
         """The path as seen from the project's root, or None outside it."""
-        path = plain_path(_JOB_FOLDER.sub("", path))
+        path = plain_path(_JOB_FOLDER.sub("", path) if "runner/work" in path else path)
         if not path or path[0] == "~" or "\0" in path or "\n" in path or len(path) > 500:
             return None
         base = base or self.cwd
-        if _DRIVE.match(base):
+        if _on_drive(base):
             path = path.replace("\\", "/")
-        whole = posixpath.normpath(path if _DRIVE.match(path) else posixpath.join(base, path))
-        if not posixpath.isabs(whole) and not _DRIVE.match(whole):
+        whole = posixpath.normpath(path if _on_drive(path) else posixpath.join(base, path))
+        if not posixpath.isabs(whole) and not _on_drive(whole):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:
             if _inside(whole, root):
@@ -194,7 +194,7 @@ class RunFindings(LineReader):
 
     def hear(self, text: str, *, first: bool | None = False) -> None:
         """A person's words: a request, a choice, a correction, an error that was pasted."""
-        text = strip_marked(text[:_READ]).strip()
+        text = strip_marked(text[:_READ]).strip() if text else ""
         if not text or text in self._prompts:
             return
         self._prompts.add(text)
@@ -289,8 +289,9 @@ class RunFindings(LineReader):
             # Another working copy of the same repository: its files are the project's.
             found = (posixpath.join(base, path) for path in _WORKTREE_ADD.findall(command))
             self._roots += filter(posixpath.isabs, map(posixpath.normpath, found))
-        if not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
-            for path, action in [*effects, *((file, "created") for file in written_by(command))]:
+        effects += [(file, "created") for file in written_by(command)]
+        if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
+            for path, action in effects:
                 known = action == "created" and self.knows(path)
                 self.touch(path, "modified" if known else action, base)
         seen = read_output(
@@ -324,8 +325,7 @@ class RunFindings(LineReader):
     def add_error(self, error: ErrorSeen, *, met: int = 1) -> str:
         """Keep an error, or count it when the same is there, by signature; its name here, or
         nothing when it is not kept. `met` is 0 for an error that was only mentioned."""
-        message = clip(redact(clip(error.message.strip(), 2000)), LONGEST_MESSAGE)
-        key = signature(message)
+        message, key = _named_error(error.message)
         if not key:
             return ""
         path = redact(error.file_path) if error.file_path else None
@@ -341,6 +341,9 @@ class RunFindings(LineReader):
         before = self._errors[known]
         placed = before if before.file_path or not path else error
         longer = message if known != key and len(message) > len(before.message) else before.message
+        # Several modules are missing for one reason: each is worth finding.
+        new = [name for name in _MODULE.findall(message) if name not in longer]
+        longer += f", {new[0]}" if new and len(longer) < LONGEST_MESSAGE - 80 else ""
         self._errors[known] = msgspec.structs.replace(
             before,
             message=longer,
@@ -405,7 +408,7 @@ class RunFindings(LineReader):
             new = (name for name in names if name not in before)
             self._unsure |= {n for n in new if self._errors[n].error_type not in JUDGED}
         if went == "badly":
-            elsewhere = JOB_LOG.search(call.line) is not None
+            elsewhere = is_job_log(call.line)
             for name in names:
                 self._solve(name, None)
                 self.attempts.fail(name, None if elsewhere else call, self._errors[name])
@@ -468,6 +471,8 @@ class RunFindings(LineReader):
         if failure:
             self.add_error(ErrorSeen(clip(failure, 2000), "runtime"))
         errors, self._errors = self.errors, before
+        if reason == "killed" and summary:
+            summary = f"{summary}\nThe run was killed before it ended."
         return AgentRun(
             dialect=dialect,
             session_id=session_name(session),
@@ -493,6 +498,14 @@ class RunFindings(LineReader):
         )
 
 
+# The same few errors come again and again.
+@lru_cache(maxsize=256)
+def _named_error(text: str) -> tuple[str, str]:
+    """An error's message as it may be kept, and its name."""
+    message = clip(redact(clip(text.strip(), 2000)), LONGEST_MESSAGE)
+    return message, signature(message)
+
+
 def summary_of(text: str) -> str:
     """A text as the summary of a run: without what Ralph injected, redacted, not endless."""
     return clip(redact(strip_marked(text[:_READ]).strip()), LONGEST_SUMMARY)
@@ -507,12 +520,16 @@ def session_name(session: str | None) -> str | None:
 
 def plain_path(path: str) -> str:
     """The path with forward slashes and no end slash; Windows paths become comparable."""
-    if _DRIVE.match(path) or path.startswith("\\\\"):
+    if _on_drive(path) or path.startswith("\\\\"):
         path = path.replace("\\", "/")
         path = path[:1].lower() + path[1:]
     if path.startswith("/private/"):
         path = path[len("/private") :]
     return path.rstrip("/") if len(path) > 1 else path
+
+
+def _on_drive(path: str) -> bool:
+    return path[1:2] == ":" and path[2:3] in ("\\", "/") and path[0].isalpha()
 
 
 def _inside(path: str, folder: str) -> bool:

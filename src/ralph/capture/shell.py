@@ -47,7 +47,7 @@ _SILENT = LOOKERS | frozenset(
 _SCRIPT_WRITES = re.compile(r"writeFile|\.write\(|write_text|File\.write|['\"]w['\"]")
 _SCRIPT_FILE = re.compile(r"['\"]([\w./-]{2,120}\.[a-z]{1,5})['\"]")
 # Leaves something running behind its result.
-LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
+LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
 
 
 class ShellCommand(msgspec.Struct):
@@ -186,6 +186,7 @@ def _moved(paths: list[str], here: str) -> list[tuple[str, FileAction]]:
     return effects
 
 
+@lru_cache(maxsize=64)
 def origin(line: str) -> Origin:
     """Whether the output is the commands' own words, the content of files, or both."""
     kinds: set[str] = set()
@@ -237,6 +238,7 @@ def deciding(line: str) -> list[ShellCommand]:
     return deciders
 
 
+@lru_cache(maxsize=64)
 def is_masked(line: str) -> bool:
     """Whether the exit code of the line is not that of the work it does."""
     found = commands(line)

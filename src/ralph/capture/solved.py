@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ralph.capture.calls import ON_ALL, ToolAttempt, again, instead_of, is_check, short
-from ralph.capture.lines import FENCED, SENTENCE, clip
+from ralph.capture.lines import clip, sentences
 from ralph.capture.rules import names, pattern
 from ralph.capture.shell import origin, written_by
 from ralph.capture.stumbles import USAGE
@@ -437,7 +437,7 @@ def _sentence(
     """The sentence that best says why, in the agent's own words; the newest text first."""
     words, best, most = _names(error.message), "", 1.4
     for age, text in enumerate(texts[:4]):
-        for sentence in SENTENCE.split(FENCED.sub("\n", text)):
+        for sentence in sentences(text):
             plain = _OPENING.sub("", _MARKUP.sub("", " ".join(sentence.split())).strip())
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue

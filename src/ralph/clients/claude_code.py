@@ -190,6 +190,8 @@ class Messages(RunFindings):
             elif kind == "text" and parent is None:
                 self.say(text_of(block.get("text")))
                 self.steps.said(text_of(block.get("text")))
+            elif kind == "thinking" and parent is None:
+                self.summarize(text_of(block.get("thinking")))
 
     def _call(self, block: JsonObject, parent: str | None) -> None:
         name = text_of(block.get("name"))

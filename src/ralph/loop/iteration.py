@@ -29,6 +29,7 @@ from ralph.records import now
 from ralph.records.iteration import Iteration, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
+from ralph.text.signature import signature
 
 if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
@@ -291,9 +292,8 @@ class IterationRunner:
             mcp_failed=list(captured.mcp_failed),
         )
         self._learn(work, iteration)
-        if not work.review:
-            if not ended.interrupted:  # who was stopped has not failed
-                self._knowledge.report(work.patterns, iteration)
+        if not work.review and outcome != "interrupted":
+            self._knowledge.report(work.patterns, iteration)
             self._knowledge.give(iteration, history(self.ralph, work.feature))
         return IterationResult(iteration, captured, plan_changed)
 
@@ -311,9 +311,24 @@ class IterationRunner:
             task = None if work.task_id is None else self.plan.task(work.task_id)
         limited = captured.terminal_reason == "rate_limited"
         outcome = judge(work.task_before, task, timed_out=ended.timed_out, rate_limited=limited)
+        if ended.interrupted and outcome != "success":
+            return "interrupted"  # who was stopped has not failed
+        if outcome == "partial" and self._repeats(work, captured):
+            return "failure"
         if work.review and outcome == "unknown":
             return "failure" if captured.is_error else "success"
         return outcome
+
+    def _repeats(self, work: PendingIteration, captured: AgentRun) -> bool:
+        """Whether the attempt ended in the error that an earlier one at the task ended in."""
+        still = {signature(error.message) for error in captured.errors if not error.resolution}
+        return any(
+            signature(error.message) in still
+            for one in history(self.ralph, work.feature)
+            if str(one.task_id) == str(work.task_id) and one.timestamp != work.started_at
+            for error in one.errors
+            if not error.resolution
+        )
 
     def _remember(
         self, work: PendingIteration, captured: AgentRun, ended: AgentEnd, outcome: Outcome

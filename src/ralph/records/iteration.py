@@ -17,7 +17,9 @@ from ralph.records import Record, Source, encode, now, read_body, to_json, utc, 
 
 KIND = "iteration"
 
-Outcome = Literal["success", "failure", "partial", "timeout", "rate_limited", "unknown"]
+Outcome = Literal[
+    "success", "failure", "partial", "timeout", "rate_limited", "interrupted", "unknown"
+]
 ErrorType = Literal["runtime", "compile", "test", "lint", "permission", "logic", "unknown"]
 FileAction = Literal["read", "modified", "created", "deleted"]
 ModelTier = Literal["haiku", "opus"]

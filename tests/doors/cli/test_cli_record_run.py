@@ -86,6 +86,16 @@ def test_every_dialect_comes_by_file_and_by_stdin_and_twice_is_one(
     assert ralph.well("journal", "verify", "--json").json["ok"] is True
 
 
+def test_a_session_that_grew_is_one_record_brought_up_to_date(ralph: Line, project: Path) -> None:
+    whole = TRANSCRIPT.read_bytes().splitlines(keepends=True)
+    file = project / "session.jsonl"
+    for half in (whole[: len(whole) // 2], whole):
+        file.write_bytes(b"".join(half))
+        [told] = ralph.well("record", file, "--feature", "auth", "--json").json
+    recent = ralph.well("recent", "--feature", "auth", "--json").json
+    assert [one["id"] for one in recent] == [told["id"]]
+
+
 def test_the_same_run_on_another_task_is_another_record(ralph: Line) -> None:
     for task in ("1", "2"):
         ralph.well("record", "--feature", "auth", "--task", task, "-", stdin=lines(*CODEX))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 import msgspec
@@ -23,7 +23,7 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
+_OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
 
@@ -175,17 +175,25 @@ def _record_run(
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        earlier = (old for _, old in ralph.feature(flags["feature"]).iterations())
-        same = (old for old in earlier if str(old.task_id) == str(flags["task_id"]))
-        before = next((old.timestamp for old in same if old.session_id == run), None)
+        memory = ralph.feature(flags["feature"])
+        same = {
+            located.record.id: old.timestamp
+            for located, old in memory.iterations()
+            if old.session_id == run and str(old.task_id) == str(flags["task_id"])
+        }
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
         summary = captured.summary or f"The run ended without a word ({how})."
-        more = {"session_id": run, "summary": summary, "timestamp": captured.ended_at or before}
+        at = captured.ended_at or next(iter(same.values()), None)
+        more = {"session_id": run, "summary": summary, "timestamp": at}
         iteration = captured.to_iteration(**flags | more)
         for complaint in complaints:
             note(str(complaint))
-        return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+        saved = ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+        # A session's file holds all of it: the record of an earlier, shorter one is outdated.
+        if dialect == "transcript" and saved[0].fresh and same:
+            memory.forget(list(same), reason="the session went on")
+        return saved
 
 
 def _run_text(iteration: schema.Iteration) -> str:
