@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "programs",
         "current_run",
     },
-    "prompt": {"records", "text", "recall", "plan"},
+    "prompt": {"records", "text", "recall", "plan", "memory"},
     "clients": {*VALUES, "text", "capture", "disk", "programs"},
     "loop": {
         *VALUES,

@@ -91,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
     model_work: str | None = _trusted(None, "the agent's model for work")
-    model_review: str | None = _trusted(None, "the agent's model for reviews")
+    model_review: str | None = _trusted(None, "the agent's model for reviews (Claude: opus)")
     iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)
     review_every: int = _safe(5, "every so many iterations one is a review; 0 for none", 0, 1000)
     stagnation_limit: int = _safe(

@@ -84,6 +84,21 @@ def test_a_given_root_narrows_and_a_recording_from_elsewhere_keeps_its_own() -> 
     assert files(run(*events, root="/somewhere/else")) == {"pkg/a.py": "read", "b.py": "read"}
 
 
+def test_working_copies_of_the_repository_are_the_project_too() -> None:
+    got = run(
+        INIT,
+        *bash(f"git worktree add -b fix {ROOT}-fix main", "Preparing worktree"),
+        used("2", "Edit", {"file_path": f"{ROOT}-fix/src/a.py"}),
+        came("2", "x"),
+        used("3", "Edit", {"file_path": f"{ROOT}/.worktrees/other/src/b.py"}),
+        came("3", "x"),
+        used("4", "Edit", {"file_path": f"{ROOT}-stranger/src/c.py"}),
+        came("4", "x"),
+        ended(),
+    )
+    assert files(got) == {"src/a.py": "modified", "src/b.py": "modified"}
+
+
 def test_paths_of_windows_are_understood() -> None:
     got = run(
         {**INIT, "cwd": "C:\\work\\shop"},

@@ -34,11 +34,14 @@ def kept_in(project: Path) -> list[Exchange]:
 
 def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
     first = process(
-        ["chat", "--echo", "--title", "Timeouts"], cwd=project, stdin=f"{QUESTION}\n".encode()
+        ["chat", "--model", "echo", "--title", "Timeouts"],
+        cwd=project,
+        stdin=f"{QUESTION}\n".encode(),
     )
     with open_ralph(project) as ralph:  # a chat does not wait long for this on a busy machine
         ralph.conversations.sync()
-    again = process(["chat", "--echo"], cwd=project, stdin=f"\n{QUESTION}\n\n".encode())
+    asked = f"\n{QUESTION}\n\n".encode()
+    again = process(["chat", "--model", "echo"], cwd=project, stdin=asked)
 
     assert (first.returncode, again.returncode) == (0, 0), (first.stderr, again.stderr)
     assert b"Memory found nothing." in first.stdout
@@ -55,7 +58,7 @@ def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
 def test_programs_get_one_json_object_for_each_prompt(project: Path) -> None:
     held_before(project)
     ran = process(
-        ["chat", "--echo", "--json"],
+        ["chat", "--model", "echo", "--json"],
         cwd=project,
         stdin=f"{QUESTION}\n/title Gateway\n/private why?\n".encode(),
     )
@@ -71,6 +74,14 @@ def test_programs_get_one_json_object_for_each_prompt(project: Path) -> None:
     assert b"not saved" in ran.stderr
     [kept] = kept_in(project)
     assert kept.id == first["exchange"]
+
+
+def test_a_try_without_a_model_is_not_saved(project: Path) -> None:
+    ran = process(["chat", "--echo"], cwd=project, stdin=f"{QUESTION}\n".encode())
+
+    assert ran.returncode == 0, ran.stderr
+    assert b"You said: " in ran.stdout
+    assert kept_in(project) == []
 
 
 def test_a_chat_in_a_paused_project_says_so(project: Path) -> None:
@@ -166,7 +177,7 @@ def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, e
     prompt = "> \x1b[0m"
     main, other = os.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "ralph", "chat", "--echo"],
+        [sys.executable, "-m", "ralph", "chat", "--model", "echo"],
         cwd=project,
         stdin=other,
         stdout=other,

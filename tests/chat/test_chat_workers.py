@@ -145,7 +145,7 @@ def test_summarisers_are_switched_off_for_the_next_chat_too(
 
 def test_the_command_has_workers_behind_it_that_end_with_it(project: Path, home: Path) -> None:
     lines = f"{QUESTION}\n/summarizer exchange\n/embeddings rebuild\nyes\n/quit\nnever read\n"
-    ran = process(["chat", "--echo"], cwd=project, stdin=lines.encode())
+    ran = process(["chat", "--model", "echo"], cwd=project, stdin=lines.encode())
 
     assert ran.returncode == 0, ran.stderr
     assert b"Exchange Summarizer: " in ran.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_an_exchange_that_cannot_be_read_stops_nobody(project: Path) -> None:
 
 def test_the_model_writes_them_and_their_cost_is_told(project: Path, server: ChatServer) -> None:
     [conversation] = fill(project, [1])
-    server.say(f"Here is a summary:\n\n**{GOOD}**\n\nLet me know if you need more!", GOOD)
+    server.say(f"Here is a summary:\n\n**{GOOD}**\n\nLet me know if you need more!", "NONE", GOOD)
     told = by_name(Workers(opener(project), summarizer=model(server)).run_once())
 
     of_conversation, of_exchange = written(project)
@@ -149,15 +150,33 @@ def test_at_the_spend_cap_the_summarisers_rest_and_say_so(
 ) -> None:
     fill(project, [5])
     server.say(*[GOOD] * 9)
-    opened = opener(project, summary_spend_cap_usd=0.30)
+    opened = opener(project, summary_spend_cap_usd=0.40)
     told = by_name(Workers(opened, summarizer=model(server)).run_once())
 
-    assert len(server.requests) == 2
-    assert "spend cap reached: $0.30 of $0.30" in told["exchange"].note
+    assert len(server.requests) == 3  # one asks what the conversation taught
+    assert "spend cap reached: $0.45 of $0.40" in told["exchange"].note
     assert told["exchange"].total - told["exchange"].completed == 4
     assert told["exchange"].retrying == told["exchange"].failed == 0
     # Another session may spend again.
-    assert Workers(opened, summarizer=model(server)).run_once(["exchange"])[0].completed == 2
+    assert Workers(opened, summarizer=model(server)).run_once(["exchange"])[0].completed == 3
+
+
+def test_what_a_session_taught_is_a_note_by_the_model_and_asked_for_once(
+    project: Path, server: ChatServer
+) -> None:
+    fill(project, [1])
+    quote = "fix the socket timeout of service 0"
+    finding = {"text": "Service 0 has a socket timeout.", "quote": quote}
+    server.say(GOOD, json.dumps(finding), GOOD, GOOD)
+    workers = Workers(opener(project), summarizer=model(server))
+    workers.run_once(["conversation"])
+    assert quote in server.requests[1].body["messages"][-1]["content"]
+    with open_ralph(project) as ralph:
+        [hit] = [one for one in ralph.recent(20) if one.kind == "note"]
+        assert (hit.record.by, quote in hit.record.text) == ("model", True)
+        add(ralph, 0, 9, first=1)
+    workers.run_once(["conversation"])
+    assert len(server.requests) == 3  # the summary again, and nothing else
 
 
 def test_a_free_model_has_no_cap(project: Path, server: ChatServer) -> None:

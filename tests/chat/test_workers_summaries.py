@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from snapshotting import same_as_snapshot
 
 from ralph.chat.model import ModelAnswer, ToolCall
-from ralph.chat.summaries import extract_summary, read_summary, summary_prompt
+from ralph.chat.summaries import (
+    extract_summary,
+    outline,
+    read_findings,
+    read_summary,
+    summary_prompt,
+)
 from ralph.errors import ModelOff
 from ralph.records.conversation import Exchange, SummaryTarget
+from ralph.records.iteration import Decision, ErrorSeen
+from ralph.text.tokens import estimate_tokens
 
 PLAIN = "The timeout was raised to 30 seconds in config.toml, and the tests pass."
 SECOND = "The retry was left as it is."
@@ -124,3 +134,41 @@ def test_an_extract_is_never_longer_than_a_summary() -> None:
 def test_what_says_nothing_has_no_extract_but_itself() -> None:
     assert extract_summary("exchange", "", [exchange(1, "??", "!!")])
     assert extract_summary("conversation", "", []) == ""
+
+
+# -- what a session taught
+
+
+def finding(text: str, quote: str) -> str:
+    return json.dumps({"text": text, "quote": quote})
+
+
+def test_a_finding_counts_only_with_words_that_stand_in_the_session() -> None:
+    told = outline(
+        "Gateway", [exchange(1, "Why 30 s?", "The gateway closes idle\nsockets at 25 s.")]
+    )
+    good = finding("The gateway closes idle sockets.", "gateway closes idle sockets at 25 s")
+    invented = finding("The gateway is written in Go.", "the gateway is written in Go")
+    short = finding("Something about thirty seconds.", "30 s")
+
+    assert read_findings(f"Here:\n{invented}\n{good},\n{short}\n{{broken", told) == [
+        "The gateway closes idle sockets. (\u201cgateway closes idle sockets at 25 s\u201d)"
+    ]
+    assert read_findings("NONE", told) == []
+    assert len(read_findings("\n".join([good] * 9), told)) == 3
+
+
+def test_an_outline_has_decisions_and_errors_and_stays_short() -> None:
+    solved = ErrorSeen("ENOENT: no config.toml", resolution="created it")
+    one = Exchange(
+        id="1" * 16,
+        conversation="c" * 16,
+        user="Go on",
+        assistant="Done.",
+        decisions=(Decision("Keep the retry", "it is cheap"),),
+        errors=(solved,),
+    )
+    told = outline("Gateway", [exchange(1, "word " * 9000), *[one] * 900])
+    assert "Decided: Keep the retry it is cheap" in told
+    assert "Error: ENOENT: no config.toml Fix: created it" in told
+    assert estimate_tokens(told) <= 6000

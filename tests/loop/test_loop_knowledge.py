@@ -39,9 +39,11 @@ FAILING = {
     ],
     "result": "The login form fails. I do not know why. Nothing else was tried.",
 }
+# It meets the error again, and the same command passes after a change: that is proof.
+RUN = {"bash": "{{python}} login.py"}
 SOLVING = {
     "when": ERROR,
-    "steps": [{"write": "login.py", "content": "print('ok')\n"}, DONE],
+    "steps": [RUN, {"write": "login.py", "content": "print('from settings')\n"}, RUN, DONE],
     "result": "Read session_secret from the settings file in login.py.",
 }
 # Keeps what it was told beside the project, and does nothing.
@@ -51,6 +53,7 @@ from pathlib import Path
 Path("../prompt.txt").write_bytes(sys.stdin.buffer.read())
 """
 HELPFUL = "Set the cookie's SameSite attribute to Lax and its path to the root."
+USED = "I set the SameSite attribute of the cookie to Lax, with the root as its path."
 PUBLISHED: dict[str, Any] = {
     "failure_description": "Add the login form: the form asks for name and password",
     "error_message": "AssertionError: the session cookie was refused by the browser",
@@ -134,7 +137,8 @@ def test_an_error_that_failed_one_iteration_and_was_solved_in_a_later_one_is_cap
     assert entry.failure_description == (
         "Add the login form: The login form fails. I do not know why."
     )
-    assert entry.solution_steps == "Read session_secret from the settings file in login.py."
+    assert "login.py" in entry.solution_steps
+    assert "Read session_secret" not in entry.solution_steps  # what it says is no proof
     assert (entry.subject, entry.technology) == ("Add the login form", "python")
     assert entry.agent_type == ""
 
@@ -155,7 +159,7 @@ def test_what_is_captured_names_files_as_seen_from_the_project(loop: Loop, tmp_p
     assert str(loop.root) not in str(entry.to_json())
     assert entry.error_message == "KeyError: 'login.py session_secret'"
     assert entry.failure_description == "Add the login form: The login form in ./ fails."
-    assert entry.solution_steps == "Read settings.toml."
+    assert "login.py" in entry.solution_steps
 
 
 def test_nothing_is_captured_while_the_task_is_not_done(loop: Loop, tmp_path: Path) -> None:
@@ -317,15 +321,24 @@ def taught(*told: Iteration) -> list[FailureSolution]:
 
 
 REFUSED = "ConnectionRefusedError: smtp relay refused the sender"
+SOLVED_HERE = ErrorSeen(REFUSED, "runtime", "mail.py", 3, "Changed the sender in mail.py.")
 
 
-def test_a_lesson_has_the_error_its_description_and_the_solution_with_its_decisions() -> None:
+def test_an_error_met_and_solved_on_the_way_to_success_is_a_lesson_if_its_cause_is_general() -> (
+    None
+):
+    solved = ErrorSeen(REFUSED, "runtime", resolution="Started the relay on port 2525.")
+    [one] = taught(attempt(1, "success", solved))
+    assert one.solution_steps == "Started the relay on port 2525."
+
+
+def test_a_lesson_has_the_error_its_description_and_its_proven_solution() -> None:
     [one] = taught(
         attempt(1, "failure", REFUSED, summary="It fails. Then it\nfails again. And a third."),
         attempt(
             2,
             "success",
-            summary="Log in before sending.",
+            ErrorSeen(REFUSED, resolution="Log in before sending."),
             decisions=(Decision("Use port 587", "25 is closed"), Decision("Keep one connection")),
         ),
     )
@@ -335,7 +348,7 @@ def test_a_lesson_has_the_error_its_description_and_the_solution_with_its_decisi
         subject="Send the mail",
         failure_description="Send the mail: It fails. Then it fails again.",
         error_message=REFUSED,
-        solution_steps="Log in before sending.\nUse port 587: 25 is closed\nKeep one connection",
+        solution_steps="Log in before sending.",
     )
 
 
@@ -357,7 +370,8 @@ def test_a_recorded_resolution_is_the_solution() -> None:
         ([attempt(1, "success", REFUSED), attempt(2, "success")], "solved and told then"),
         ([attempt(1, "failure", REFUSED, task_id=8), attempt(2, "success")], "another task"),
         ([attempt(1, "failure", "Exit code 1"), attempt(2, "success")], "tells nothing"),
-        ([attempt(1, "failure", REFUSED), attempt(2, "success", summary="")], "says nothing"),
+        ([attempt(1, "failure", REFUSED), attempt(2, "success")], "no proof of a solution"),
+        ([attempt(1, "success", SOLVED_HERE)], "a file of the project is to blame"),
         (
             [attempt(1, "failure", ErrorSeen(REFUSED, "permission")), attempt(2, "success")],
             "a tool it may not use",
@@ -377,16 +391,24 @@ def test_what_teaches_nothing(told: Sequence[Iteration], why: str) -> None:
 
 
 def test_each_error_teaches_once_whatever_its_numbers_and_those_met_most_often_come_first() -> None:
-    def missing(line: int) -> str:
-        return f"NameError: the sender is not defined at /srv/mail/send.py:{line}"
+    def error(message: str) -> ErrorSeen:
+        return ErrorSeen(message, resolution="Rewrote the header by hand.")
 
-    others = [f"ValueError: cannot parse the header called {name}" for name in ("to", "cc", "bcc")]
+    def missing(line: int) -> ErrorSeen:
+        return error(f"NameError: the sender is not defined at /srv/mail/send.py:{line}")
+
+    names = ("to", "cc", "bcc")
+    others = [error(f"ValueError: cannot parse the header called {name}") for name in names]
     found = taught(
         attempt(1, "failure", others[0], missing(10)),
         attempt(2, "failure", others[1], others[2], missing(20)),
         attempt(3, "success"),
     )
-    assert [one.error_message for one in found] == [missing(20), others[1], others[2]]
+    assert [one.error_message for one in found] == [
+        missing(20).message,
+        others[1].message,
+        others[2].message,
+    ]
 
 
 # -- taking
@@ -498,23 +520,31 @@ def test_f10_an_agent_that_repeats_its_block_gives_nothing_of_it_back(
 # -- outcomes
 
 
-def test_a_task_that_got_done_says_that_what_its_agent_was_given_worked(
+def test_a_task_that_got_done_says_that_what_its_agent_used_worked(
     loop: Loop, tmp_path: Path
 ) -> None:
     publish(tmp_path)
-    loop(scripted(tmp_path, {"steps": [DONE], "result": "Done."}), task_id=1)
+    loop(scripted(tmp_path, {"steps": [DONE], "result": USED}), task_id=1)
     told = pattern(loop)
     assert (told.success_count, told.worked, told.failed) == (1, 1, 0)
+
+
+def test_what_an_agent_was_given_and_did_not_use_is_not_credited(
+    loop: Loop, tmp_path: Path
+) -> None:
+    publish(tmp_path)
+    loop(scripted(tmp_path, {"steps": [DONE], "result": "Wrote the form by hand."}), task_id=1)
+    assert (pattern(loop).worked, pattern(loop).failed) == (0, 0)
 
 
 def test_a_task_that_did_not_says_that_it_failed_until_it_gets_done(
     loop: Loop, tmp_path: Path
 ) -> None:
     publish(tmp_path)
-    loop(python(tmp_path, SEEING), max_iterations=2, task_id=1)
+    loop(scripted(tmp_path, {"steps": [], "result": USED}), max_iterations=2, task_id=1)
     assert loop.outcomes == ["failure", "failure"]
     assert (pattern(loop).worked, pattern(loop).failed) == (0, 1)
-    loop(scripted(tmp_path, {"steps": [DONE], "result": "Done."}), task_id=1)
+    loop(scripted(tmp_path, {"steps": [DONE], "result": USED}), task_id=1)
     assert (pattern(loop).worked, pattern(loop).failed) == (1, 0)
 
 

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
 from remembering import made
 
-from ralph.loop.iteration import gather_review, repeated_errors, stale_prose
+from ralph.loop.iteration import gather_review, stale_prose
+from ralph.memory.lessons import repeated_errors
 from ralph.plan.edit import update_feature
 from ralph.plan.model import ContextFile, Feature, Task
 from ralph.prompt.build import PromptFacts
@@ -62,11 +64,12 @@ def test_an_error_of_one_iteration_that_a_later_one_overcame_becomes_a_learning(
     solving = {
         "when": "KeyError: 'session_secret'",
         "steps": [
+            {"bash": "{{python}} login.py"},
             {"write": "login.py", "content": "print('ok')\n"},
             {"bash": "{{python}} login.py", "expect": "ok"},
             DONE,
         ],
-        "result": "Fixed the KeyError by reading session_secret from the settings in login.py.",
+        "result": "It works.",
     }
     loop(scripted(tmp_path, failing, solving), task_id="1")
     assert loop.outcomes == ["failure", "success"]
@@ -74,36 +77,46 @@ def test_an_error_of_one_iteration_that_a_later_one_overcame_becomes_a_learning(
     assert "KeyError: 'session_secret'" in facts["learnings"][0]
     learned = next(x for x in loop.plan.feature("auth").learnings if "KeyError" in x.text)
     assert (learned.source, learned.iteration, learned.reviewed) == ("auto", 2, False)
-    assert learned.reason == "error in iteration 1, overcome in iteration 2 (success)"
+    assert learned.reason == "error met and solved in iteration 2"
+    assert "login.py" in learned.text.partition("session_secret")[2]
 
 
 def test_the_next_prompt_tells_of_the_failed_attempt_and_of_an_error_that_keeps_coming_back(
     loop: Loop, tmp_path: Path
 ) -> None:
     for number, line in enumerate((11, 222, 3333)):
-        error = ErrorSeen(f"ValueError: bad cookie at line {line}", "runtime", "src/a.py", line)
+        message, fix = (
+            f"ValueError: bad cookie at line {line}",
+            "quoted its value" if number else None,
+        )
+        error = ErrorSeen(message, "runtime", "src/a.py", line, fix)
         remember(loop, made(f"Try {number}", task_id=1, outcome="failure", errors=(error,)))
     [text] = seen(loop, tmp_path)
     assert "Warning: this error has occurred in 3 previous iterations: ValueError" in text
+    assert "Fix: quoted its value" in text
     assert re.search(r"Iteration 3, \d{4}-\d\d-\d\d: failure\. Try 2", text)
 
 
 def test_errors_are_the_same_by_their_signature_and_counted_once_an_iteration() -> None:
-    told = [
-        made(
-            "",
-            iteration_number=number,
-            errors=tuple(
-                ErrorSeen(f"TypeError: x is None at /tmp/run-{number}{i}/a.py:{i}")
-                for i in range(3)
-            ),
-        )
-        for number in (1, 2)
-    ]
-    told.append(made("", iteration_number=3, errors=(ErrorSeen("Another error, seen once"),)))
-    [repeated] = repeated_errors(told, 5)
-    assert repeated.iterations == 2
-    assert repeated.message == told[1].errors[2].message  # the newest words
+    def error(number: int, i: int) -> ErrorSeen:
+        message = f"TypeError: handler is None at /tmp/run-{number}{i}/a.py:{i}"
+        return ErrorSeen(message, resolution=f"passed a handler, {number}")
+
+    runs = [[error(number, i) for i in range(3)] for number in (1, 2)]
+    [repeated] = repeated_errors([*runs, [ErrorSeen("Another error, seen once")]])
+    assert repeated.times == 2
+    assert repeated.message == runs[1][2].message  # the newest words
+    assert repeated.fix == "passed a handler, 2"
+
+
+def test_an_error_without_a_known_fix_or_overcome_long_ago_is_no_warning() -> None:
+    met = ErrorSeen("TypeError: handler is None in the router", resolution="passed a handler")
+    unsolved = msgspec.structs.replace(met, resolution=None)
+    assert repeated_errors([[unsolved], [unsolved]]) == []
+    assert len(repeated_errors([[met], [unsolved], *[[]] * 18])) == 1
+    assert repeated_errors([[met], [unsolved], *[[]] * 20]) == []
+    code = ErrorSeen("error[E0308]: mismatched types", resolution="changed a type")
+    assert repeated_errors([[code], [code]]) == []  # it says nothing of its own
 
 
 def test_f10_an_agent_that_echoes_its_prompt_teaches_nothing_and_meets_no_error(
@@ -235,20 +248,21 @@ def test_every_nth_iteration_is_a_review_by_the_stronger_model(tmp_path: Path) -
     assert told[2].task_title == "Review of auth"
 
 
+@pytest.mark.parametrize(("setting", "model"), [("strong", "strong"), (None, "opus")])
 def test_the_review_is_given_the_stronger_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, model: str
 ) -> None:
     claude = tmp_path / "bin" / "claude"
     claude.parent.mkdir()
     claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
     claude.chmod(0o755)
     monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    models: dict[str, Any] = {"model_work": "swift", "model_review": "strong"}
+    models: dict[str, Any] = {"model_work": "swift", "model_review": setting}
     loop = Loop(planned(tmp_path / "project"), review_every=2, **models)
     loop("claude", max_iterations=2)
     first, second = (tmp_path / "calls").read_text().splitlines()
     assert "--model swift" in first
-    assert "--model strong" in second
+    assert f"--model {model}" in second
 
 
 def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
@@ -260,6 +274,13 @@ def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
     assert [reviewed in text for text in texts] == [False] * 4 + [True]
     assert all("Hashes are compared" in text for text in texts)
     assert "(all of them)" in texts[4]
+
+
+def test_a_review_is_told_of_the_memory(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project"), review_every=1)
+    [text] = seen(loop, tmp_path)
+    assert "# Memory of earlier iterations" in text
+    assert "ralph failures --feature auth\n" in text  # of all its tasks
 
 
 def test_reviews_are_not_counted_as_stagnation(tmp_path: Path) -> None:

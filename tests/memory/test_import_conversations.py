@@ -15,6 +15,15 @@ from ralph.errors import JournalBusy, JournalError, NotFound
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.project import Project
 from ralph.memory.sessions import ABANDONED_S, SETTLED_S, Importer
+from ralph.plan.model import Feature, PlanView, Task
+from ralph.prompt.build import (
+    PromptFacts,
+    PromptLimits,
+    ReviewFacts,
+    braindump_prompt,
+    review_prompt,
+    task_prompt,
+)
 from ralph.records.conversation import conversation_id
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
@@ -69,6 +78,47 @@ def test_a_folder_of_another_system_is_a_project_of_its_own(kept: Kept, sessions
     write(sessions / "one.jsonl", turn("one", 1, "D:\\work\\shop"))
     bring_in(kept, sessions)
     assert [one.project for one in kept.conversations()] == ["shop"]
+
+
+def test_a_session_that_ralph_itself_ran_is_no_conversation(
+    kept: Kept, sessions: Path, project: Path
+) -> None:
+    feature, task = Feature(name="auth"), Task(id=1, feature="auth", title="Add the login form")
+    facts = PromptFacts(feature=feature, task=task, current_state="")
+    review = ReviewFacts(learnings=(), all_learnings=True)
+    prompts = [
+        task_prompt(facts, PromptLimits()),
+        review_prompt(facts, review, PromptLimits()),
+        braindump_prompt("A login form.", PlanView(), PromptLimits(), server=None),
+    ]
+    for number, prompt in enumerate(prompts):
+        write(sessions / f"{number}.jsonl", turn(f"{number}", 1, project, question=prompt.text))
+    write(sessions / "own.jsonl", turn("own", 1, project))
+
+    assert counts(bring_in(kept, sessions)) == (1, 1, 0)
+
+
+def test_another_agents_message_is_no_persons(kept: Kept, sessions: Path, project: Path) -> None:
+    told = '<teammate-message teammate_id="lead">Add the form.</teammate-message>'
+    lines = [*turn("one", 1, project), *turn("one", 2, project, question=told)]
+    write(sessions / "one.jsonl", lines)
+
+    bring_in(kept, sessions)
+
+    assert "Add the form" not in str(kept.said(Project(project).id))
+
+
+def test_the_tokens_of_a_subagent_count(kept: Kept, sessions: Path, project: Path) -> None:
+    first, last = asked("one", 1, "Go.", str(project)), answered("one", 9, "Gone.", str(project))
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "Done."}
+    told = asked("one", 3, "", str(project), toolUseResult={"totalTokens": 1000, "agentId": "a"})
+    told["message"]["content"] = [result]
+    write(sessions / "one.jsonl", [first, told, last])
+
+    bring_in(kept, sessions)
+
+    [exchange] = kept.exchanges(Project(project).id)
+    assert exchange.tokens_used == 1015
 
 
 def test_within_a_project_the_sessions_of_others_are_left_out(

@@ -24,13 +24,14 @@ from attacking import (
 )
 
 from ralph.chat.summaries import summary_prompt
+from ralph.memory.brief import Brief, FeatureNow, PastSession
+from ralph.memory.lessons import RepeatedError
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.build import (
     KnowledgeFile,
     PromptFacts,
     PromptLimits,
-    RepeatedError,
     ReviewFacts,
     braindump_prompt,
     brief_text,
@@ -53,6 +54,7 @@ from ralph.records.conversation import Conversation, Document, Exchange, Message
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.records.knowledge import FailureSolution
 from ralph.records.learning import Learning
+from ralph.records.note import Note
 from ralph.text.sanitize import mark, mark_plan, sanitize, sanitize_line, strip_marked
 
 Made = Callable[[str], str]
@@ -143,7 +145,7 @@ def facts(text: str, **more: object) -> PromptFacts:
             prompt_lines(feature(text).learnings, current_iteration=1, task_id=text)
         ),
         "attempts": (iteration(text),),
-        "repeated": (RepeatedError(text, 3),),
+        "repeated": (RepeatedError(text, 3, text),),
         "knowledge": (KnowledgeFile(text, text),),
         "vanished": (f"[STALE: {text} no longer exists]",),
         "context": context_block([pattern(text)]),
@@ -204,28 +206,30 @@ _BUDGET = {"budget_tokens": 100_000, "max_chars": 1_000_000}
 
 
 def _brief(text: str) -> str:
-    return brief_text(
+    now = FeatureNow(
         feature=feature(text),
         chosen="in focus",
         current_state=text,
-        tasks=[task(text)],
-        outcomes=[iteration(text)],
-        learnings=prompt_lines(feature(text).learnings, current_iteration=1, task_id=text),
-        repeated=[RepeatedError(text, 2)],
-        command="ralph",
-        **_BUDGET,
+        tasks=(task(text),),
+        told=(iteration(text),),
+        learnings=tuple(prompt_lines(feature(text).learnings, current_iteration=1, task_id=text)),
     )
+    whole = Brief(
+        features=(now, now),
+        repeated=(RepeatedError(text, 2, text),),
+        sessions=(PastSession(text, text, text, (text,), unfinished=True),),
+        notes=(Note(text=text, at=text),),
+    )
+    return brief_text(whole, command="ralph", **_BUDGET)
 
 
-def _before(text: str, solution: str | None) -> str:
+def _before(text: str) -> str:
     return before_text(
         message=text,
         times=2,
         last=text,
         where=text,
-        solution=solution,
-        decisions=[text],
-        tried=[text],
+        solution=text,
         id=text,
         command="ralph",
         **_BUDGET,
@@ -234,7 +238,7 @@ def _before(text: str, solution: str | None) -> str:
 
 def _recalled(text: str) -> str:
     hits = [hit(text, iteration(text), "iteration"), hit(text, exchange(text), "exchange")]
-    return recalled_text(hits, ended={text: text}, command="ralph", **_BUDGET)
+    return recalled_text(hits, text, ended={text: text}, command="ralph", **_BUDGET)
 
 
 def _said(text: str) -> str:
@@ -276,8 +280,7 @@ TEXTS: dict[str, Made] = {
     "planning prompt": lambda text: braindump_prompt(text, view(text), LIMITS, server=None).text,
     "session start": _brief,
     "prompt submitted": _recalled,
-    "failure, solved": lambda text: _before(text, text),
-    "failure, not solved": lambda text: _before(text, None),
+    "failure": _before,
     "related conversations": lambda text: related_text(related(text), budget_tokens=100_000),
     "chat system": lambda text: chat_system(today="2026-11-16", project=text, memory=True),
     "past exchanges": _said,
@@ -308,10 +311,10 @@ def test_no_attack_in_any_field_leaves_its_fence_or_keeps_a_live_mark(name: str)
 
 def test_what_agents_write_stands_inside_a_fence_in_the_prompt() -> None:
     text = "zebra quokka"
-    plain = facts("x", context="")
+    plain, repeated = facts("x", context=""), (RepeatedError(text, 2, text),)
     for given in (
         facts("x", context="", feature=feature(text)),
-        facts("x", context="", attempts=(iteration(text),), repeated=(RepeatedError(text, 2),)),
+        facts("x", context="", attempts=(iteration(text),), repeated=repeated),
         facts("x", context="", knowledge=(KnowledgeFile(text, text),), vanished=(text,)),
     ):
         built = task_prompt(given, LIMITS).text

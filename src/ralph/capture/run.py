@@ -65,6 +65,12 @@ _MODULE = re.compile(r"(?:module|package|resolve|named) (['\"][^'\"]{1,70}['\"])
 _OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
+# Where agents put working copies inside a project.
+_WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
+_WORKTREE_ADD = re.compile(
+    r"\bworktree add(?: -[bB] \S{1,200}| --?[a-zA-Z-]{1,20})* ([\w./~+-]{1,500})"
+)
+_MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
 
@@ -132,7 +138,8 @@ class RunFindings(LineReader):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:
             if _inside(whole, root):
-                return whole[len(root.rstrip("/")) + 1 :] or None
+                inside = _WORKTREE.sub("", whole[len(root.rstrip("/")) + 1 :] + "/").rstrip("/")
+                return inside or None
         return None
 
     def touch(self, path: str, action: FileAction, base: str | None = None) -> None:
@@ -285,6 +292,10 @@ class RunFindings(LineReader):
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
+        if not failed and "worktree add" in command and len(self._roots) < _MOST_ROOTS:
+            # Another working copy of the same repository: its files are the project's.
+            found = (posixpath.join(base, path) for path in _WORKTREE_ADD.findall(command))
+            self._roots += filter(posixpath.isabs, map(posixpath.normpath, found))
         effects += [(file, "created") for file in written_by(command)]
         if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
             for path, action in effects:

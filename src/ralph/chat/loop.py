@@ -302,7 +302,10 @@ class ChatScreen(Protocol):
 
 
 class Chat:
-    """One conversation with one model. It belongs to the thread that made it."""
+    """One conversation with one model. It belongs to the thread that made it.
+
+    `keeps`: whether exchanges are saved; a try without a model is not.
+    """
 
     def __init__(
         self,
@@ -314,11 +317,12 @@ class Chat:
         title: str = "",
         everywhere: bool = False,
         rag: bool = True,
+        keeps: bool = True,
         history_tokens: int = 16_000,
     ) -> None:
         self._open_memory, self.memory = open_memory, open_memory()
         self.model, self.screen = model, screen
-        self.everywhere, self.rag = everywhere, rag
+        self.everywhere, self.rag, self._keeps = everywhere, rag, keeps
         self.last_retrieval: LastRetrieval | None = None
         self.over = False
         self.workers: WorkerCommands | None = None
@@ -383,7 +387,7 @@ class Chat:
         saved = None
         if not private:
             # A pause may have begun while the model was answering.
-            if not paused and not self.paused:
+            if self._keeps and not paused and not self.paused:
                 saved = self._save(exchange)
             self.session.rounds.append((exchange, saved is not None))
         done = ExchangeResult(
@@ -438,7 +442,8 @@ class Chat:
         return result
 
     def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
-        history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=paused)
+        unsaved = paused or not self._keeps
+        history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=unsaved)
         if left_out:
             self._note_once(
                 "this conversation is long: the model no longer sees its oldest exchanges"

@@ -22,10 +22,11 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.prompt.build import render
 from ralph.records.conversation import Exchange, Summary, SummaryTarget, content_of, summary_id
+from ralph.records.note import make_note
 from ralph.text.redact import redact
 from ralph.text.sanitize import mark, sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences
-from ralph.text.tokens import shorten
+from ralph.text.tokens import estimate_tokens, shorten
 
 # A conversation gets a new summary when it has grown by so many exchanges, or by this share.
 _GROWN = 3
@@ -65,6 +66,14 @@ _REFUSAL = re.compile(
     r"|there is no (?:exchange|conversation)|(?:please )?provide )"
 )
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
+
+
+# What a session taught: how much of it the model is shown, and what it may say.
+_OUTLINE_TOKENS = 6_000
+_SIDE_CHARS = 600
+_MOST_FINDINGS = 3
+_FINDING_CHARS = 300
+_MIN_QUOTE_CHARS = 15
 
 
 # -- the text of a summary
@@ -138,6 +147,48 @@ def _paragraph(text: str) -> str:
     if len(plain) > 1 and plain[0] in "\"'\u201c" and plain[-1] in "\"'\u201d":
         plain = plain[1:-1].strip()
     return plain
+
+
+# -- what a session taught, where rules do not see it
+
+
+def outline(title: str, exchanges: Sequence[Exchange]) -> str:
+    """What was asked, decided, met and answered, in at most 6,000 tokens; the last turns first to
+    go into it, because they say how it went."""
+    parts: list[str] = []
+    left = _OUTLINE_TOKENS - estimate_tokens(title)
+    for one in reversed(exchanges):
+        lines = [f"User: {_quote(one.user, _SIDE_CHARS)}"]
+        lines += [f"Decided: {d.description} {d.rationale or ''}".rstrip() for d in one.decisions]
+        lines += [f"Error: {e.message} Fix: {e.resolution or 'none'}" for e in one.errors]
+        lines.append(f"Assistant: {_quote(one.assistant, 2 * _SIDE_CHARS)}")
+        part = sanitize("\n".join(lines))
+        left -= estimate_tokens(part) + 2
+        if left < 0:
+            break
+        parts.insert(0, part)
+    return "\n\n".join([f"Title: {_quote(title, _TITLE_CHARS)}", *parts])
+
+
+def read_findings(answer: str, told: str) -> list[str]:
+    """The findings in an answer, a JSON object a line; only those whose quote stands in `told`."""
+    source, found = " ".join(told.split()).lower(), list[str]()
+    for line in _THOUGHT.sub("", answer).splitlines():
+        with suppress(msgspec.MsgspecError):
+            one = msgspec.json.decode(line.strip().rstrip(","), type=_Lesson)
+            quote = " ".join(one.quote.split())
+            text = sanitize(redact(" ".join(one.text.split())))
+            long_enough = min(len(quote), len(text)) >= _MIN_QUOTE_CHARS
+            if long_enough and quote.lower() in source:
+                found.append(f"{shorten(text, _FINDING_CHARS)} (\u201c{shorten(quote, 200)}\u201d)")
+    return found[:_MOST_FINDINGS]
+
+
+class _Lesson(msgspec.Struct, frozen=True):
+    """A learning or a decision, and words of the session that show it."""
+
+    text: str
+    quote: str
 
 
 # -- the worker
@@ -294,8 +345,26 @@ class Summarizer(Worker):
         # It may have been forgotten while the model was writing.
         history = memory.stream.history
         exists = item.target in history.conversations or item.target in history.records
+        first = item.target not in history.summaries
         self._save(memory, [(summary, item.key)] if exists else [])
+        if exists and first and item.of == "conversation":
+            self._find(model, memory, title, exchanges)
         return True
+
+    def _find(
+        self, model: ChatModel, memory: Conversations, title: str, exchanges: Sequence[Exchange]
+    ) -> None:
+        """Ask once for what a session taught; a model that fails here is not asked again."""
+        settings = memory.store.settings
+        if self._must_rest(settings, model):
+            return
+        told = outline(title, exchanges)
+        turn = ChatTurn("user", render("findings", session=mark(told)))
+        with suppress(ModelOff):
+            answer = model.answer([turn], timeout_s=settings.chat_timeout_s)
+            self.add(spend_usd=answer.cost_usd or 0.0)
+            for text in read_findings(answer.text, told):
+                memory.remember(make_note(text, by="model"))
 
     def _save(self, memory: Conversations, made: Sequence[tuple[Summary, str]]) -> None:
         memory.say_all(made)

@@ -68,6 +68,8 @@ class AgentProgram(Protocol):
     SESSION_TYPES: frozenset[str]
     # Whether it runs commands in login shells, which may set their PATH anew.
     LOGIN_SHELLS: bool
+    # The model for reviews, where the settings name none; None for the program's own choice.
+    REVIEW_MODEL: str | None
 
     def command(self, call: AgentCall) -> list[str]:
         """The command line of one run."""
@@ -119,6 +121,11 @@ def takes_servers(agent: str) -> bool:
 def uses_login_shells(agent: str) -> bool:
     """Whether this agent's commands may find another PATH than the agent itself."""
     return agent in BY_AGENT and BY_AGENT[agent].program.LOGIN_SHELLS
+
+
+def review_model(agent: str) -> str | None:
+    """The stronger model that reviews by default; None for the agent's own choice."""
+    return BY_AGENT[agent].program.REVIEW_MODEL if agent in BY_AGENT else None
 
 
 def output_dialect(agent: str) -> str | None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.capture import AgentRun
-from ralph.clients import agent_environment, own_command, takes_servers
+from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
 from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
+from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
@@ -33,14 +34,8 @@ from ralph.text.signature import signature
 if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
-REPEATED_ERRORS = 5
 
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
-
-
-# What nobody met for so many iterations does not keep coming back.
-_LOOK_BACK = 300
-_signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
 def gather(
@@ -66,7 +61,7 @@ def gather(
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
         attempts=tuple(attempts[-3:]),
-        repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
+        repeated=tuple(repeated_errors([one.errors for one in told])),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
@@ -107,20 +102,6 @@ def history(ralph: Ralph, feature: str) -> list[Iteration]:
 def last_number(told: Sequence[Iteration]) -> int:
     """The number of the newest iteration, 0 before the first."""
     return max((one.iteration_number or 0 for one in told), default=0)
-
-
-def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.RepeatedError]:
-    """Errors met in two or more iterations, whatever their numbers and paths were."""
-    seen: dict[str, set[int]] = {}
-    newest: dict[str, str] = {}
-    for iteration in told[-_LOOK_BACK:]:
-        for error in iteration.errors:
-            name = _signature(error.message)
-            seen.setdefault(name, set()).add(iteration.iteration_number or 0)
-            newest[name] = error.message
-    often = [name for name, numbers in seen.items() if len(numbers) >= 2]
-    often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
-    return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
 def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
@@ -259,12 +240,13 @@ class IterationRunner:
         if new := [note for note in notes if note not in self._noted]:
             self._noted.update(new)
             self._tell("repaired", lines=new)
+        stronger = self.settings.model_review or review_model(self._driver.agent)
         try:
             output, ended = self._driver.run(
                 folder,
                 prompt.text,
                 servers,
-                model=self.settings.model_review if review else self.settings.model_work,
+                model=stronger if review else self.settings.model_work,
                 given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
@@ -378,7 +360,7 @@ class IterationRunner:
         # Only what was touched just now can have become worth listing.
         paths = {file.path for file in iteration.files_touched}
         try:
-            drafts, number = extract(iteration, told), iteration.iteration_number or 0
+            drafts, number = extract(iteration), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:

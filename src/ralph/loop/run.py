@@ -27,7 +27,7 @@ from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import CheckpointResult, prune_if_due
 from ralph.memory.knowledge import Context
-from ralph.memory.lessons import lessons, portable, technology_of
+from ralph.memory.lessons import lessons, portable, technology_of, used
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import cycles, ready
@@ -110,14 +110,15 @@ class Orchestrator(msgspec.Struct, eq=False):
         return None
 
     def report(self, patterns: Sequence[str], iteration: Iteration) -> None:
-        """Whether the patterns that an agent was given helped, by what its iteration came to."""
+        """Whether the patterns that an agent used helped, by what its iteration came to."""
         if iteration.outcome != "success" and iteration.outcome not in FAILED:
             return
         helped, task, run = iteration.outcome == "success", iteration.task_id, iteration.session_id
         for pattern in patterns:
             # One that is not there has expired, or was forgotten meanwhile.
             with self._careful("no outcome reported"), contextlib.suppress(NotFound):
-                self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
+                if used(self.ralph.knowledge.pattern(pattern).solution, iteration):
+                    self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
 
     def give(self, iteration: Iteration, told: Sequence[Iteration]) -> None:
         """Stage what a task that has become done teaches, and publish at the end of a phase."""

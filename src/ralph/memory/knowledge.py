@@ -8,6 +8,7 @@ in Ralph's home, one journal a project.
 from __future__ import annotations
 
 import functools
+import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -33,6 +34,7 @@ from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
+from ralph.text.signature import names_in
 
 TASK_MIN_SCORE = INJECTED
 FAILURE_MIN_SCORE = 0.75
@@ -47,6 +49,7 @@ PATTERN = "pattern"
 _DEPTH = 60
 _NOTE_CHARS = 500
 _TASK_CHARS = 100
+_NAME = re.compile(r"[\w.@/:+$-]{2,}")
 _NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false"
 
 
@@ -301,7 +304,8 @@ class Knowledge(Stream):
             best: dict[str, Candidate] = {}
             for one in sorted(candidates, key=lambda one: -one.value):
                 slot = slots.get(one.record.id)
-                if slot is not None and slot.pattern in history.patterns:
+                living = slot is not None and slot.pattern in history.patterns
+                if slot and living and _names_fit(knowledge_from(one.record), text):
                     best.setdefault(slot.pattern, one)
             return list(best.values())
 
@@ -503,6 +507,15 @@ def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draf
     moment = now()
     first = next(iter(wanted), None)
     return [functools.partial(draft, identity) for identity in wanted]
+
+
+def _names_fit(entry: Entry, asked: str) -> bool:
+    """Whether an error that is asked about shares a name with the entry's, where both have any."""
+    wanted = names_in(asked)
+    if not wanted or not isinstance(entry, kinds.FailureSolution):
+        return True
+    names = names_in(rules.case_of(entry).problem)
+    return not names or not names.isdisjoint(wanted | set(_NAME.findall(asked.lower())))
 
 
 def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None = None) -> Pattern:

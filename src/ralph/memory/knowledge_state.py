@@ -21,6 +21,8 @@ from ralph.records.iteration import cut
 from ralph.records.knowledge import ENTRIES, Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked, visible
+from ralph.text.signature import is_solution
+from ralph.text.tokens import shorten
 
 # How many entries of a pattern are found by their own words.
 _TELLINGS = 2
@@ -353,6 +355,12 @@ def prepared_entry(entry: Entry) -> Entry:
     for name, todo in _NEEDED.items():
         if not texts.get(name, "-"):
             raise BadRecord(f"a {entry.entry_type} needs {name}", todo=todo)
+    steps = texts.get("solution_steps", "")
+    if isinstance(entry, kinds.FailureSolution) and not is_solution(steps):
+        raise BadRecord(
+            f"{shorten(steps, 60)!r} does not say what solved it",
+            todo="Say what was changed, or which command or option helped.",
+        )
     return msgspec.structs.replace(entry, **texts)
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ralph.config import Settings
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
-from ralph.recall import Hit, event_of, held_in
+from ralph.recall import event_of
 from ralph.recall.search import Question, conclude
-from ralph.records import JournalRecord
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
 from ralph.records.knowledge import FailureSolution, Gate, GateApproval, GateRejection
-from ralph.text.signature import signature
+from ralph.text.signature import signature, tells
 from ralph.text.summary import sentences
+from ralph.text.tokens import tokens
 
 # -- Text for other projects: a path of this machine means nothing there, or some other file.
 
@@ -53,7 +53,7 @@ def portable_text(text: str, root: Path) -> str:
     return text if own is None else own.sub(lambda found: "~/" if found["gap"] else "~", text)
 
 
-@cache
+@functools.cache
 def _folders(root: Path) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
     try:
         home = Path.home()
@@ -76,27 +76,53 @@ def _pattern(folder: Path) -> re.Pattern[str]:
 
 _CANDIDATES = 50
 _ASKED_CHARS = 400
-_TRIED = 2
-_DECISIONS = 2
 # Told again with a little more or less around it, if so much of it is the same.
 _LONG_ENOUGH = 25
-_FOLDED = re.compile(r"<[a-z]+>")
-_WORD = re.compile(r"[^\W\d_]{3,}")
-# What stands in every failure, and tells none from another; nor does that a file is not there,
-# because its path is folded.
-_EMPTY = frozenset(
+# Repeated errors: how many are told, and after how many runs without one it is overcome.
+_MOST_REPEATED = 5
+_LOOK_BACK = 300
+_OVERCOME_AFTER = 20
+_signature = functools.lru_cache(maxsize=10_000)(signature)
+
+
+class RepeatedError(msgspec.Struct, frozen=True):
+    """An error that came again: in how many runs, and what solved it the last time."""
+
+    message: str
+    times: int
+    fix: str
+
+
+def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> list[RepeatedError]:
+    """The errors met in most runs whose fix is known; one that nobody met for long is overcome.
+
+    `runs` have the errors of each iteration or session, the oldest first.
     """
-    error failed failure exit code status with command tool bash the and
-    read cannot open access stat such file directory path does exist filenotfounderror
-    errno enoent
-    """.split()
-)
+    met: dict[str, list[int]] = {}
+    newest: dict[str, str] = {}
+    fixes: dict[str, str] = {}
+    runs = runs[-_LOOK_BACK:]
+    for number, errors in enumerate(runs):
+        for error in errors:
+            name = _signature(error.message)
+            if not met.setdefault(name, []) or met[name][-1] != number:
+                met[name].append(number)
+            newest[name] = error.message
+            fixes[name] = error.resolution or fixes.get(name, "")
+    often = [
+        name
+        for name, numbers in met.items()
+        if fixes[name] and len(numbers) >= least and numbers[-1] >= len(runs) - _OVERCOME_AFTER
+    ]
+    often.sort(key=lambda name: (-len(met[name]), -met[name][-1]))
+    told = [name for name in often if tells(newest[name])][:_MOST_REPEATED]
+    return [RepeatedError(newest[name], len(met[name]), fixes[name]) for name in told]
 
 
 class Solved(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that memory has; `solution` is None while nothing shows that it was solved.
+    """An error that memory has, and what was seen to solve it.
 
-    `where` and `id` name the record that shows the solution, else the newest that has the error.
+    `where` and `id` name the record that shows the solution.
     """
 
     message: str
@@ -104,28 +130,20 @@ class Solved(msgspec.Struct, frozen=True, kw_only=True):
     last: str
     where: str
     id: str
-    solution: str | None = None
-    decisions: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
+    solution: str
 
 
 def solved(
-    ralph: Ralph,
-    message: str,
-    *,
-    session: str = "",
-    feature: str | None = None,
-    budget_s: float | None = None,
+    ralph: Ralph, message: str, *, feature: str | None = None, budget_s: float | None = None
 ) -> Solved | None:
-    """What this project's memory knows of an error, by its signature; None if it never met it.
+    """How this project solved an error before, by its signature; None if nothing proves that.
 
-    With `feature` that feature alone is asked, and no conversation. That `session` met it without
-    solving it is no news to who asks there. Words find the candidates, so nothing heavy is loaded.
-    `budget_s` bounds catching up.
+    With `feature` that feature alone is asked, and no conversation. Words find the candidates, so
+    nothing heavy is loaded. `budget_s` bounds catching up.
     """
-    wanted = signature(message)
-    if not tells(wanted):
+    if not tells(message):
         return None
+    wanted = signature(message)
     asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0, every=True)
     features = ralph.features() if feature is None else [ralph.feature(feature)]
     hits = list(ralph.store.ask(features, asked, meaning=False, budget_s=budget_s))
@@ -140,57 +158,16 @@ def solved(
     ]
     met.sort(key=lambda pair: _order(pair[0].record))
     for hit, error in reversed(met):
-        if solution := _solution(ralph, hit, error):
-            return msgspec.structs.replace(_summed_up(met), **solution)
-    elsewhere = [pair for pair in met if not (session and held_in(pair[0].record, session))]
-    if not elsewhere:
-        return None
-    tried = dict.fromkeys(_summary(hit.record) for hit, _ in reversed(elsewhere))
-    return msgspec.structs.replace(
-        _summed_up(elsewhere), tried=tuple(text for text in tried if text)[:_TRIED]
-    )
-
-
-def _summed_up(met: Sequence[tuple[Hit, ErrorSeen]]) -> Solved:
-    """What can be said without a solution; the newest is last."""
-    hit, error = met[-1]
-    return Solved(
-        message=error.message,
-        times=len({event_of(one) for one, _ in met}),
-        last=_order(hit.record)[0],
-        where=_where(hit.record),
-        id=hit.id,
-    )
-
-
-def _solution(ralph: Ralph, hit: Hit, error: ErrorSeen) -> dict[str, Any]:
-    """How this meeting with the error ended well, as fields of `Solved`; none if nothing shows."""
-    if error.resolution:
-        return {"solution": error.resolution, "where": _where(hit.record), "id": hit.id}
-    later = later_success(ralph, hit.record)
-    if later is None:
-        return {}
-    located, success = later
-    decisions = _decisions(success)[:_DECISIONS]
-    return {
-        "solution": success.summary or decisions.pop(0),
-        "decisions": tuple(decisions),
-        "where": _where(success),
-        "id": located.record.id,
-    }
-
-
-def _decisions(iteration: Iteration) -> list[str]:
-    return [
-        f"{one.description}: {one.rationale}" if one.rationale else one.description
-        for one in iteration.decisions
-    ]
-
-
-def tells(wanted: str) -> bool:
-    """Whether the signature says anything by which one failure differs from another."""
-    words = {word for word in _WORD.findall(_FOLDED.sub(" ", wanted)) if word not in _EMPTY}
-    return len(words) >= 2
+        if error.resolution:
+            return Solved(
+                message=error.message,
+                times=len({event_of(one) for one, _ in met}),
+                last=_order(met[-1][0].record)[0],
+                where=_where(hit.record),
+                id=hit.id,
+                solution=error.resolution,
+            )
+    return None
 
 
 def same_error(one: str, other: str) -> bool:
@@ -208,20 +185,18 @@ def _order(record: Iteration | Exchange) -> tuple[str, int]:
     return record.completed or "", record.number or 0
 
 
-def later_success(
-    ralph: Ralph, record: Iteration | Exchange
-) -> tuple[JournalRecord, Iteration] | None:
+def later_success(ralph: Ralph, record: Iteration) -> Iteration | None:
     """The first iteration on the same task that succeeded after this one, which did not."""
-    if not isinstance(record, Iteration) or record.task_id is None or record.outcome == "success":
+    if record.task_id is None or record.outcome == "success":
         return None
-    for located, one in ralph.feature(record.feature).iterations():
+    for _, one in ralph.feature(record.feature).iterations():
         if (
             str(one.task_id) == str(record.task_id)
             and (one.iteration_number or 0) > (record.iteration_number or 0)
             and one.outcome == "success"
-            and (one.summary or one.decisions)
+            and one.summary
         ):
-            return located, one
+            return one
     return None
 
 
@@ -229,10 +204,6 @@ def _where(record: Iteration | Exchange) -> str:
     if isinstance(record, Iteration):
         return f"feature {record.feature}, iteration {record.iteration_number}"
     return "a conversation"
-
-
-def _summary(record: Iteration | Exchange) -> str:
-    return record.summary if isinstance(record, Iteration) else record.assistant
 
 
 MOST = 3
@@ -243,27 +214,26 @@ _SHORTEST = 8
 _NOT_YET: frozenset[Outcome] = frozenset({"failure", "timeout", "partial"})
 # A tool that an agent may not use says nothing about the work.
 _NO_LESSON = frozenset({"permission"})
+# What other projects may meet too, where no file of this one is to blame.
+_GENERAL = frozenset({"runtime", "unknown"})
 
 
 def lessons(
     told: Sequence[Iteration], success: Iteration, *, project: str, technology: str | None = None
 ) -> list[FailureSolution]:
-    """The failures that this success has solved, those met most often first, at most three.
+    """The failures whose solution is proven now that a task is done; most often met first, three.
 
     `told` are the iterations of its feature in their order. What kind of agent it was is left out:
     a discipline's name is a project's own, and an entry without one fits every agent.
     """
     if success.outcome != "success":
         return []
-    open_still = [signature(e.message) for e in success.errors if not e.resolution]
     found: list[FailureSolution] = []
     for name, seen in _errors_of_attempts(told, success):
-        # The success's own word on how an error was solved counts before that of the others.
         again = [e for e in success.errors if same_error(signature(e.message), name)]
-        candidates = [*again, *(error for _, error in reversed(seen))]
-        resolution = next((error.resolution for error in candidates if error.resolution), "")
-        solution = resolution or _account_of(success)
-        if solution and not any(same_error(name, one) for one in open_still):
+        # The success's own word counts before that of the others; met again, it must be solved.
+        candidates = again or [error for _, error in reversed(seen)]
+        if solution := next((one.resolution for one in candidates if one.resolution), ""):
             attempt, error = seen[-1]
             found.append(
                 FailureSolution(
@@ -278,14 +248,28 @@ def lessons(
     return found[:MOST]
 
 
+def used(solution: str, iteration: Iteration) -> bool:
+    """Whether an iteration did what a solution says: most of its words are in what was done."""
+    parts = [iteration.summary, *(file.path for file in iteration.files_touched)]
+    parts += [error.resolution or "" for error in iteration.errors]
+    parts += [f"{one.description} {one.rationale or ''}" for one in iteration.decisions]
+    wanted = set(tokens(solution))
+    return bool(wanted) and len(wanted & set(tokens("\n".join(parts)))) >= len(wanted) / 2
+
+
 def taught_by(entry: FailureSolution, iteration: Iteration, root: Path) -> bool:
     """Whether a lesson tells what this iteration met, tried or did."""
+    # Entries of earlier versions have a summary with its decisions as their solution.
+    decisions = [
+        f"{one.description}: {one.rationale}" if one.rationale else one.description
+        for one in iteration.decisions
+    ]
     resolutions = [error.resolution for error in iteration.errors if error.resolution]
     whole = FailureSolution(
         project=entry.project,
         failure_description=_description(iteration),
         error_message="\n".join(error.message for error in iteration.errors),
-        solution_steps="\n".join([_account_of(iteration), *resolutions]),
+        solution_steps="\n".join([iteration.summary, *decisions, *resolutions]),
     )
     made = portable(whole, root)
 
@@ -306,7 +290,8 @@ def _errors_of_attempts(
 ) -> list[tuple[str, list[tuple[Iteration, ErrorSeen]]]]:
     """Each error by its signature with the attempts that met it, oldest first; the commonest first.
 
-    Attempts are what was tried before on the same task, since it was done the last time.
+    Attempts are what was tried before on the same task, since it was done the last time. An error
+    that only the success met counts if it solved it and the cause is not in the project's files.
     """
     tried: list[Iteration] = []
     for one in told:
@@ -317,10 +302,13 @@ def _errors_of_attempts(
             elif one.outcome in _NOT_YET:
                 tried.append(one)
     found: list[tuple[str, list[tuple[Iteration, ErrorSeen]]]] = []
-    for attempt in tried:
+    for attempt in [success, *tried]:
         for error in attempt.errors:
             name = signature(error.message)
-            if error.error_type in _NO_LESSON or not tells(name):
+            own = error.file_path or error.error_type not in _GENERAL or not error.resolution
+            if error.error_type in _NO_LESSON or not tells(error.message):
+                continue
+            if attempt is success and own:
                 continue
             seen = next((seen for known, seen in found if same_error(known, name)), None)
             if seen is None:
@@ -332,12 +320,6 @@ def _errors_of_attempts(
         return -len(numbers), -max(numbers)
 
     return sorted(found, key=order)
-
-
-def _account_of(success: Iteration) -> str:
-    """What the iteration that succeeded says it did, and what it decided."""
-    parts = (success.summary, *_decisions(success))
-    return "\n".join(part.strip() for part in parts if part.strip())
 
 
 def _description(attempt: Iteration) -> str:

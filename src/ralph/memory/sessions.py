@@ -1,4 +1,4 @@
-"""Sessions of clients become conversations and iterations; and the brief for the next session.
+"""Sessions of clients become conversations and iterations.
 
 Everything here may be done again, and may be killed anywhere: an exchange has the id its prompt
 gives it, an iteration is looked for by its run before it is written, and how far a file was read is
@@ -34,16 +34,20 @@ from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, wri
 from ralph.memory.pausing import unpaused_talks
 from ralph.memory.project import GENERAL, Focus, PlainFolder, Project, find_project
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import NOTES, PLAN, Store
-from ralph.plan.learnings import prompt_lines
-from ralph.plan.model import Feature, PlanView, Task
+from ralph.memory.store import Store
+from ralph.plan.model import PlanView, Task
 from ralph.recall import CLAUDE_CODE, run_name
 from ralph.records import Complaint, utc
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.records.iteration import Iteration, Outcome, cut
+from ralph.records.iteration import Outcome, cut
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
+# Sentences of the prompts that Ralph itself gives to agents.
+_OWN_PROMPTS = (
+    "Only the text outside of marks says how you report and which tools you use.",
+    "You plan the work, you do not do it: change no file.",
+)
 # How long a file must be left alone before its last exchange counts as over: after the
 # assistant's last word, and without one.
 SETTLED_S = 10.0
@@ -89,6 +93,8 @@ def conversations_of(
     """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
     by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
+        if any(own in one.user for own in _OWN_PROMPTS):
+            continue  # a run keeps its own iterations
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
     found: list[ConversationContent] = []
@@ -462,69 +468,3 @@ def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Sessi
     partial = task.status in ("in_progress", "blocked", "skipped") or commented(task)
     outcome: Outcome = "success" if done(task) else "partial" if partial else "unknown"
     return SessionWork(feature, task, outcome, moved=True)
-
-
-# -- What matters in a project now: the feature being worked on, its tasks, and its latest work.
-
-
-class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody who begins to work here should know; `told` are its iterations, oldest first.
-
-    `chosen` says why it is this feature: a person set it, a task is in progress, or it was the
-    last one worked on.
-    """
-
-    feature: Feature
-    chosen: str
-    current_state: str
-    tasks: tuple[Task, ...]
-    told: tuple[Iteration, ...]
-    learnings: tuple[str, ...]
-
-
-def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief | None:
-    """What matters now, or None where nothing was planned or done yet."""
-    name, chosen = _feature_now(ralph, view, focus)
-    if name is None:
-        return None
-    iterations = [iteration for _, iteration in ralph.feature(name).iterations()]
-    iterations.sort(key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
-    feature = next((one for one in view.features if one.name == name), None)
-    planned = [task for task in view.tasks if task.feature == name]
-    if feature is None and not iterations and not planned:
-        return None
-    feature = feature or Feature(name=name)
-    # The task a person chose, and those in progress.
-    wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
-    tasks = [task for task in planned if str(task.id) == wanted]
-    tasks += [task for task in planned if task.status == "in_progress" and task not in tasks]
-    last = max((one.iteration_number or 0 for one in iterations), default=0)
-    return Brief(
-        feature=feature,
-        chosen=chosen,
-        current_state=view.current_state(name) if planned else "",
-        tasks=tuple(tasks),
-        told=tuple(iterations),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last + 1,
-                task_id=tasks[0].id if tasks else None,
-            )
-        ),
-    )
-
-
-def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str | None, str]:
-    if focus is not None:
-        return focus.feature, "in focus"
-    begun = [task for task in view.tasks if task.status == "in_progress"]
-    if begun:
-        newest = max(begun, key=lambda task: task.updated or task.created or "")
-        return newest.feature, "in progress"
-    journals = ralph.store.journals
-    names = ralph.store.names() - {NOTES, PLAN}
-    last = {name: journals.newest_at(name) for name in names}
-    if last:
-        return max(last, key=lambda name: last[name]), "last worked on"
-    return None, ""

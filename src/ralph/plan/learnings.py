@@ -1,18 +1,14 @@
 """Learnings: added, removed and reviewed one at a time, never replaced as a list (F1).
 
-Also what an iteration teaches: few learnings, each with its evidence. The best is an error that was
-met and then overcome, with the words that say how. It is taken only when a sentence of the summary
-or a decision speaks of that error or of its file, or tells a fix in an iteration that had no other
-error. Then: decisions with a reason, from iterations that succeeded. Nothing is guessed; most
-iterations teach nothing.
+Also what an iteration teaches: few learnings, each with its evidence. An error teaches when the run
+itself proves what solved it; a person's words teach as they are. Nothing is guessed from a summary,
+so most iterations teach nothing.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -31,35 +27,12 @@ if TYPE_CHECKING:  # who only shows learnings reads no YAML
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})
 _MOST_DRAFTS = 3
-_MOST_DECISIONS = 2
-_LOOK_BACK = 10
 _ERROR_CHARS = 160
 _FIX_CHARS = 300
-_SHORTEST = 20
-
-_FIX = re.compile(
-    r"\b(?:fix(?:ed|es|ing)?|resolv(?:ed|es|ing)|solved|repaired|corrected|turned\s+out"
-    r"|root\s+cause|(?:the\s+)?(?:problem|cause|issue|bug|culprit|reason|trick|solution)\s+(?:was|is)"
-    r"|caused\s+by|had\s+to|needed\s+to|needs?\s+to|must\s+be|was\s+missing|works?\s+(?:now|once|when)"
-    r"|by\s+(?:adding|changing|using|setting|moving|removing|replacing|returning|passing|calling"
-    r"|wrapping|renaming|updating|switching|installing|making|mocking|awaiting)"
-    r"|because|instead\s+of|so\s+that)\b",
-    re.IGNORECASE,
-)
-_STRONG_FIX = re.compile(
-    r"\b(?:fix(?:ed|es)|resolved|solved|corrected|turned\s+out|root\s+cause|caused\s+by"
-    r"|(?:problem|cause|issue|bug|culprit)\s+was|was\s+missing)\b",
-    re.IGNORECASE,
-)
-_UNSOLVED = re.compile(
-    r"\b(?:still|not\s+yet|todo|remains?|cannot|could\s?n[o']t|unable|fail(?:s|ed|ing)?\s+to|unclear"
-    r"|next\s+step|will\s+need|should\s+(?:be\s+)?(?:investigate|look|check))\b",
-    re.IGNORECASE,
-)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[])|\n+\s*(?:[-*•]|\d+[.)])?\s*")
-_BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s*")
 # A tool the agent may not use teaches nothing about the feature.
 _NO_LESSON = frozenset({"permission"})
+# A slip that was put right at once teaches nothing either.
+_SLIPS = frozenset({"compile", "lint"})
 
 
 class AddedLearning(msgspec.Struct, frozen=True):
@@ -310,13 +283,13 @@ def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
 
 
 def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list[Learning]:
-    """The ones a prompt shows for a task: reviewed first, then most seen, then most trusted.
+    """The ones a prompt shows for a task: a person's first, then reviewed, most seen, most trusted.
 
     A learning of another task is not shown; one of the whole feature always is (F25).
     """
 
-    def rank(x: Learning) -> tuple[bool, int, int, int]:
-        return x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0
+    def rank(x: Learning) -> tuple[bool, bool, int, int, int]:
+        return x.source == "human", x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0
 
     fitting = (x for x in learnings if x.task_id is None or str(x.task_id) == str(task_id))
     return sorted(fitting, key=rank, reverse=True)[: Limits.learnings_in_prompt]
@@ -362,102 +335,32 @@ def age(learning: Learning, current_iteration: int) -> int | None:
 # -- what an iteration teaches
 
 
-def extract(newest: Iteration, earlier: Sequence[Iteration] = ()) -> list[Learning]:
-    """The learnings in the newest iteration, seen against the earlier ones of its feature."""
+def extract(newest: Iteration) -> list[Learning]:
+    """The learnings in an iteration: what a person said, and errors with a proven solution."""
     if newest.outcome not in ("success", "partial"):
         return []
-    past = [it for it in earlier if it.iteration_number != newest.iteration_number][-_LOOK_BACK:]
-    drafts = _overcome(newest, past)
-    if newest.outcome == "success":
-        drafts += _decided(newest, drafts)
+    number, drafts = newest.iteration_number, list[Learning]()
+    for decision in newest.decisions:
+        if decision.source == "human":
+            why = f" ({decision.rationale})" if decision.rationale else ""
+            text = cut(" ".join(f"{decision.description}{why}".split()), Limits.learning)
+            reason = f"said by the user in iteration {number}"
+            drafts.append(Learning(text=text, source="human", reason=reason, iteration=number))
+    for error in sorted(newest.errors, key=lambda one: -one.count):
+        slip = error.error_type in _SLIPS and error.count < 2
+        if error.resolution and not slip and error.error_type not in _NO_LESSON:
+            drafts.append(_draft_of(error, newest))
     return drafts[:_MOST_DRAFTS]
 
 
-def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[Learning]:
-    """Errors that were there and are gone, with the sentence that says how."""
-    from ralph.text.signature import signature  # who only shows learnings needs no patterns
-
-    errors: dict[str, list[tuple[ErrorSeen, int | None]]] = {}  # each time with its iteration
-    success = newest.outcome == "success"
-    for iteration in [*past, newest] if success else past:
-        if str(iteration.task_id) != str(newest.task_id):
-            continue
-        if iteration.outcome == "success" and iteration is not newest:
-            errors.clear()  # what came before was overcome then
-        # Inside a success every error of its own was overcome as well.
-        for error in iteration.errors:
-            if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
-                continue
-            times = errors.setdefault(signature(error.message), [])
-            times.append((error, iteration.iteration_number))
-    present = set[str]() if success else {signature(error.message) for error in newest.errors}
-    overcome = {key: value for key, value in errors.items() if key not in present}
-    drafts: list[Learning] = []
-    sentences = _sentences(newest)
-    for times in overcome.values():
-        error = times[-1][0]
-        how = _how(error, sentences, alone=len(overcome) == 1)
-        if how is not None:
-            sentences.remove(how)
-            drafts.append(_draft_of(newest, error, [number for _, number in times], how))
-    return drafts
-
-
-def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | None:
-    """The sentence that says how the error went away, or None."""
-    about = gist(error.message).words
-    file = PurePosixPath(error.file_path).name.lower() if error.file_path else None
-    found: list[tuple[int, str]] = []
-    for sentence in sentences:
-        if not _FIX.search(sentence) or _UNSOLVED.search(sentence):
-            continue
-        shared = len(about & gist(sentence).words)
-        score = shared + (2 if file and file in sentence.lower() else 0)
-        strong = bool(_STRONG_FIX.search(sentence))
-        if score >= 2 or (score >= 1 and strong) or (alone and strong):
-            found.append((score * 2 + strong, sentence))
-    return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _draft_of(
-    newest: Iteration, error: ErrorSeen, seen: Sequence[int | None], how: str
-) -> Learning:
+def _draft_of(error: ErrorSeen, newest: Iteration) -> Learning:
     message = cut(" ".join(error.message.split()), _ERROR_CHARS)
     place = f" ({error.file_path})" if error.file_path and error.file_path not in message else ""
+    often = f" {error.count} times" if error.count > 1 else ""
     number = newest.iteration_number
-    reason = f"error met and overcome in iteration {number}"
-    if before := list(dict.fromkeys(str(n) for n in seen if n not in (number, None))):
-        where = "iteration" if len(before) == 1 else "iterations"
-        reason = f"error in {where} {', '.join(before)}, overcome in iteration "
-        reason += f"{number} ({newest.outcome})"
-    text = f"{message}{place}: {cut(how, _FIX_CHARS)}"
-    return Learning(text=text, source="auto", reason=reason, iteration=number)
-
-
-def _decided(newest: Iteration, taken: Sequence[Learning]) -> list[Learning]:
-    """Decisions with a reason, unless an overcome error says it already."""
-    drafts: list[Learning] = []
-    title = f" ({cut(newest.task_title, 80)})" if newest.task_title else ""
-    number, task_id = newest.iteration_number, newest.task_id
-    reason = f"decided in iteration {number}, which succeeded{title}"
-    for decision in newest.decisions:
-        what = " ".join(decision.description.split()).rstrip(".")
-        why = " ".join((decision.rationale or "").split()).rstrip(".")
-        said = any(decision.description in draft.text for draft in [*taken, *drafts])
-        if said or min(len(what), len(why)) < _SHORTEST // 2:
-            continue
-        joined = "" if re.match(r"(?:because|since|so that|to|as)\b", why, re.I) else "because "
-        text = cut(f"{what}, {joined}{why}", _ERROR_CHARS + _FIX_CHARS)
-        drafts.append(
-            Learning(text=text, source="auto", reason=reason, iteration=number, task_id=task_id)
-        )
-    return drafts[:_MOST_DECISIONS]
-
-
-def _sentences(iteration: Iteration) -> list[str]:
-    sentences = [_BULLET.sub("", s).strip() for s in _SENTENCE.split(iteration.summary)]
-    sentences += [
-        f"{d.description}: {d.rationale}" if d.rationale else d.description
-        for d in iteration.decisions
-    ]
-    return list(dict.fromkeys(" ".join(s.split()) for s in sentences if len(s) >= _SHORTEST))
+    return Learning(
+        text=f"{message}{place}: {cut(error.resolution or '', _FIX_CHARS)}",
+        source="auto",
+        reason=f"error met{often} and solved in iteration {number}",
+        iteration=number,
+    )

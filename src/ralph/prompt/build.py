@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +15,10 @@ from ralph.plan.model import Discipline, Feature, PlanView, Task
 from ralph.records.iteration import Iteration, cut
 from ralph.text.sanitize import mark, mark_plan, plain_date, sanitize, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
+
+if TYPE_CHECKING:
+    from ralph.memory.brief import Brief, FeatureNow, PastSession
+    from ralph.memory.lessons import RepeatedError
 
 # -- The prompt of a task: its sections, in order, within a budget of tokens.
 
@@ -26,13 +31,6 @@ class KnowledgeFile(msgspec.Struct, frozen=True):
 
     path: str
     text: str
-
-
-class RepeatedError(msgspec.Struct, frozen=True):
-    """An error that earlier iterations met, and in how many of them."""
-
-    message: str
-    iterations: int
 
 
 class PromptLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +149,8 @@ CONTEXT = "context"
 _NOTHING = "(not written down yet)"
 _LINE_CHARS = 200
 _ATTEMPT_CHARS = 400
+_TITLE_CHARS = 80
+_FIX_CHARS = 300
 _NAME_CHARS = 40
 _COMMENTS = 5
 _SAMPLE_CHARS = 50_000
@@ -198,6 +198,7 @@ def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits)
             PromptSection("feature", _feature(facts)),
             PromptSection("review", text),
             PromptSection("warnings", _warnings(facts.repeated)),
+            PromptSection("memory", _memory(facts, review=True)),
             PromptSection("files", _files(facts.feature, facts.vanished), worth=1),
             PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=2),
         ],
@@ -283,11 +284,14 @@ def _block(template: str, lines: Sequence[str]) -> str:
 
 def _warnings(repeated: Sequence[RepeatedError]) -> str:
     lines = [
-        f"Warning: this error has occurred in {one.iterations} previous iterations: "
-        f"{one_line(one.message)}"
+        f"Warning: this error has occurred in {one.times} previous iterations: {_with_fix(one)}"
         for one in repeated
     ]
     return _block("warnings", lines)
+
+
+def _with_fix(one: RepeatedError) -> str:
+    return f"{one_line(one.message)} Fix: {one_line(one.fix, _FIX_CHARS)}"
 
 
 def _report(facts: PromptFacts) -> str:
@@ -296,17 +300,20 @@ def _report(facts: PromptFacts) -> str:
     return _told_by(facts, "report", {"ralph": facts.ralph, **task}, task)
 
 
-def _memory(facts: PromptFacts) -> str:
+def _memory(facts: PromptFacts, *, review: bool = False) -> str:
     """How to use memory, or not a word of it."""
-    feature, task = quote(one_line(facts.feature.name)), quote(one_line(str(facts.task.id)))
-    return _told_by(facts, "memory", {}, {"feature": feature, "task": task}) * facts.memory_on
+    task = "" if review else f" --task {quote(one_line(str(facts.task.id)))}"
+    commands = {"feature": quote(one_line(facts.feature.name)), "task": task}
+    return _told_by(facts, "memory", {}, commands) * facts.memory_on
 
 
 def _attempt(one: Iteration) -> str:
     told = one_line(one.summary, _ATTEMPT_CHARS)
     day = f", {date}" if (date := plain_date(one.timestamp)) else ""
     lines = [f"Iteration {one.iteration_number}{day}: {one.outcome}. {told}".rstrip()]
-    lines += [f"  error: {one_line(error.message)}" for error in one.errors[:3]]
+    for error in one.errors[:3]:
+        solved = f" (solved: {one_line(error.resolution, _FIX_CHARS)})" if error.resolution else ""
+        lines.append(f"  error: {one_line(error.message)}{solved}")
     return "\n".join(lines)
 
 
@@ -348,42 +355,57 @@ def _tokens(text: str) -> int:
 # -- The text a session starts with, and the prompt of a planning run.
 
 
-_PROSE_CHARS = 400
-_STATE_CHARS = 600
-_TOLD_CHARS = 300
-_ERRORS = 2
+_PROSE_CHARS = 200
+_STATE_CHARS = 300
+_RESULT_CHARS = 160
+_NOTE_CHARS = 200
+_TASKS = 3
+_OUTCOMES = 3
 # For what stands around the memory, and for what the client may add.
 _SPARE_CHARS = 500
 
 
-def brief_text(
-    *,
-    feature: Feature,
-    chosen: str,
-    current_state: str,
-    tasks: Sequence[Task],
-    outcomes: Sequence[Iteration],
-    learnings: Sequence[str],
-    repeated: Sequence[RepeatedError],
-    command: str,
-    budget_tokens: int,
-    max_chars: int,
-) -> str:
-    """The text for the model; `outcomes` newest first."""
-    told = one_line(feature.description or "", _PROSE_CHARS)
-    head = f"Feature {chosen}: {one_line(feature.display_name or feature.name)}"
-    lines = [f"{head}. {told}" if told else head]
-    if current_state:
-        lines.append(f"State: {one_line(current_state, _STATE_CHARS)}")
-    errors = [f"- in {one.iterations}: {one_line(one.message)}" for one in repeated]
+def brief_text(now: Brief, *, command: str, budget_tokens: int, max_chars: int) -> str:
+    """The text for the model: what is worked on, what keeps going wrong, what was done last."""
+    first, *others = now.features or [None]
+    tasks = first.tasks[:_TASKS] if first else ()
+    told = first.told[: -_OUTCOMES - 1 : -1] if first else ()
     parts = [
-        ("", lines),
+        ("", _brief_feature(first) if first else []),
         ("Tasks under way:", [_brief_task(task) for task in tasks]),
-        ("Errors met in more than one iteration:", errors),
-        ("The last iterations, newest first:", [_brief_outcome(one) for one in outcomes]),
-        ("Learned from earlier iterations, to be verified:", learnings),
+        (
+            "Mistakes made again and again, and what fixed them:",
+            [f"- {one.times} times: {_with_fix(one)}" for one in now.repeated],
+        ),
+        (
+            "Notes:",
+            [f"- {one_line(one.text, _NOTE_CHARS)} ({one.by}, {day(one.at)})" for one in now.notes],
+        ),
+        ("The last iterations, newest first:", [_brief_outcome(one) for one in told]),
+        ("The last sessions, newest first:", [_brief_session(one) for one in now.sessions]),
+        ("", [line for one in others if one for line in _brief_feature(one)[:1]]),
+        ("Learned from earlier iterations, to be verified:", first.learnings if first else ()),
     ]
     return framed("brief", parts, command, budget_tokens, max_chars)
+
+
+def _brief_feature(now: FeatureNow) -> list[str]:
+    head = f"Feature {now.chosen}: {one_line(now.feature.display_name or now.feature.name)}"
+    prose = one_line(now.feature.description or "", _PROSE_CHARS)
+    lines = [f"{head}. {prose}" if prose else head]
+    if now.current_state:
+        lines.append(f"State: {one_line(now.current_state, _STATE_CHARS)}")
+    return lines
+
+
+def _brief_session(one: PastSession) -> str:
+    text = f"- {day(one.at)}: {one_line(one.title, _TITLE_CHARS)}"
+    if one.result:
+        text = f"{text.rstrip('. ')}. {one_line(one.result, _RESULT_CHARS)}"
+    if one.commits:
+        subjects = "; ".join(one_line(subject, _TITLE_CHARS) for subject in one.commits)
+        text += f" Committed: {subjects}."
+    return f"{text} It was not finished." if one.unfinished else text
 
 
 BriefPart = tuple[str, Sequence[str]]
@@ -436,13 +458,12 @@ def _brief_task(task: Task) -> str:
 
 def _brief_outcome(one: Iteration) -> str:
     when = f"iteration {one.iteration_number}, {day(one.timestamp)}"
-    text = f"- {when}: {outcome(one)}{one_line(one.task_title)}"
+    text = f"- {when}: {outcome(one)}{one_line(one.task_title, _TITLE_CHARS)}"
     if one.summary and one.summary != one.task_title:
-        text = f"{text.rstrip('. ')}. {one_line(one.summary, _TOLD_CHARS)}"
-    # Those that nobody solved matter most.
-    for error in sorted(one.errors, key=lambda one: one.resolution is not None)[:_ERRORS]:
-        solved = f"; solved by: {one_line(error.resolution)}" if error.resolution else ""
-        text += f" [error: {one_line(error.message)}{solved}]"
+        text = f"{text.rstrip('. ')}. {one_line(one.summary, _RESULT_CHARS)}"
+    if solved := next((error for error in one.errors if error.resolution), None):
+        how = one_line(solved.resolution or "", _RESULT_CHARS)
+        text += f" [error: {one_line(solved.message, _TITLE_CHARS)}; solved by: {how}]"
     return text
 
 

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ralph.prompt.build import day, framed, one_line, outcome, render
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
-from ralph.records.iteration import ErrorSeen, Iteration
-from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line
-from ralph.text.tokens import estimate_tokens, first_tokens
+from ralph.records.iteration import Decision, ErrorSeen, Iteration
+from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
+from ralph.text.summary import outcome_of
+from ralph.text.tokens import estimate_tokens, first_tokens, tokens
 
 # The most that one answer to a model holds: of several records, and of one whole record.
 ANSWER_TOKENS = 2000
 RECORD_TOKENS = 8000
 
-_TITLE_CHARS = 120
-_TOLD_CHARS = 400
-_ASKED_CHARS = 250
-_ERRORS = 2
+_TITLE_CHARS = 100
+_SAID_CHARS = 160
+_FIX_CHARS = 200
+_BEFORE_CHARS = 400
+_DECISIONS = 2
+_ERRORS = 1
+_FILES = 4
 _ID_CHARS = 12
 
 
 def recalled_text(
     hits: Sequence[Hit],
+    asked: str,
     *,
     ended: Mapping[str, str],
     command: str,
     budget_tokens: int,
     max_chars: int,
 ) -> str:
-    """The hits as facts, best first, as many as fit; nothing when none does.
+    """The hits on what is asked as facts, best first, as many as fit; nothing when none does.
 
     `ended` says of an attempt that failed, by its id, how the same was done later.
     """
-    parts = [("", ["\n".join(_told(hit, ended.get(hit.id, "")))]) for hit in hits]
+    words = set(tokens(asked))
+    told = [_told(hit, ended.get(hit.id, ""), words) for hit in hits]
+    # The first is cut where it must be; others come whole or not at all.
+    parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
     return framed("recalled", parts, command, budget_tokens, max_chars)
 
 
@@ -45,70 +53,90 @@ def before_text(
     times: int,
     last: str,
     where: str,
-    solution: str | None,
-    decisions: Sequence[str],
-    tried: Sequence[str],
+    solution: str,
     id: str,
     command: str,
     budget_tokens: int,
     max_chars: int,
 ) -> str:
-    """What is known of an error that came again; a solution only where there is one."""
+    """How an error that came again was solved."""
     often = "once" if times == 1 else f"{times} times"
-    place = f"{one_line(where)}, id {plain_id(id, _ID_CHARS)}"
-    if solution:
-        lines = [f"Seen {often} before, last on {day(last)}: {one_line(message)}"]
-        lines.append(f"How it was solved ({place}): {one_line(solution, _TOLD_CHARS)}")
-        lines += [f"Decided then: {one_line(one)}" for one in decisions]
-    else:
-        lines = [f"Seen {often} before, not solved yet, last on {day(last)}: {one_line(message)}"]
-        lines += [f"What was done then: {one_line(one, _TOLD_CHARS)}" for one in tried]
-        lines.append(f"Newest record of it: {place}")
+    lines = [
+        f"Seen {often} before, last on {day(last)}: {one_line(message)}",
+        f"How it was solved ({one_line(where)}, id {plain_id(id, _ID_CHARS)}): "
+        f"{one_line(solution, _BEFORE_CHARS)}",
+    ]
     return framed("before", [("", lines)], command, budget_tokens, max_chars)
 
 
-def _told(hit: Hit, ended: str) -> list[str]:
-    record = hit.record
+def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
+    """What the record knows: decisions and fixes, else its result, and which files it changed."""
+    record, mark_of_id = hit.record, f"[{plain_id(hit.id, _ID_CHARS)}]"
     if isinstance(record, Iteration):
-        lines = _iteration(record, hit)
+        title = one_line(record.task_title, _TITLE_CHARS)
+        place = f"- Feature {one_line(record.feature)}, {one_line(hit.when)}"
+        lines = [f"{place} ({day(record.timestamp)}) {mark_of_id}: {outcome(record)}{title}"]
+        result = record.summary if record.summary != record.task_title else ""
     elif isinstance(record, Exchange):
-        lines = _exchange(record, hit)
+        verb = "Asked" if record.user.strip() else "Said"
+        lines = [f"- {verb} on {day(hit.at)} {mark_of_id}: {_request(record)}"]
+        if record.status != "complete":
+            lines[0] += f" (ended {record.status})"
+        result = outcome_of(record.user, strip_marked(record.assistant)) or record.assistant
+        result = result if record.user.strip() else ""
     else:
-        lines = [_written(hit)]
-    # Errors whose solution is known say most.
-    errors: Sequence[ErrorSeen] = getattr(record, "errors", ())
-    for error in sorted(errors, key=lambda one: one.resolution is None)[:_ERRORS]:
-        lines.append(f"  error: {one_line(error.message)}")
-        if error.resolution:
-            lines.append(f"  solved by: {one_line(error.resolution)}")
+        return [_written(hit, mark_of_id)]
+    title = " ".join(getattr(record, "user", "").split())
+    # What the request says itself is told with it.
+    decisions = [one for one in record.decisions if not title.startswith(one.description[:80])]
+    known = [*_decision_lines(decisions, asked), *_fix_lines(record.errors, asked)]
+    if result and not known:
+        known = [f"  Result: {one_line(result, _FIX_CHARS)}"]
     if ended:
-        lines.append(f"  done later in {one_line(ended, _TOLD_CHARS)}")
-    return [*lines, f"  id {plain_id(hit.id, _ID_CHARS)}"]
+        known.append(f"  done later in {one_line(ended, _FIX_CHARS)}")
+    changed = [file.path for file in record.files_touched if file.action != "read"]
+    changed.sort(key=lambda path: -len(asked & set(tokens(path))))
+    if changed:
+        more = f" and {len(changed) - _FILES} more" if len(changed) > _FILES else ""
+        known.append(f"  Files: {', '.join(map(one_line, changed[:_FILES]))}{more}")
+    return [*lines, *known]
 
 
-def _iteration(one: Iteration, hit: Hit) -> list[str]:
-    title = one_line(one.task_title, _TITLE_CHARS)
-    lines = [
-        f"- Feature {one_line(one.feature)}, {one_line(hit.when)} ({day(one.timestamp)}): "
-        f"{outcome(one)}{title}".rstrip()
+def _request(exchange: Exchange) -> str:
+    """What was asked; of a plan, its title."""
+    text = exchange.user.strip() or exchange.assistant.strip()
+    first = text.partition("\n")[0]
+    title = first.lstrip("# ").removeprefix("Plan: ")
+    return one_line(title if first.startswith("#") else text, _TITLE_CHARS)
+
+
+def _decision_lines(decisions: Sequence[Decision], asked: Set[str]) -> list[str]:
+    """The decisions that have most to do with what is asked, a person's first."""
+
+    def shared(one: Decision) -> int:
+        return len(asked & set(tokens(f"{one.description} {one.rationale or ''}")))
+
+    ranked = sorted(decisions, key=lambda one: (one.source == "human", shared(one)), reverse=True)
+    fitting = [one for one in ranked if shared(one) or one.source == "human"] or ranked[:1]
+    lines: list[str] = []
+    for one in fitting[:_DECISIONS]:
+        who = "The user decided" if one.source == "human" else "Decided"
+        why = f": {one.rationale}" if one.rationale else ""
+        lines.append(f"  {who}: {one_line(f'{one.description}{why}', _SAID_CHARS)}")
+    return lines
+
+
+def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str]) -> list[str]:
+    solved = [one for one in errors if one.resolution]
+    solved.sort(key=lambda one: -len(asked & set(tokens(one.message))))
+    return [
+        f"  Error: {one_line(one.message, _TITLE_CHARS)} "
+        f"Fix: {one_line(one.resolution or '', _FIX_CHARS)}"
+        for one in solved[:_ERRORS]
     ]
-    if one.summary and one.summary != one.task_title:
-        lines.append(f"  {one_line(one.summary, _TOLD_CHARS)}")
-    return lines
 
 
-def _exchange(one: Exchange, hit: Hit) -> list[str]:
-    asked, answered = one_line(one.user, _ASKED_CHARS), one_line(one.assistant, _TOLD_CHARS)
-    when = one_line(hit.when)
-    lines = [f"- Asked on {when}: {asked}" if asked else f"- Said on {when}: {answered}"]
-    if one.status != "complete":
-        lines.append(f"  This ended {one.status}.")
-    if asked and answered:
-        lines.append(f"  Answered: {answered}")
-    return lines
-
-
-def _written(hit: Hit) -> str:
+def _written(hit: Hit, mark_of_id: str) -> str:
     """A note, a learning, a feature of the plan, or a section of a document."""
     row, record = KINDS[hit.kind], hit.record
     about = [row.label.capitalize()]
@@ -116,10 +144,12 @@ def _written(hit: Hit) -> str:
         about.append(f"on the feature {one_line(feature)}")
     if row.by_person(record):
         about.append("by the user")
+    elif getattr(record, "by", "") == "model":
+        about.append("by a model that read the session")
     if path := getattr(record, "path", ""):
         about.append(f"{one_line(path)}:{record.line}")
-    said = one_line(row.text(record), _TOLD_CHARS)
-    return f"- {' '.join(about)} ({day(hit.at)}): {said}"
+    said = one_line(row.text(record), _BEFORE_CHARS)
+    return f"- {' '.join(about)} ({day(hit.at)}) {mark_of_id}: {said}"
 
 
 # -- The section "Related Past Conversations": what memory holds on a question, for a model.

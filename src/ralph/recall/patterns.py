@@ -135,7 +135,8 @@ def _best_of_alternatives_first(
     for group in groups:
         held = sorted(
             (ranked[place] for place in group),
-            key=lambda one: (-one.success_rate, -one.success_count),  # stable: else by fit
+            # What a person said comes before what was seen, however often; stable: else by fit.
+            key=lambda one: (one.quality != "highest", -one.success_rate, -one.success_count),
         )
         for place, one in zip(group, held, strict=True):
             order[place] = one

@@ -1,9 +1,9 @@
-"""Note: something a person or an agent wrote down on purpose, for one feature or the project."""
+"""Note: something a person, an agent or a model wrote down, for one feature or the project."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -13,7 +13,9 @@ from ralph.records import short_id, to_json
 NOTE = "note"
 MAX_CHARS = 2000
 
-Author = Literal["human", "agent"]
+# Who wrote it, the least trusted first: a model that read a session afterwards.
+Author = Literal["model", "agent", "human"]
+TRUSTED: tuple[str, ...] = get_args(Author)
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("7c1de0a4-3a42-5a0e-9a39-0c52b7b1f2d6")

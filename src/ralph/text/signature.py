@@ -1,5 +1,7 @@
 """The signature of an error message: what stays the same when it happens again elsewhere.
 
+Also which names it has, and whether it or its solution says anything of its own.
+
 Numbers, paths, ids, addresses, times and durations are folded; error codes, exit codes and the
 names in quotes are not, because they tell one error from another.
 """
@@ -81,3 +83,55 @@ def signature(message: str) -> str:
     for number, code in enumerate(codes):
         text = text.replace(f"\0{chr(0xE000 + number)}\0", code)
     return " ".join(text.split()).strip(" .:;,-!").lower()[:LONGEST]
+
+
+# -- What a message or a solution says of its own.
+
+
+_NAMED = (
+    r"(?<![\w`'\"])[`'\"]([\w.@/:+$-]{2,80})['`\"]|(?<![\w-])(--[\w-]{2,40})"
+    r"|\b(?:table|column|target|option|flag|argument|subcommand|command not found|undefined"
+    r"|reference to|package|module|crate|relation|key|recipe|task): ?([\w.@/:+$-]{2,80})"
+    r"|([\w.@/+-]{2,80}): (?:command )?not found"
+)
+_WORD = r"[^\W\d_]{3,}"
+_FOLDED = r"<[a-z]+>"
+# What stands in every failure, and tells none from another; nor does that a file is not there,
+# because its path is folded.
+_COMMON = frozenset(
+    """
+    error errors failed failure fail fails exit code status with command tool bash the and read
+    cannot open access stat such file directory path does exist filenotfounderror errno enoent not
+    found assertion assertionerror expected actual received got left right type types value
+    mismatched could find symbol test tests panic exception invalid unexpected line
+    """.split()
+)
+# What a solution without content is made of.
+_EMPTY_SOLUTION = frozenset(
+    """
+    accordingly all already an and applied are as be been bug by changed code completed correctly
+    did do does done error errors everything failing failure finally fine finished fix fixed fixes
+    for fully handled has have i implement implemented in is issue issues it its made make my now
+    of on our out pass passed passes passing problem problems properly resolve resolved s should
+    so solve solved some sorted successfully task test tests that the them then there these they
+    this to up updated was we well were with work worked working works you
+    """.split()
+)
+
+
+def names_in(message: str) -> frozenset[str]:
+    """What an error names: modules, tables, options, targets, commands, quoted or after a colon."""
+    found = compiled(_NAMED).findall(message[:_READ])
+    return frozenset(name.strip(".:").lower() for names in found for name in names if name)
+
+
+def tells(message: str) -> bool:
+    """Whether a message says anything by which one failure differs from another."""
+    folded = signature(message)  # a path in quotes is no name: it differs elsewhere
+    plain = compiled(_FOLDED).sub(" ", folded)
+    return bool(names_in(folded)) or len(set(compiled(_WORD).findall(plain)) - _COMMON) >= 2
+
+
+def is_solution(text: str) -> bool:
+    """Whether a text says what was done: "Done it." does not."""
+    return not _EMPTY_SOLUTION.issuperset(compiled(r"\w+").findall(text.lower()))

@@ -177,7 +177,7 @@ _AGREES = r"(?i)(?:yes|sure|certainly|absolutely|of course)[,!]\s+(?=\w)"
 
 def exchange_gist(user: str, assistant: str) -> str:
     """What was asked and what came out, in a sentence each."""
-    return " ".join(filter(None, (_asked(user, _ASKED_CHARS), _outcome(user, assistant))))
+    return " ".join(filter(None, (_asked(user, _ASKED_CHARS), outcome_of(user, assistant))))
 
 
 def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> str:
@@ -199,7 +199,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
     told = [first]
     if added >= 3 and later != first:
         told.append(f"Then: {later}")
-    if end := _outcome(user, answer):
+    if end := outcome_of(user, answer):
         told.append(f"In the end: {end}" if len(asked) > 1 else end)
     return " ".join(filter(None, told))
 
@@ -271,7 +271,7 @@ def _asked(user: str, max_chars: int) -> str:
     return _stopped(shorten(best[:1].upper() + best[1:], max_chars))
 
 
-def _outcome(user: str, assistant: str) -> str:
+def outcome_of(user: str, assistant: str) -> str:
     """The sentence of an answer that says what came out; of a list, what it lists."""
     text = assistant
     if len(text) > _READ_FIRST + _READ_LAST:

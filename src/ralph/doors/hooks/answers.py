@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _NAME = "brief.json"
 _SETTING = "journal_url"
+_TALKS = ("journal", "conversations")
 
 
 def answer_start(call: HookCall) -> str:
@@ -45,16 +46,17 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
     from ralph.doors.hooks.context import text_now
 
     if not _on_a_server(call.home) and _stored_brief(call) is None:
-        state = _state(call)
+        state = _state(call, ralph.project.ids)
         _store(call, state, text_now(call, ralph))
 
 
 def _make_brief(call: HookCall) -> str:
     from ralph.doors.hooks.context import open_memory, settings_of, text_now
 
-    settings, state, text = settings_of(call), _state(call), ""
+    settings, state, text = settings_of(call), _state(call, []), ""
     if settings.hook_inject:
         with open_memory(call) as ralph:
+            state = _state(call, ralph.project.ids)
             text = text_now(call, ralph)
     if not _on_a_server(call.home):
         _store(call, state, text)
@@ -68,7 +70,7 @@ def _stored_brief(call: HookCall) -> str | None:
     try:
         kept = json.loads(disk.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]
-        same = kept["state"] == _state(call)
+        same = kept["state"] == _state(call, kept["state"]["ids"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return text if same and isinstance(text, str) else None
@@ -83,8 +85,11 @@ def _store(call: HookCall, state: dict[str, Any], text: str) -> None:
         call.fault(error, call.own_folder)
 
 
-def _state(call: HookCall) -> dict[str, Any]:
-    """Everything the text depends on, as far as it can be seen without reading it."""
+def _state(call: HookCall, ids: list[str]) -> dict[str, Any]:
+    """Everything the text depends on, as far as it can be seen without reading it.
+
+    `ids` are those that the project's conversations are kept under.
+    """
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
     own = ("db/features.yaml", "db/tasks.yaml", "rag_config.json")
@@ -93,11 +98,13 @@ def _state(call: HookCall) -> dict[str, Any]:
         os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
         *(os.path.join(call.home, name) for name in ("config.json", "trust.json")),
         *(os.path.join(memory, name) for name in _journals(memory)),
+        *(os.path.join(call.home, *_TALKS, f"{one}.jsonl") for one in ids),
     ]
     set_here = sorted(item for item in os.environ.items() if item[0].startswith("RALPH_"))
     return {
         "version": __version__,
         "root": call.root,
+        "ids": ids,
         # Only whether it is the same: one of the values may be a key.
         "environ": zlib.crc32(repr(set_here).encode(errors="replace")),
         "files": {file: _stamp(file) for file in paths},
@@ -118,15 +125,18 @@ def _stamp(file: str) -> list[int]:
 # Words that go on with what is being done and say nothing about what it is.
 _EMPTY = frozenset(
     """
-    a about again ahead all alright also am an and any are as at be but by can carry change changes
-    check commit continue cool correct could did do does done else every everything exactly far fine
-    first fix fixed for from further get go good great had has have he hello hey hi how i if in into
-    is it its just keep last let lets like look looks make makes me more much my never next nice no
-    nope not now of off ok okay old on one only or other our out over perfect please pls proceed
-    push redo rerun retry right run same see she should so some start still stop such sure test
-    tests thank thanks that the their them then there these they thing things this those thx to too
-    try two undo up us use very wait was we well were what whats when where which while who why will
-    with wonderful work works would wrong yeah yep yes yet you your
+    a about again agree agreed ahead all already alright also am an and any applied apply approve
+    approved are as at be branch but by can carry change changes check comit commit continue cool
+    correct could create created did do does done draft else every everything exactly far fine
+    first fix fixed for force from further get go good great had has have he hello hey hi how
+    hpush i if in into is it its just keep last let lets lgtm like look looking looks main make
+    makes master me merge more much my never next nice no nope not now of off ok okay old on one
+    only open or other our out over perfect please pls pr proceed prs pull push pushed ready
+    rebase redo remote request rerun retry right run same see she ship should so some squash stage
+    staged start still stop submit such sure tag test tests thank thanks that the their them then
+    there these they thing things this those thx to too try two undo up us use very wait was we
+    well were what whats when where which while who why will with wonderful work works would wrong
+    yeah yep yes yet you your
     """.split()
 )
 _SHORTEST_WORD = 3
@@ -160,7 +170,7 @@ def _remembers(call: HookCall) -> bool:
         return True
     folders = (
         os.path.join(call.root, ".ralph", "db", "memory"),
-        os.path.join(call.home, "journal", "conversations"),
+        os.path.join(call.home, *_TALKS),
     )
     return any(map(_journals, folders))
 

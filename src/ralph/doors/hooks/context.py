@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,11 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import CLAUDE_CODE, SESSION, Hit, event_of, held_in
-from ralph.recall.score import INJECTED
+from ralph.recall import CLAUDE_CODE, KINDS, SESSION, Hit, event_of, held_in
+from ralph.recall.score import INJECTED, rarity
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
+from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 
 # Shares of a hook's time that single waits may take.
 _PROMPT_HITS = 3
-_PROMPT_TOKENS = 800
-_SESSION_TOKENS = 1500
+_DEPTH = 20
+_PROMPT_TOKENS = 250
+_FAILURE_TOKENS = 300
+_SESSION_TOKENS = 500
 _SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
@@ -87,24 +91,15 @@ def plan_view(call: HookCall) -> PlanView:
 # -- The text that a session begins with.
 
 
-_OUTCOMES = 5
-
-
 def text_now(call: HookCall, ralph: Ralph) -> str:
-    """What matters in the project now, or nothing where nothing was planned or done yet."""
-    from ralph.loop.iteration import REPEATED_ERRORS, repeated_errors
-    from ralph.memory.sessions import brief
+    """What matters in the project now, or nothing where nothing was planned, said or done yet."""
+    from ralph.memory.brief import brief
     from ralph.prompt.build import brief_text
 
-    inject = ralph.config.settings.hook_inject
-    now = brief(ralph, plan_view(call), focus_of(call, ralph)) if inject else None
-    if now is None:
+    if not ralph.config.settings.hook_inject:
         return ""
-    fields = msgspec.structs.asdict(now)
-    told = fields.pop("told")
-    fields["outcomes"] = told[: -_OUTCOMES - 1 : -1]
-    fields["repeated"] = repeated_errors(told, REPEATED_ERRORS)
-    return brief_text(**fields, **_bounds(_SESSION_TOKENS))
+    now = brief(ralph, plan_view(call), focus_of(call, ralph))
+    return brief_text(now, **_bounds(_SESSION_TOKENS))
 
 
 def _bounds(budget_tokens: int) -> dict[str, Any]:
@@ -117,8 +112,13 @@ def _bounds(budget_tokens: int) -> dict[str, Any]:
 
 
 # A long prompt says what it wants at its beginning or at its end.
-_WHOLE_CHARS = 600
-_PART_CHARS = 400
+_QUESTION_CHARS = 200
+# What a record is about (its request, decisions, errors, files) has so much of the question's
+# weight; else it is about something else, whatever stands in its answer.
+_ABOUT = 0.45
+_BESIDE = 0.7
+_SURE = 0.8
+_SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
 # Reading a longer journal takes more time than knowing how a failure ended is worth here.
 _SHORT_JOURNAL_BYTES = 1_000_000
@@ -136,53 +136,110 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
         chosen = fresh[:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
-    text = recalled_text(chosen, ended=ended, **_bounds(_PROMPT_TOKENS))
+    text = recalled_text(chosen, prompt, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
     return text
 
 
+def questions_of(prompt: str) -> list[str]:
+    """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
+    from ralph.capture.account import title_from  # a prompt that says nothing needs none of it
+    from ralph.text.summary import sentences
+
+    if title := title_from(prompt, plans_only=True):
+        return [title]
+    if len(prompt) <= _QUESTION_CHARS:
+        return [prompt]
+    said = [one for line in prompt.splitlines() for one in sentences(line) if one.strip()]
+    both = " ".join(said[:2])
+    first = both if len(both) <= _QUESTION_CHARS else said[0]
+    return list(dict.fromkeys([first[:_QUESTION_CHARS], said[-1][-_QUESTION_CHARS:]]))
+
+
 def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
     """What is relevant by words; only if that is nothing, what is by meaning."""
-    # A long prompt says what it wants at its beginning or at its end.
-    whole = len(prompt) <= _WHOLE_CHARS
-    questions = [prompt] if whole else [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
+    questions = questions_of(prompt)
     hits = _relevant_hits(call, ralph, questions, settings, meaning=False)
     if not hits and settings.embedder != "none":
         hits = _relevant_hits(call, ralph, questions, settings, meaning=True)
     focus = focus_of(call, ralph)
     first = focus.feature if focus else None
 
-    def order(hit: Hit) -> tuple[bool, float]:
-        return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
+    def order(hit: Hit) -> tuple[bool, bool, float]:
+        in_focus = first is not None and getattr(hit.record, "feature", None) == first
+        return not in_focus, not KINDS[hit.kind].by_person(hit.record), -hits[hit.id][0]
 
-    return sorted(hits, key=order)
+    # Beside one that is quite about it, those that are a little about it only distract.
+    shares = sorted((share for share, _ in hits.values()), reverse=True)
+    best = shares[0] if shares else 0.0
+    if len(shares) > _PROMPT_HITS and shares[_PROMPT_HITS] == best < _SURE:
+        return []  # what so many are equally about tells none from another
+    return sorted((hit for share, hit in hits.values() if share >= best * _BESIDE), key=order)
 
 
 def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
-) -> list[Hit]:
-    """Everything relevant that is not of this session, each event once."""
+) -> dict[str, tuple[float, Hit]]:
+    """Everything relevant that is not of this session, each event once, and how much about it."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    found: dict[str, Hit] = {}
+    asked: list[tuple[str, Hit, str]] = []
     for text in questions:
         hits = ralph.search(
             text,
-            limit=_PROMPT_HITS * 4,
+            limit=_DEPTH,
             min_score=INJECTED,
             meaning=meaning,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,
             scope=SESSION,
         )
-        for hit in hits:
-            if held_in(hit.record, call.session):
-                continue
-            event = event_of(hit)
-            before = found.get(event)
-            if before is None or (hit.score or 0.0) > (before.score or 0.0):
-                found[event] = hit
-    return list(found.values())
+        asked += [(text, hit, subject_of(hit)) for hit in hits]
+    # What most of them are about, a project's own name above all, says little.
+    subjects = {hit.id: subject for _, hit, subject in asked}
+    frequencies = Counter(one for subject in subjects.values() for one in set(tokens(subject)))
+    found: dict[str, tuple[float, Hit]] = {}
+    for text, hit, subject in asked:
+        share = share_of(query_tokens(text), subject, frequencies, len(subjects))
+        before, _ = found.get(event_of(hit), (_ABOUT, None))
+        if share >= before and not held_in(hit.record, call.session) and _says_enough(hit.record):
+            found[event_of(hit)] = share, hit
+    return {hit.id: (share, hit) for share, hit in found.values()}
+
+
+def _says_enough(record: Any) -> bool:
+    """Whether a record has more to say than "commit it"; a question without an answer has not."""
+    from ralph.capture.decisions import is_plain
+
+    if not isinstance(record, Exchange):
+        return True
+    asked = record.user.strip()
+    return bool(record.assistant.strip()) and not (asked and (" " not in asked or is_plain(asked)))
+
+
+def subject_of(hit: Hit) -> str:
+    """What a record is about: its title, decisions, errors and files; not all that was said."""
+    record, row = hit.record, KINDS[hit.kind]
+    title = row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]
+    beside: list[str] = []
+    if isinstance(record, Iteration):
+        beside.append(record.summary)
+    if isinstance(record, Iteration | Exchange):
+        beside += [one.description for one in record.decisions]
+        beside += [error.message for error in record.errors]
+        beside += [file.path for file in record.files_touched if file.action != "read"]
+    # A session that did a hundred things is not about each of them.
+    return "\n".join([title, "\n".join(beside)[: 2 * _SUBJECT_CHARS]])
+
+
+def share_of(
+    wanted: Sequence[str], subject: str, frequencies: Mapping[str, int], count: int
+) -> float:
+    """How much of the question's weight is in a subject; rare words weigh most."""
+    weights = {token: rarity(token, frequencies.get(token, 0), count) for token in wanted}
+    there = set(tokens(subject))
+    whole = sum(weights.values())
+    return sum(weights[one] for one in weights if one in there) / whole if whole else 0.0
 
 
 def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
@@ -212,14 +269,10 @@ def _later_success(ralph: Ralph, hit: Hit) -> str:
             from ralph.memory.lessons import later_success
 
             later = later_success(ralph, record)
-    if later is None:
-        return ""
-    _, success = later
-    return f"iteration {success.iteration_number}: {success.summary or success.task_title}"
+    return f"iteration {later.iteration_number}: {later.summary}" if later else ""
 
 
-# -- PostToolUseFailure: the error is noted, and if it was met before the model is told how it
-# ended.
+# -- PostToolUseFailure: the error is noted, and if it was solved before the model is told how.
 #
 # Noted in the session's note, redacted, at once: the exchange it belongs to cannot be written
 # before it is over, and a client that is killed may not have written the failure to its
@@ -256,23 +309,18 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
         return ""
     if run is None:
         call.sessions.note_recalled(call.session, [told])
-    return before_text(**msgspec.structs.asdict(found), **_bounds(_PROMPT_TOKENS))
+    return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
 
 
 def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
-    """The first of the errors that was solved before, else the first that was met."""
+    """The first of the errors that was solved before."""
     from ralph.memory.lessons import solved
 
-    met: Solved | None = None
     with open_memory(call) as ralph:
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
-            found = solved(
-                ralph, error.message, session=call.session, feature=feature, budget_s=budget_s
-            )
-            if found is not None and found.solution:
+            if found := solved(ralph, error.message, feature=feature, budget_s=budget_s):
                 return found
-            met = met or found
-    return met
+    return None

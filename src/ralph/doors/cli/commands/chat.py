@@ -38,7 +38,7 @@ _LISTED = 20
 @option("--model", "Model to use (default: the setting chat_model).", "NAME")
 @option("--conversation", "Continue this conversation.", "ID")
 @option("--title", "Title (default: made from the first prompt).", default="")
-@flag("--echo", "Answer with what memory finds; needs no model.")
+@flag("--echo", "Answer with what memory finds; needs no model, saves nothing.")
 @flag("--no-rag", "Recall nothing.")
 @flag("--everywhere", "Recall from all projects.")
 def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
@@ -65,7 +65,8 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     screen = (JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen)()
     with warnings_noted():
-        talk = Chat(partial(open_memory, start, **given), chosen, screen, rag=not no_rag, **session)
+        memory = partial(open_memory, start, **given)
+        talk = Chat(memory, chosen, screen, rag=not no_rag, keeps=not echo, **session)
         try:
             return _run(talk, screen, _workers(talk, start, given))
         finally:

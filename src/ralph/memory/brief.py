@@ -1,0 +1,191 @@
+"""What matters in a project now: features under way, the last sessions, mistakes, notes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from ralph.capture.decisions import is_plain
+from ralph.memory.lessons import RepeatedError, repeated_errors
+from ralph.memory.project import Focus
+from ralph.memory.ralph import Ralph
+from ralph.memory.store import NOTES, PLAN
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import Feature, PlanView, Task
+from ralph.recall import exchange_of_run
+from ralph.records.conversation import Exchange
+from ralph.records.iteration import ErrorSeen, Iteration
+from ralph.records.note import NOTE, TRUSTED, Note
+from ralph.text.sanitize import strip_marked
+from ralph.text.summary import outcome_of
+
+_FEATURES = 3
+_SESSIONS = 5
+_COMMITS = 3
+_NOTES = 4
+# A mistake was made so often, in so many of the last sessions.
+_MISTAKE_FROM = 3
+_SESSIONS_READ = 60
+# As git prints it: `[main 1a2b3c4] Subject`.
+_COMMITTED = re.compile(r"^\[[^\]\n]{1,100} [0-9a-f]{7,40}\] (.{3,200})$", re.M)
+
+
+class PastSession(msgspec.Struct, frozen=True):
+    """An earlier session: what was asked, what came of it, and what was committed."""
+
+    at: str
+    title: str
+    result: str
+    commits: tuple[str, ...]
+    unfinished: bool
+
+
+class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A feature that is worked on; `told` are its iterations in the loop, oldest first.
+
+    `chosen` says why it is this feature: a person set it, a task is in progress, or it was the
+    last one worked on.
+    """
+
+    feature: Feature
+    chosen: str
+    current_state: str
+    tasks: tuple[Task, ...]
+    told: tuple[Iteration, ...]
+    learnings: tuple[str, ...]
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody who begins to work here should know; sessions and notes newest first."""
+
+    features: tuple[FeatureNow, ...]
+    repeated: tuple[RepeatedError, ...]
+    sessions: tuple[PastSession, ...]
+    notes: tuple[Note, ...]
+
+
+def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
+    """What matters now; everything is empty where nothing was planned, said or done yet."""
+    found = [_feature(ralph, view, focus, *one) for one in _features_now(ralph, view, focus)]
+    features = tuple(one for one in found if one is not None)
+    history = ralph.conversations.stream.history if ralph.conversations.exist else None
+    runs = [one.errors for now in features for one in now.told]
+    notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
+    sessions: list[PastSession] = []
+    if history is not None:
+        talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
+        talks = talks[-_SESSIONS_READ:]
+        runs += [_errors(ralph, history.exchanges.get(name, ())) for name, _ in talks]
+        for name, state in islice(reversed(talks), _SESSIONS):
+            exchanges = history.read_exchanges([name])
+            if exchanges:
+                sessions.append(_session(state.conversation.title, state.last, exchanges))
+        notes += [ralph.conversations.stream.content(one) for one in ralph.conversations.said(NOTE)]
+    wanted = {None, *(now.feature.name for now in features), ""}
+    notes = [one for one in notes if one.feature in wanted]
+    # A person's come first, the newest of each.
+    notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
+    return Brief(
+        features=features,
+        repeated=tuple(repeated_errors(runs, least=_MISTAKE_FROM)),
+        sessions=tuple(sessions),
+        notes=tuple(notes[:_NOTES]),
+    )
+
+
+class _SeenErrors(msgspec.Struct, frozen=True):
+    """As much of an exchange as tells which errors it met."""
+
+    errors: tuple[ErrorSeen, ...] = ()
+
+
+_errors_in = msgspec.json.Decoder(_SeenErrors).decode
+
+
+def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
+    records = ralph.conversations.stream.history.records
+    found: list[ErrorSeen] = []
+    for one in exchanges:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` reports it
+            found += _errors_in(records[one].body).errors
+    return tuple(found)
+
+
+def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
+    """The session as its exchanges tell it; what was changed last says most."""
+    asked = [one for one in exchanges if not is_plain(one.user)] or exchanges
+    main = ([one for one in asked if _changed(one)] or asked)[-1]
+    commits = [subject for one in exchanges for subject in _commits(one)]
+    return PastSession(
+        at=at,
+        title=title or strip_marked(exchanges[0].user),
+        result=outcome_of(main.user, strip_marked(main.assistant)),
+        commits=tuple(dict.fromkeys(commits))[-_COMMITS:],
+        unfinished=exchanges[-1].status != "complete",
+    )
+
+
+def _commits(exchange: Exchange) -> list[str]:
+    """What was committed, as git printed it; "commit it" decides nothing but a commit."""
+    printed = [
+        subject
+        for step in exchange.messages
+        if step.role == "tool" and not step.failed
+        for subject in _COMMITTED.findall(step.content)
+    ]
+    return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
+
+
+def _changed(exchange: Exchange) -> bool:
+    return any(file.action != "read" for file in exchange.files_touched)
+
+
+def _feature(
+    ralph: Ralph, view: PlanView, focus: Focus | None, name: str, chosen: str
+) -> FeatureNow | None:
+    iterations = [iteration for _, iteration in ralph.feature(name).iterations()]
+    iterations.sort(key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
+    feature = next((one for one in view.features if one.name == name), None)
+    planned = [task for task in view.tasks if task.feature == name]
+    if feature is None and not iterations and not planned:
+        return None
+    feature = feature or Feature(name=name)
+    # The task a person chose, those in progress, and those that cannot go on.
+    wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
+    tasks = [task for task in planned if str(task.id) == wanted]
+    for status in ("in_progress", "blocked"):
+        tasks += [task for task in planned if task.status == status and task not in tasks]
+    last = max((one.iteration_number or 0 for one in iterations), default=0)
+    return FeatureNow(
+        feature=feature,
+        chosen=chosen,
+        current_state=view.current_state(name) if planned else "",
+        tasks=tuple(tasks),
+        # What a session did for a feature is told with the session.
+        told=tuple(one for one in iterations if exchange_of_run(one.session_id) is None),
+        learnings=tuple(
+            prompt_lines(
+                feature.learnings,
+                current_iteration=last + 1,
+                task_id=tasks[0].id if tasks else None,
+            )
+        ),
+    )
+
+
+def _features_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> list[tuple[str, str]]:
+    """The feature a person set, else the few that are in progress or were worked on last."""
+    if focus is not None:
+        return [(focus.feature, "in focus")]
+    begun = [task for task in view.tasks if task.status == "in_progress"]
+    begun.sort(key=lambda task: task.updated or task.created or "", reverse=True)
+    found = {task.feature: "in progress" for task in begun}
+    journals = ralph.store.journals
+    last = {name: journals.newest_at(name) for name in ralph.store.names() - {NOTES, PLAN}}
+    for name in sorted(last, key=lambda name: last[name], reverse=True):
+        found.setdefault(name, "last worked on")
+    return list(found.items())[:_FEATURES]
