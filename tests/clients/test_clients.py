@@ -12,11 +12,12 @@ from ralph.clients import (
     claude_code,
     codex,
     dialect_of,
+    gemini,
     open_capture,
 )
 
 # The type checker compares the modules with the port.
-PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex)
+PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex, gemini)
 
 clients = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: str(client.agent))
 
@@ -53,6 +54,7 @@ def test_a_client_keeps_the_port(client: Client) -> None:
         ({"type": "system", "subtype": "init"}, "stream-json"),
         ({"type": "user", "sessionId": "s"}, "transcript"),
         ({"type": "item.completed"}, "codex"),
+        ({"type": "init", "session_id": "s", "timestamp": "t"}, "gemini"),
         ({"type": "session_meta"}, None),
         ({"type": 7}, None),
         ({}, None),

@@ -68,6 +68,8 @@ class AgentProgram(Protocol):
     SESSION_TYPES: frozenset[str]
     # Whether it runs commands in login shells, which may set their PATH anew.
     LOGIN_SHELLS: bool
+    # Whether one run of it can be given MCP servers.
+    TAKES_SERVERS: bool
 
     def command(self, call: AgentCall) -> list[str]:
         """The command line of one run."""
@@ -106,14 +108,15 @@ class Client(msgspec.Struct, frozen=True):
 CLIENTS = (
     Client("claude", "claude-code", "Claude Code", "claude_code"),
     Client("codex", "codex", "Codex", "codex"),
+    Client("gemini", "gemini-cli", "Gemini CLI", "gemini"),
 )
 BY_AGENT = {client.agent: client for client in CLIENTS}
 BY_SOURCE = {client.source: client for client in CLIENTS}
 
 
 def takes_servers(agent: str) -> bool:
-    """Whether Ralph knows how to give this agent MCP servers, so that a prompt may name tools."""
-    return agent in BY_AGENT
+    """Whether a run of this agent gets MCP servers, so that a prompt may name tools."""
+    return agent in BY_AGENT and BY_AGENT[agent].program.TAKES_SERVERS
 
 
 def uses_login_shells(agent: str) -> bool:
@@ -189,7 +192,7 @@ http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PR
 SSH_AUTH_SOCK GIT_AUTHOR_* GIT_COMMITTER_* GIT_SSH_COMMAND
 VIRTUAL_ENV CONDA_PREFIX PYENV_* NVM_* VOLTA_HOME JAVA_HOME GOPATH GOROOT GOFLAGS CARGO_HOME
 RUSTUP_HOME DOTNET_ROOT ANDROID_HOME
-ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* RALPH_*
+ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* GEMINI_* GOOGLE_* OPENCODE_* RALPH_*
 SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES*
 USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 """.split()

@@ -33,6 +33,7 @@ DIALECTS: tuple[str, ...] = ("codex",)
 OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
 SESSION_TYPES: frozenset[str] = frozenset({"session_meta"})
 LOGIN_SHELLS: bool = True
+TAKES_SERVERS: bool = True
 _COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
 # It gives a server one second before it asks the model without it; a Python process may need more.
 # One that never comes up still does not end the run.

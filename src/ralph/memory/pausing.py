@@ -250,17 +250,16 @@ def covers(
 
 
 def unpaused(
-    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, source: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     pauses, project = read_pauses(ralph.store.home), ralph.project
-    from ralph.recall import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []
     buried: list[str] = []
     for one in seen:
-        conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
+        conversation = conversation_id(source, one.session_id or session)
         folders = folders_of(str(project.root), one.cwd or "")
         scope = project.ids, conversation, folders
         if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):

@@ -370,14 +370,21 @@ class SessionWork(msgspec.Struct, frozen=True):
 
 
 def keep_exchanges(
-    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
+    ralph: Ralph,
+    seen: Sequence[SessionExchange],
+    *,
+    session: str,
+    title: str | None,
+    source: str = CLAUDE_CODE,
 ) -> None:
     """Save what was said, each exchange once, in the conversation its session is."""
-    for talk in conversations_of(seen, source=CLAUDE_CODE, session=session, title=title):
+    for talk in conversations_of(seen, source=source, session=session, title=title):
         ralph.conversations.add(talk.conversation, talk.exchanges)
 
 
-def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> list[SessionExchange]:
+def unkept(
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, source: str = CLAUDE_CODE
+) -> list[SessionExchange]:
     """Those that memory never had: what was kept or forgotten once is settled.
 
     A session that goes on is read from its beginning, and whatever was in focus when it was held
@@ -385,21 +392,26 @@ def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> li
     """
     met = ralph.conversations.stream.met()
     ids = {
-        exchange_id(conversation_id(CLAUDE_CODE, one.session_id or session), one.key): one
+        exchange_id(conversation_id(source, one.session_id or session), one.key): one
         for one in seen
     }
     return [one for identity, one in ids.items() if identity not in met]
 
 
 def keep_iteration(
-    ralph: Ralph, seen: SessionExchange, work: SessionWork, *, session: str
+    ralph: Ralph,
+    seen: SessionExchange,
+    work: SessionWork,
+    *,
+    session: str,
+    source: str = CLAUDE_CODE,
 ) -> SavedIteration | None:
     """Save the exchange as an iteration of the feature, if it did anything and is not there yet."""
     captured = seen.captured
     changed = any(file.action != "read" for file in captured.files_touched)
     if not (changed or captured.errors or captured.decisions or work.moved):
         return None
-    run = run_name(seen.session_id or session, seen.key)
+    run = run_name(seen.session_id or session, seen.key, source)
     memory = ralph.feature(work.feature)
     if any(record.source.run == run for record in memory.records()):
         return None

@@ -16,8 +16,9 @@ import pytest
 from commanding import Line
 
 from ralph import __version__
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER, hooks_in, wanted_hooks
+from ralph.clients.claude_code_settings import PLUGIN_FOLDER, wanted_hooks
 from ralph.clients.codex import CodexSetup
+from ralph.clients.hook_settings import hooks_in
 from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 
@@ -610,12 +611,14 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
         ("claude", "plugin"),
         ("codex", "user"),
         ("codex", "project"),
+        ("gemini", "user"),
+        ("gemini", "project"),
     ]
     assert {one["mcp"]["state"] for one in found["places"]} == {"none"}
 
     ralph.well("hooks", "install")
     ralph.well("hooks", "install", "--agent", "codex", "--user")
-    _, mine, plugin, codex, _ = status(ralph)["places"]
+    _, mine, plugin, codex, *_ = status(ralph)["places"]
 
     assert mine["hooks"] == {
         "file": str(project / ".claude" / "settings.json"),

@@ -26,12 +26,14 @@ EVENTS = {
     "session-end": "SessionEnd",
     "pre-compact": "PreCompact",
 }
+CLAUDE = "claude"
 _BY_CLIENT_NAME = {client: ours for ours, client in EVENTS.items()}
 USAGE = f"""\
-Usage: ralph hook EVENT < JSON
+Usage: ralph hook EVENT [--agent NAME] < JSON
 
 One hook of Claude Code: {", ".join(EVENTS)}.
-Its own names (SessionStart, ...) are understood too. It always ends with 0; what went wrong stands
+Its own names (SessionStart, ...) are understood too. With --agent NAME, of another client that
+`ralph hooks install --agent NAME` was run for. It always ends with 0; what went wrong stands
 in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
@@ -92,9 +94,16 @@ class HookCall:
     """What a hook was called with, where its project is, and the clock it works against."""
 
     def __init__(
-        self, event: str, event_input: dict[str, Any], root: str, home: str, watch: HookTimer
+        self,
+        event: str,
+        event_input: dict[str, Any],
+        root: str,
+        home: str,
+        watch: HookTimer,
+        agent: str = CLAUDE,
     ) -> None:
         self.event = event
+        self.agent = agent
         self.event_input = event_input
         self.root = root
         self.home = home
@@ -127,7 +136,14 @@ class HookCall:
         """The notes on the sessions under way in this project."""
         from ralph.doors.hooks.sessions import Sessions
 
-        return Sessions(self.own_folder, self.fault)
+        return Sessions(self.own_folder, self.fault, self.agent)
+
+    @property
+    def source(self) -> str:
+        """The client in the ids of its conversations."""
+        from ralph.clients import BY_AGENT
+
+        return BY_AGENT[self.agent].source
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -149,7 +165,7 @@ def serve(argv: list[str]) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(USAGE)
         return 0
-    project, words = _words(argv)
+    project, agent, words = _words(argv)
     home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
 
@@ -165,8 +181,15 @@ def serve(argv: list[str]) -> int:
         root = find_root(_starts(project, event_input), home)
         if root:
             disk.protect(home)
-            call = HookCall(_event(event, event_input) or event, event_input, root, home, watch)
-            event = call.event
+            event = _event(event, event_input) or event
+            if agent != CLAUDE and event in EVENTS and not trouble:
+                from ralph.doors.hooks.inputs import as_claude
+
+                known = as_claude(agent, event, event_input)
+                if known is None:
+                    return 0
+                event_input = known
+            call = HookCall(event, event_input, root, home, watch, agent)
             watch.limit_s = _first_limit_s(event)
             if trouble:
                 call.note(trouble, "stdin")
@@ -265,10 +288,9 @@ def _is_paused(call: HookCall) -> bool:
         return Project(Path(call.root), Path(call.home))
 
     def conversation() -> str:
-        from ralph.recall import CLAUDE_CODE
         from ralph.records.conversation import conversation_id
 
-        return conversation_id(CLAUDE_CODE, call.session)
+        return conversation_id(call.source, call.session)
 
     folder = os.environ.get("CLAUDE_PROJECT_DIR") or call.text("cwd")
     return in_force(call.home, project, conversation, folder) is not None
@@ -279,7 +301,8 @@ def _say(call: HookCall, text: str) -> None:
         return
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
-    told = {"hookEventName": EVENTS[call.event], "additionalContext": text}
+    name = call.text("hook_event_name") or EVENTS[call.event]
+    told = {"hookEventName": name, "additionalContext": text}
     data = json.dumps({"hookSpecificOutput": told}, ensure_ascii=False) + "\n"
     # A closed stdout's number may belong to another file by now.
     if sys.stdout is not None:
@@ -289,17 +312,16 @@ def _say(call: HookCall, text: str) -> None:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
-def _words(argv: list[str]) -> tuple[str, list[str]]:
-    """The project that was given, and the other words."""
-    project, words, rest = "", list[str](), iter(argv)
+def _words(argv: list[str]) -> tuple[str, str, list[str]]:
+    """The project and the client that were given, and the other words."""
+    given, words, rest = {"--project": "", "--agent": CLAUDE}, list[str](), iter(argv)
     for word in rest:
-        if word == "--project":
-            project = next(rest, "")
-        elif word.startswith("--project="):
-            project = word.partition("=")[2]
+        name, apart, value = word.partition("=")
+        if name in given:
+            given[name] = value if apart else next(rest, "")
         else:
             words.append(word)
-    return project, words
+    return given["--project"], given["--agent"], words
 
 
 def _stdin() -> bytes | None:

@@ -17,7 +17,7 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import CLAUDE_CODE, SESSION, Hit, event_of, held_in, rank
+from ralph.recall import SESSION, Hit, event_of, held_in, rank, session_in
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
@@ -163,7 +163,7 @@ def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> list[Hit]:
     """Everything relevant that is not of this session, each event once."""
-    own = conversation_id(CLAUDE_CODE, call.session)
+    own = conversation_id(call.source, call.session)
     found: dict[str, Hit] = {}
     for text in questions:
         hits = ralph.search(
@@ -176,7 +176,7 @@ def _relevant_hits(
             scope=SESSION,
         )
         for hit in hits:
-            if held_in(hit.record, call.session):
+            if held_in(hit.record, session_in(call.source, call.session)):
                 continue
             event = event_of(hit)
             before = found.get(event)
@@ -266,11 +266,12 @@ def _solved_error(
     from ralph.memory.lessons import solved
 
     met: Solved | None = None
+    session = session_in(call.source, call.session)
     with open_memory(call) as ralph:
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
             found = solved(
-                ralph, error.message, session=call.session, feature=feature, budget_s=budget_s
+                ralph, error.message, session=session, feature=feature, budget_s=budget_s
             )
             if found is not None and found.solution:
                 return found

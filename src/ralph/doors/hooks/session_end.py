@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.lines import SessionExchange, SessionStart
-from ralph.clients.claude_code_sessions import Exchanges
+from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
+from ralph.clients import BY_AGENT
 from ralph.doors.hooks.answers import refresh
+from ralph.doors.hooks.call import CLAUDE
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.memory.pausing import unpaused
@@ -44,8 +45,10 @@ _LINES_PER_CHECK = 100
 class TranscriptReader:
     """A transcript being read; `complete` once every whole line was."""
 
-    def __init__(self, file: Path, *, root: str, offset: int) -> None:
+    def __init__(self, file: Path, *, root: str, offset: int, agent: str = CLAUDE) -> None:
         self._file = file
+        self._agent = agent
+        files = BY_AGENT[agent].program.sessions()
         self.complete = False
         self._last_end = 0
         with file.open("rb") as opened_file:
@@ -53,7 +56,10 @@ class TranscriptReader:
             if 0 < offset <= opened_file.seek(0, 2):
                 opened_file.seek(offset - 1)
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
-        self.exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
+            opened_file.seek(0)
+            head = files.session_head(file, opened_file) or SessionHead()
+        start = SessionStart(file.name, root, head, self._last_end)
+        self.exchanges = files.session_reader(start)
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
@@ -89,7 +95,7 @@ class TranscriptReader:
         if failed:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
             lacks_end = exchange.status != "failed"
-        if lacks_end and text:
+        if lacks_end and text and self._agent == CLAUDE:  # the others write before they call
             self.exchanges.feed(_line(call, text, failed=failed))
             exchange = self.exchanges.rest()[0]
         return exchange if failed else self.as_complete(exchange)
@@ -189,7 +195,10 @@ def _capture(
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
-        reader = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
+        session.agent = call.agent if own else session.agent
+        reader = TranscriptReader(
+            Path(transcript), agent=session.agent, root=call.root, offset=session.offset
+        )
         left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
         exchanges = reader.read_finished(lambda: call.watch.left_s() > left_s)
         exchange = reader.open_exchange() if reader.complete else None
@@ -231,8 +240,9 @@ def _save(
     exchanges: list[SessionExchange],
     title: str | None,
 ) -> bool:
-    unknown = unkept(ralph, exchanges, session=session.name) if exchanges else []
-    new = unpaused(ralph, unknown, session=session.name)
+    names = {"session": session.name, "source": BY_AGENT[session.agent].source}
+    unknown = unkept(ralph, exchanges, **names) if exchanges else []
+    new = unpaused(ralph, unknown, **names)
     if not new:
         return False
     # What was held in a pause may have given the session its title.
@@ -243,13 +253,13 @@ def _save(
         if work is None:
             continue
         try:
-            keep_iteration(ralph, one, work, session=session.name)
+            keep_iteration(ralph, one, work, **names)
         except JournalBusy:
             raise  # it is free again later; nothing is noted as captured until then
         except (JournalError, RecordForgotten) as error:
             call.fault(error)  # what cannot be written here must not keep the conversation away
     # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
-    keep_exchanges(ralph, new, session=session.name, title=title)
+    keep_exchanges(ralph, new, title=title, **names)
     return True
 
 
