@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 Off = TypeVar("Off", bound=MemoryOff)
-# Gets a piece of an answer; returns True when the caller needs no more of it.
-Take = Callable[[bytes], bool]
+# Gets a piece of an answer; returns True when the caller needs no more. None: it is wanted whole.
+Take = Callable[[bytes], bool] | None
 
 _LOOK = "Check the server's log. Its URL and model are settings: ralph config"
 # Statuses of a server that may answer later, and how long to wait when it does not say.
@@ -74,7 +74,7 @@ class Reply(msgspec.Struct, frozen=True):
         if isinstance(error, dict):  # as OpenAI, or as Qdrant
             error = error.get("message") or error.get("error") or ""
         text = str(error)
-        for secret in secrets:
+        for secret in filter(None, secrets):
             text = text.replace(secret, "[key]")
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."
@@ -85,54 +85,40 @@ class Reply(msgspec.Struct, frozen=True):
         return f"{self.status}: {complaint}" if complaint else str(self.status)
 
 
-class Wire(Generic[Off]):
+class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
     """One server by its URL. Errors call it by the name that people know."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        name: str,
-        todo: str,
-        error: type[Off],
-        slow: str = "Check the server.",
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._url = url
-        self._name = name
-        self._todo = todo
-        self._error = error
-        self._slow = slow
-        self._headers = dict(headers or {})
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-        self._sleep = sleep
-        self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close_connections, self._idle)
+    url: str
+    name: str
+    todo: str
+    error: type[Off]
+    slow: str = "Check the server."
+    key: str | None = None
+    headers: dict[str, str] = {}
+    sleep: Callable[[float], None] = time.sleep
+    idle: list[HTTPConnection] = []
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, _close_connections, self.idle)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {self.safe_url}>"  # and nothing of the key
 
     @property
     def safe_url(self) -> str:
         """The URL without a user name and password."""
         try:
-            parts = urlsplit(self._url)
+            parts = urlsplit(self.url)
         except ValueError:
-            return self._url.rpartition("@")[2]
+            return self.url.rpartition("@")[2]
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
     def off(self, what: str, todo: str | None = None) -> Off:
         """An error about this server: its name, what, where, and what to do."""
-        return self._error(f"{self._name} {what}", where=self.safe_url, todo=todo or _LOOK)
+        return self.error(f"{self.name} {what}", where=self.safe_url, todo=todo or _LOOK)
 
     def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        deadline: Deadline,
-        take: Take | None = None,
+        self, method: str, path: str, body: bytes = b"", *, deadline: Deadline, take: Take = None
     ) -> Reply:
         """Send one request and return the answer. A busy server is asked again while time is left.
 
@@ -147,12 +133,10 @@ class Wire(Generic[Off]):
             pause_s = wait_s if asked_s is None else asked_s
             if pause_s >= deadline.remaining_s():
                 return reply
-            self._sleep(pause_s)
+            self.sleep(pause_s)
         return self._once(method, path, body, deadline, take)
 
-    def _once(
-        self, method: str, path: str, body: bytes | None, deadline: Deadline, take: Take | None
-    ) -> Reply:
+    def _once(self, method: str, path: str, body: bytes, deadline: Deadline, take: Take) -> Reply:
         import http.client
         import ssl
 
@@ -161,33 +145,31 @@ class Wire(Generic[Off]):
         except TimeoutError as error:
             seconds = deadline.seconds
             limit = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
-            raise self.off(f"{error} within {limit} s", self._slow) from None
+            raise self.off(f"{error} within {limit} s", self.slow) from None
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or error
             raise self.off(f"cannot be trusted over TLS ({reason})") from None
         except (*_BROKEN, http.client.IncompleteRead):
-            raise self.off("broke off the connection", self._todo) from None
+            raise self.off("broke off the connection", self.todo) from None
         except http.client.HTTPException as error:
             raise self.off(f"does not answer in HTTP ({type(error).__name__})") from None
         except _TooLarge:
             raise self.off(f"answers with more than {_LARGEST_BYTES >> 20} MB") from None
         except (OSError, UnicodeError):
-            raise self.off("is not reachable", self._todo) from None
+            raise self.off("is not reachable", self.todo) from None
         if 300 <= reply.status < 400:
             raise self.off(f"redirects us ({reply.status})", "Set the URL of the server itself.")
         return reply
 
-    def _send(
-        self, method: str, path: str, body: bytes | None, deadline: Deadline, take: Take | None
-    ) -> Reply:
-        parts = usable_url(self._url)
+    def _send(self, method: str, path: str, body: bytes, deadline: Deadline, take: Take) -> Reply:
+        parts = usable_url(self.url)
         if parts is None:
             raise self.off("has no usable URL", "Set one like http://127.0.0.1:11434")
-        headers = {"Accept": "application/json", "User-Agent": "ralph", **self._headers}
-        if body is not None:
+        headers = {"Accept": "application/json", "User-Agent": "ralph", **self.headers}
+        if body:
             headers["Content-Type"] = "application/json"
-        if parts.username and "Authorization" not in headers:
-            headers["Authorization"] = _basic(parts)
+        if self.key or parts.username:
+            headers["Authorization"] = f"Bearer {self.key}" if self.key else _basic(parts)
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             # Checked here, because the library's own error would show the key.
             raise self.off("cannot be sent such a key", "A key is one line of plain characters.")
@@ -196,16 +178,16 @@ class Wire(Generic[Off]):
             # Over its own connection: an answer that has begun must never be asked for twice.
             headers |= {"Accept": "text/event-stream, application/json", "Connection": "close"}
             return _Request(_connection(parts), request, deadline, take).reply()
-        while self._idle:
+        while self.idle:
             # The server may have closed a connection that was kept: then it is asked again.
             with contextlib.suppress(ConnectionError, IndexError):
-                return self._keep(_Request(self._idle.pop(), request, deadline))
-        return self._keep(_Request(_connection(parts), request, deadline))
+                return self._keep(_Request(self.idle.pop(), request, deadline, None))
+        return self._keep(_Request(_connection(parts), request, deadline, None))
 
     def _keep(self, request: _Request) -> Reply:
         reply = request.reply()
         if request.connection.sock is not None:
-            self._idle.append(request.connection)
+            self.idle.append(request.connection)
         return reply
 
 
@@ -213,15 +195,15 @@ class _TooLarge(Exception):
     """The answer is larger than any answer should be."""
 
 
+# Method, path, body and headers.
+_Sent = tuple[str, str, bytes, dict[str, str]]
+
+
 class _Request:
     """A request in its own thread. It ends in time, or its socket is shut down."""
 
     def __init__(
-        self,
-        connection: HTTPConnection,
-        request: tuple[str, str, bytes | None, dict[str, str]],
-        deadline: Deadline,
-        take: Take | None = None,
+        self, connection: HTTPConnection, request: _Sent, deadline: Deadline, take: Take
     ) -> None:
         self.connection = connection
         self._request = request
@@ -279,21 +261,19 @@ class _Request:
                     raise TimeoutError
         # The connection drops its socket with its last answer, but it may still have to be cut.
         self._sock = self.connection.sock
-        self.connection.request(method, target, body, headers)
+        self.connection.request(method, target, body or None, headers)
         with self.connection.getresponse() as response:
             reply_headers = {name.lower(): value for name, value in response.getheaders()}
-            if self._take is None or response.status != 200:
-                data = response.read(_LARGEST_BYTES + 1)
-                if len(data) > _LARGEST_BYTES:
-                    raise _TooLarge
-                return Reply(response.status, reply_headers, data)
-            size = 0
-            while piece := response.read1(_PIECE_BYTES):
-                size += len(piece)
+            whole, size = self._take is None or response.status != 200, 0
+            read = response.read if whole else response.read1
+            while data := read(_LARGEST_BYTES + 1 if whole else _PIECE_BYTES):
+                size += len(data)
                 if size > _LARGEST_BYTES:
                     raise _TooLarge
-                self._outcomes.put(piece)
-            return Reply(200, reply_headers, b"")
+                if whole:
+                    return Reply(response.status, reply_headers, data)
+                self._outcomes.put(data)
+            return Reply(response.status, reply_headers, b"")
 
     def _abandon(self) -> None:
         with self._lock:

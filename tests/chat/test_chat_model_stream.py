@@ -33,7 +33,7 @@ def test_what_is_no_event_is_kept_as_it_came() -> None:
     events = EventReader()
     assert [*events.feed(b'{"error":\n'), *events.feed(b' "no"}\n')] == []
     assert not events.seen
-    assert events.plain == b'{"error":\n "no"}'
+    assert events.plain == b'{"error":\n "no"}\n'
 
 
 def test_pieces_of_calls_come_together_by_place_id_or_order() -> None:

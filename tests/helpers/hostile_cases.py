@@ -31,6 +31,7 @@ PLACES = (
     "db/tasks.yaml",
     "db/disciplines.yaml",
     "db/memory",
+    "db/.gitattributes",
     "db/memory/.gitattributes",
     "db/memory/auth.jsonl",
 )
@@ -274,7 +275,7 @@ COMMANDS = (
     Step(("export", "-"), uses=_MEMORY),
     Step(("hooks", "status")),
     Step(("focus",), uses=("cache/focus.json",)),
-    Step(("init",), uses=(*_ID, "db/memory/.gitattributes", "db/memory")),
+    Step(("init",), uses=(*_ID, "db/.gitattributes", "db/memory/.gitattributes", "db/memory")),
     Step(("config", "search_limit", "5"), uses=("rag_config.json",)),
     Step(("record", "--feature", "auth", "-"), _ITERATION, uses=(*_MEMORY, "cache/locks")),
     Step(("feature", "add", "more", "--description", "d"), uses=_PLAN),

@@ -34,7 +34,7 @@ def real_server() -> QdrantConnection:
     """The server that the environment names."""
     if REAL_URL is None:
         pytest.skip("RALPH_TEST_QDRANT_URL names no server")
-    return QdrantConnection(REAL_URL, key=REAL_KEY, timeout_s=30.0)
+    return QdrantConnection(REAL_URL, key=REAL_KEY or "", timeout_s=30.0)
 
 
 @contextmanager

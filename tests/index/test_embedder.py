@@ -68,7 +68,7 @@ def ollama(url: str) -> Embedder:
 
 def openai(url: str) -> Embedder:
     model = REAL_MODEL["openai"] or OPENAI_MODEL
-    return ServedEmbedder(OpenAI(url, model, key=REAL_KEY), query_timeout_s=60.0)
+    return ServedEmbedder(OpenAI(url, model, key=REAL_KEY or ""), query_timeout_s=60.0)
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -13,7 +13,7 @@ from embedding_server import KEY, OLLAMA_MODEL, EmbeddingServer, running
 from ralph.errors import EmbedderOff
 from ralph.index.embedders.ollama import Ollama, ollama_wire
 from ralph.index.embedders.openai import OpenAI
-from ralph.index.embedders.served import Dialect, ServedEmbedder, memo_file
+from ralph.index.embedders.served import Dialect, ServedEmbedder
 from ralph.wire import Deadline
 
 # Long enough for a busy machine to answer, short enough to wait for.
@@ -55,14 +55,15 @@ def make(kind: str, server: EmbeddingServer, clock: Clock, tmp_path: Path) -> Ma
     """Makes an embedder that never really waits before it asks again."""
 
     def made(**more: object) -> ServedEmbedder:
-        options = {"memo": memo_file(tmp_path / "cache", kind), "clock": clock, **more}
+        options = {"memo": tmp_path / "cache" / f"{kind}.json", "clock": clock, **more}
         dialect: Ollama | OpenAI
         if kind == "ollama":
             wire = ollama_wire(server.url)
-            wire._sleep = lambda seconds: None
+            wire.sleep = lambda seconds: None
             dialect = Ollama(wire)
         else:
-            dialect = OpenAI(server.url, key=KEY, sleep=lambda seconds: None)
+            dialect = OpenAI(server.url, key=KEY)
+            dialect._wire.sleep = lambda seconds: None
         return ServedEmbedder(dialect, **options)  # type: ignore[arg-type]
 
     return made
@@ -323,7 +324,7 @@ def test_an_ollama_too_old_for_batches_is_told(server: EmbeddingServer) -> None:
 def test_a_key_that_is_missing_or_wrong_is_told_and_never_shown(server: EmbeddingServer) -> None:
     server.key = KEY
     wrong = "sk-wrong-9876543210"
-    for key in (None, wrong):
+    for key in ("", wrong):
         error = refused(ServedEmbedder(OpenAI(server.url, key=key)).check)
         assert "does not accept the key (401: Incorrect API key provided" in error.what
         assert error.todo == "Check RALPH_OPENAI_API_KEY."

@@ -210,12 +210,13 @@ def test_the_key_reaches_the_server_and_nothing_of_ralphs_settings(
     assert started is not None
     assert started.start()
     try:
-        assert started.started
+        assert started.keeper is not None
+        assert started.keeper.poll() is None
         assert not started.start()  # it is there now
         said = told.read_text()
     finally:
         started.stop()
-    assert not started.started
+    assert started.keeper is None
     ended(tmp_path / "home")
     for expected in (KEY, str(port), str(tmp_path / "home" / "qdrant" / "storage"), "127.0.0.1"):
         assert expected in said

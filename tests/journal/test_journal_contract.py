@@ -62,7 +62,7 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
         return "\n".join(row[0] for row in rows)
 
     def spooled() -> Journals:
-        return server_journals(url, lambda: memory, tmp_path / "spool", lock_timeout_s=5.0)
+        return server_journals(url, lambda: memory, tmp_path / "spool", lock_s=5.0)
 
     def plain() -> Journals:
         return PostgresJournals(link, lambda: memory)

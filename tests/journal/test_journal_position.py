@@ -104,7 +104,7 @@ def test_a_writer_counts_lines_as_a_reader_does(journal: JsonlJournal) -> None:
     journal.path.write_bytes(b"torn")
     for number in range(1, 5):
         journal.append([note(f"r{number}", number)])
-    known = journal._state.position
+    known = journal.state.position
     assert known == journal.read().position
 
 

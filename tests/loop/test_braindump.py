@@ -31,7 +31,7 @@ from ralph.plan.edit import (
     check,
     create_feature,
     create_task,
-    delete_task,
+    delete,
     update_feature,
     update_task,
 )
@@ -449,7 +449,7 @@ def test_changes_elsewhere_do_not_stand_in_the_way(ralph: Line, proposed: Plan) 
     [
         (lambda plan: update_feature(plan, "search", {"boundaries": "Mine."}), "feature search"),
         (lambda plan: update_task(plan, 3, {"priority": 2}), "task 3"),
-        (lambda plan: delete_task(plan, 3), "task 3"),
+        (lambda plan: delete(plan, "tasks", 3), "task 3"),
         (lambda plan: create_feature(plan, "invoices", {"description": "X"}), "feature invoices"),
     ],
 )

@@ -464,7 +464,7 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
 def test_a_task_deleted_through_ralph_is_not_brought_back_by_an_old_copy(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    edit.delete_task(plan, 2)
+    edit.delete(plan, "tasks", 2)
     plan.path("tasks").write_text(TASKS)
     report = after(guard, before)
     assert [task.id for task in plan.load().tasks] == [1]

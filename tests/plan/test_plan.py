@@ -40,7 +40,7 @@ def test_a_feature_is_created_read_changed_and_deleted(plan: Plan) -> None:
     edit.update_feature(plan, "auth", {"architecture": "JWT"})
     found = plan.feature("auth")
     assert (found.description, found.architecture) == ("Users log in.", "JWT")
-    edit.delete_feature(plan, "auth")
+    edit.delete(plan, "features", "auth")
     with pytest.raises(NotFound, match="There are no features yet"):
         plan.feature("auth")
 
@@ -150,9 +150,9 @@ def test_f14_a_feature_with_tasks_is_not_deleted(plan: Plan) -> None:
     edit.create_feature(plan, "auth")
     task = edit.create_task(plan, "auth", "Build form")
     with pytest.raises(BadInput, match="still has tasks: 1"):
-        edit.delete_feature(plan, "auth")
-    edit.delete_task(plan, task.id)
-    edit.delete_feature(plan, "auth")
+        edit.delete(plan, "features", "auth")
+    edit.delete(plan, "tasks", task.id)
+    edit.delete(plan, "features", "auth")
     assert plan.read().features == ()
 
 
@@ -305,7 +305,7 @@ def test_a_task_that_others_wait_for_is_not_deleted(plan: Plan) -> None:
     edit.create_task(plan, "auth", "a")
     edit.create_task(plan, "auth", "b", {"blocked_by": [1]})
     with pytest.raises(BadInput, match="task 1 blocks 2"):
-        edit.delete_task(plan, 1)
+        edit.delete(plan, "tasks", 1)
 
 
 # -- check

@@ -91,6 +91,57 @@ def test_importing_twice_adds_nothing(plan: Plan) -> None:
     assert (plan.raw("features"), plan.raw("tasks")) == before
 
 
+def statuses(plan: Plan) -> dict[str, str]:
+    return {task.title: task.status for task in plan.load().tasks}
+
+
+def test_a_box_ticked_since_updates_its_task_and_an_open_one_takes_nothing_back(plan: Plan) -> None:
+    import_plan(plan, "# Docs\n- [ ] Write it\n- [ ] Print it\n- [x] Plan it\n", name="todo.md")
+    ticked = "# Docs\n- [x] Write it\n- [~] Print it\n- [ ] Plan it\n"
+
+    again = import_plan(plan, ticked, name="todo.md")
+
+    assert statuses(plan) == {"Write it": "done", "Print it": "in_progress", "Plan it": "done"}
+    assert plan.task(1).completed is not None
+    assert (again.tasks, again.updated) == ((), (1, 2))
+    assert import_plan(plan, ticked, name="todo.md").updated == ()
+
+
+def test_a_line_that_gained_or_lost_words_is_the_same_task(plan: Plan) -> None:
+    import_plan(plan, "# Docs\n- [ ] Describe the export of reports\n", name="todo.md")
+
+    reworded = "# Docs\n- [x] Describe the export of reports as PDF\n"
+    again = import_plan(plan, reworded, name="todo.md")
+
+    assert statuses(plan) == {"Describe the export of reports as PDF": "done"}
+    assert again.updated == (1,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Describe the import of reports",  # another word is another task
+        "Describe",  # too short to tell
+        "Describe the export of reports, and review what the team wrote about billing",
+    ],
+)
+def test_a_line_with_other_words_is_another_task(plan: Plan, line: str) -> None:
+    import_plan(plan, "# Docs\n- [ ] Describe the export of reports\n", name="todo.md")
+
+    import_plan(plan, f"# Docs\n- [ ] {line}\n", name="todo.md")
+
+    assert len(statuses(plan)) == 2
+
+
+def test_a_line_beside_the_one_it_extends_is_another_task(plan: Plan) -> None:
+    import_plan(plan, "# Docs\n- [ ] Export the reports\n", name="todo.md")
+
+    both = "# Docs\n- [ ] Export the reports\n- [ ] Export the reports as PDF\n"
+    import_plan(plan, both, name="todo.md")
+
+    assert len(statuses(plan)) == 2
+
+
 def test_a_task_added_to_the_list_later_is_the_only_one_imported(plan: Plan) -> None:
     import_plan(plan, CHECKLIST, name="todo.md")
     again = import_plan(plan, CHECKLIST + "3. [ ] Refund a card\n", name="todo.md")

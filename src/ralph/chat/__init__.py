@@ -9,9 +9,6 @@ from ralph.config import Settings, home_folder, load
 from ralph.memory.project import find_project, project_or_folder
 from ralph.memory.ralph import Ralph, open_ralph
 
-# A person who waits for an answer should not wait for another process that is indexing.
-_LOCK_S = 0.1
-
 
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     """Open the memory of the project around this folder, or what was said in the folder itself.
@@ -19,7 +16,8 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     `waits`: wait for a lock on the index as long as the settings say.
     """
     project = project_or_folder(start, home=home_folder(), general=True)
-    settings = settings if waits else {"index_lock_timeout_s": _LOCK_S, **settings}
+    # A person who waits for an answer should not wait for another process that is indexing.
+    settings = settings if waits else {"index_lock_timeout_s": 0.1, **settings}
     return open_ralph(project=project, **settings)
 
 

@@ -10,16 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.chat import embeddings
-from ralph.chat.workers import (
-    EMBEDDING,
-    SUMMARIZERS,
-    WORKER_NAMES,
-    OpenMemory,
-    WorkerName,
-    Workers,
-    WorkerStatus,
-    setting_of,
-)
+from ralph.chat.workers import EMBEDDING, SUMMARIZERS, WORKER_NAMES, WorkerName, setting_of
 from ralph.config import KEYS, USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
 from ralph.memory.conversations import Conversations
@@ -29,6 +20,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from ralph.chat.loop import LastRetrieval
+    from ralph.chat.workers import OpenMemory, Workers, WorkerStatus
 
 RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
@@ -80,8 +72,8 @@ class WorkerCommands:
             return self._switch(WORKER_NAMES if on and not alone else names, on=on)
         if rest:
             raise self._usage(f"summarizer {SUMMARIZER}")
-        shown = [self.status_lines(each) for each in self._workers.statuses(names)]
-        lines = [line for each in shown for line in each]
+        statuses = self._workers.statuses(names)
+        lines = [line for status in statuses for line in self.status_lines(status)]
         more = f"see {self._prefix}embeddings for details"
         pipeline = f"Embedding Pipeline: {self._pipeline().state.upper()} ({more})"
         return lines if alone else [*lines, pipeline]
@@ -117,20 +109,15 @@ class WorkerCommands:
         """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
         match list(words):
             case []:
-                return self._embeddings()
+                with self._open() as ralph:
+                    counts = embeddings.count_embeddings(ralph.conversations)
+                total = f"  Total embeddings: {counts.total():,}"
+                return [*self.status_lines(self._pipeline()), total, *_by_kind(counts, "    - ")]
             case ["on" | "off" as state]:
-                return self._switch(["embedding"], on=state == "on")
-            case ["rebuild"]:
-                return self._rebuild("", confirm)
-            case ["rebuild", ("conversations" | "exchanges") as part]:
-                return self._rebuild(part, confirm)
+                return self._switch([EMBEDDING], on=state == "on")
+            case ["rebuild", *rest] if rest in ([], ["conversations"], ["exchanges"]):
+                return self._rebuild("".join(rest), confirm)
         raise self._usage(f"embeddings {EMBEDDINGS}")
-
-    def _embeddings(self) -> list[str]:
-        with self._open() as ralph:
-            counts = embeddings.count_embeddings(ralph.conversations)
-        total = f"  Total embeddings: {counts.total():,}"
-        return [*self.status_lines(self._pipeline()), total, *_by_kind(counts, "    - ")]
 
     def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:
         with self._open() as ralph:
@@ -168,12 +155,10 @@ class WorkerCommands:
                 off = "DISABLED: nothing is recalled before an answer"
                 return [f"RAG Status: {'ENABLED' if state == 'on' else off}", *warnings]
             case ["config"]:
-                return [
-                    *self._rag_config(),
-                    "",
-                    f"To update: {self._prefix}rag set <key> <value>",
-                    f"Example: {self._prefix}rag set rag_conversation_limit 5",
-                ]
+                form = f"{self._prefix}rag set"
+                todo = f"To update: {form} <key> <value>"
+                example = f"Example: {form} rag_conversation_limit 5"
+                return [*self._rag_config(), "", todo, example]
             case ["set", key, value]:
                 return self._rag_set(key, value)
         raise self._usage(f"rag {RAG}")
@@ -182,15 +167,9 @@ class WorkerCommands:
         with self._open() as ralph:
             counts = embeddings.count_embeddings(ralph.conversations)
             enabled = ralph.config.settings.rag_enabled
-        lines = [
-            f"RAG Status: {'ENABLED' if enabled else 'DISABLED'}",
-            "",
-            "Embeddings:",
-            *_by_kind(counts, "  - "),
-            f"  - Total vectors: {counts.total():,}",
-            "",
-            *self._rag_config(),
-        ]
+        lines = [f"RAG Status: {'ENABLED' if enabled else 'DISABLED'}", "", "Embeddings:"]
+        lines += [*_by_kind(counts, "  - "), f"  - Total vectors: {counts.total():,}", ""]
+        lines += self._rag_config()
         if last is not None:
             ago = _duration(max(0.0, time.monotonic() - last.at))
             found = _count(last.conversations, "conversation"), _count(last.exchanges, "exchange")
@@ -275,22 +254,19 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
         chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
         cost = f"approximately ${chars * price:.2f} (OpenAI API)"
     effects = [f"Delete {existing:,} existing embeddings", *(f"Re-embed {m}" for m in made)]
-    lines = [
-        f"WARNING: This will delete and recreate {what} embeddings.",
-        "This operation will:",
-        *(f"  - {effect}" for effect in (*effects, f"Cost {cost}")),
-    ]
+    lines = [f"WARNING: This will delete and recreate {what} embeddings.", "This operation will:"]
+    lines += [f"  - {effect}" for effect in (*effects, f"Cost {cost}")]
     return "\n".join([*lines, "", "Type 'yes' to confirm: "])
 
 
 def _effect(key: str, value: Any) -> str:
     """What a setting of retrieval does from now on."""
     aged = f"will now count what is {value:g} days old half as much"
+    related, exchanges = _count(value, "related conversation"), _count(value, "exchange")
+    shown = f"will now show up to {exchanges} of each conversation"
     effects = {
-        "rag_conversation_limit": f"will now retrieve up to {_count(value, 'related conversation')}"
-        " per query",
-        "rag_exchange_limit_per_conversation": f"will now show up to {_count(value, 'exchange')}"
-        " of each conversation",
+        "rag_conversation_limit": f"will now retrieve up to {related} per query",
+        "rag_exchange_limit_per_conversation": shown,
         "rag_min_similarity": f"will now retrieve what is at least {value:.2f} similar",
         "rag_recency_half_life_days": aged if value else "will no longer prefer what is new",
         "rag_enabled": f"is {'enabled' if value else 'disabled'} now",

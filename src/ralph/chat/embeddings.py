@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
-_SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 # USD per million tokens at OpenAI; the other embedders run on the user's own machines.
 _PRICES = {
     "text-embedding-3-small": 0.02,
     "text-embedding-3-large": 0.13,
     "text-embedding-ada-002": 0.10,
 }
-_CHARS_PER_TOKEN = 4
 
 
 # -- what the index has
@@ -56,7 +54,8 @@ class IndexLag(msgspec.Struct, frozen=True):
 def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
     index, target = memory.store.index, memory.stream.target()
-    searchable = {record.id for record in _own(memory) if record.kind in _SEARCHABLE}
+    kinds = (EXCHANGE, SUMMARY, DOCUMENT)
+    searchable = {record.id for record in _own(memory) if record.kind in kinds}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
@@ -127,7 +126,7 @@ def price_per_char(settings: Settings) -> float | None:
     price = _PRICES.get(settings.openai_model)
     if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
-    return price / 1_000_000 / _CHARS_PER_TOKEN
+    return price / 1_000_000 / 4  # characters a token
 
 
 # -- the pipeline

@@ -37,13 +37,9 @@ if TYPE_CHECKING:
     from ralph.chat.commands import WorkerCommands
 
 SOURCE = "chat"
-_BROKEN_OFF = "[the answer was broken off here]"
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
-_HISTORY_TOKENS = 16_000
-_SECTION_TOKENS = 2_000
 _TOOL_ROUNDS = 8
 _CATCH_UP_S = 0.3
-_MIN_QUESTION_CHARS = 3
 # A long prompt says what it wants at its beginning or at its end.
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
@@ -73,18 +69,14 @@ def run_tool(
     try:
         if call.unread:
             raise BadInput(f"the arguments are not a JSON object: {call.unread[:200]!r}")
-        tools = {tool.name: tool for tool in (search_conversations, conversation_details)}
+        tools = {tool.name: tool for tool in _TOOLS}
         if call.name not in tools:
             raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
-        tool = tools[call.name]
-        given = {
-            **read_arguments(tool, call.arguments),
-            "exclude": current,
-            "everywhere": everywhere,
-        }
+        given = read_arguments(tools[call.name], call.arguments)
+        given |= {"exclude": current, "everywhere": everywhere}
         if call.name == _SEARCH:
             given["budget_s"] = memory.store.settings.remember_budget_s
-        result: ToolResult = tool.call(memory, **given)
+        result: ToolResult = tools[call.name].call(memory, **given)
     except (RalphError, OSError) as error:
         what = recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS)
         result = ToolResult(what, failed=True)
@@ -162,9 +154,8 @@ def conversation_details(
         exchange_id: The id of one exchange.
         include_full_transcript: Include all messages, tool calls and steps.
     """
-    found = details(
-        memory, conversation=conversation_id, exchange=exchange_id, everywhere=everywhere
-    )
+    ids = {"conversation": conversation_id, "exchange": exchange_id}
+    found = details(memory, **ids, everywhere=everywhere)
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
@@ -185,10 +176,8 @@ def conversation_details(
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
 
 
-TOOLS = tuple(
-    ToolSpec(tool.name, tool.description, input_schema(tool))
-    for tool in (search_conversations, conversation_details)
-)
+_TOOLS = (search_conversations, conversation_details)
+TOOLS = tuple(ToolSpec(tool.name, tool.description, input_schema(tool)) for tool in _TOOLS)
 
 
 # -- the conversation of this chat
@@ -201,18 +190,14 @@ class ChatSession:
         """`wanted` is a conversation to continue, by its id or a prefix of it."""
         # What the model sees with the next question, and whether it is saved.
         self.rounds: list[tuple[Exchange, bool]] = []
-        self.title = title
-        self.last_exchange: str | None = None
-        self._conversation: Conversation | None = None
-        if wanted is None:
-            self.id = schema.conversation_id(SOURCE, uuid.uuid4().hex)
-            return
-        self._conversation = memory.conversation(wanted)
-        self.id = self._conversation.id
-        self.title = title or self._conversation.title
-        if self.title != self._conversation.title:
-            memory.rename(self.id, title)
-        self.rounds = [(exchange, True) for exchange in memory.exchanges(self.id)]
+        self.title, self.id = title, schema.conversation_id(SOURCE, uuid.uuid4().hex)
+        self._conversation = None if wanted is None else memory.conversation(wanted)
+        if self._conversation is not None:
+            self.id = self._conversation.id
+            self.title = title or self._conversation.title
+            if self.title != self._conversation.title:
+                memory.rename(self.id, title)
+            self.rounds = [(exchange, True) for exchange in memory.exchanges(self.id)]
         self.last_exchange = self.rounds[-1][0].id if self.rounds else None
 
     @property
@@ -229,8 +214,7 @@ class ChatSession:
             id=self.id, title=self.title, source=SOURCE, created=exchange.started
         )
         [saved] = memory.add(conversation, [exchange])
-        self._conversation = conversation
-        self.last_exchange = saved.id
+        self._conversation, self.last_exchange = conversation, saved.id
         return saved.id
 
     def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
@@ -244,7 +228,7 @@ class ChatSession:
         for exchange in reversed(rounds):
             text = exchange.assistant
             if exchange.status != "complete":
-                text = f"{text.rstrip()}\n\n{_BROKEN_OFF}"
+                text = f"{text.rstrip()}\n\n[the answer was broken off here]"
             budget_tokens -= estimate_tokens(exchange.user) + estimate_tokens(text)
             if budget_tokens < 0:
                 break
@@ -268,9 +252,8 @@ class ChatAnswer(msgspec.Struct):
         """Take in a complete answer of the model; counts that it did not report add nothing."""
         self.texts[-1] = answer.text
         self.model = answer.model
-        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
-        if tokens:
-            self.tokens_used = (self.tokens_used or 0) + sum(tokens)
+        if answer.tokens_used is not None:
+            self.tokens_used = (self.tokens_used or 0) + answer.tokens_used
         if answer.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
 
@@ -337,7 +320,7 @@ class Chat:
         title: str = "",
         everywhere: bool = False,
         rag: bool = True,
-        history_tokens: int = _HISTORY_TOKENS,
+        history_tokens: int = 16_000,
     ) -> None:
         self._open_memory, self.memory = open_memory, open_memory()
         self.model, self.screen = model, screen
@@ -381,8 +364,7 @@ class Chat:
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
         started, paused = now(), self.paused
         answer, found = ChatAnswer(), Related()
-        status: Status = "complete"
-        error = ""
+        status, error = "complete", ""
         try:
             found = self._recall(prompt)
             self._answer(prompt, found, answer, paused=paused)
@@ -471,7 +453,7 @@ class Chat:
         if left_out:
             what = "this conversation is long: the model no longer sees its oldest exchanges"
             self._note_once(what)
-        section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
+        section = recalled.related_text(found, budget_tokens=2_000, tools=tools)
         system = recalled.chat_system(
             today=date.today().isoformat(),
             project=self.memory.project.root.name if self.memory.project.exists else "",
@@ -485,7 +467,7 @@ class Chat:
     def _recall(self, prompt: str) -> Related:
         """Search memory for the prompt. This is the one place where its errors become notes."""
         question = prompt.strip()
-        if not self.remembers or len(question) < _MIN_QUESTION_CHARS:
+        if not self.remembers or len(question) < 3:
             return Related()
         if len(question) > _QUESTION_CHARS:
             half = _QUESTION_CHARS // 2

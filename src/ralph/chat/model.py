@@ -25,7 +25,6 @@ from ralph.wire import usable_url
 if TYPE_CHECKING:
     from ralph.loop.process import AgentEnd
 
-TurnRole = Literal["system", "user", "assistant", "tool"]
 ModelRole = Literal["chat", "summary"]
 # A server may answer later; a setting must be changed by a person; another prompt may work now.
 ModelFault = Literal["server", "setting", "prompt"]
@@ -78,7 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChatTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a conversation. A tool's turn answers the call that `call_id` names."""
 
-    role: TurnRole
+    role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
@@ -106,6 +105,12 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     model: str
     stop: str = "end"
+
+    @property
+    def tokens_used(self) -> int | None:
+        """The tokens that were reported."""
+        tokens = [n for n in (self.tokens_in, self.tokens_out) if n is not None]
+        return sum(tokens) if tokens else None
 
 
 class ChatModel(Protocol):
@@ -251,7 +256,6 @@ _COMMAND = (
 )
 # For hooks of ours that run nevertheless: they record nothing and add nothing.
 _QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
-_SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _SHOWN_CHARS = 200
 
 
@@ -307,9 +311,7 @@ class ClaudeModel:
         """`also` names more variables to pass on; `grace_s` is how long it may take to end."""
         self.name = f"claude:{model}" if model else "claude"
         self._command = [*_COMMAND, *(["--model", model] if model else [])]
-        self._role = role
-        self._also = tuple(also)
-        self._grace_s = grace_s
+        self._role, self._also, self._grace_s = role, tuple(also), grace_s
 
     def answer(
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
@@ -330,16 +332,13 @@ class ClaudeModel:
         except BadInput as error:
             todo = f"Install Claude Code, or set {self._role}_model to another."
             raise _claude_off(f"cannot be started: {error.what}", todo, "setting") from None
-        with tempfile.TemporaryDirectory(prefix="ralph-chat-") as folder:
-            empty = Path(folder) / "empty"
+        with tempfile.TemporaryDirectory(prefix="ralph-chat-") as name:
+            folder, prompt = Path(name), _prompt(messages).encode()
+            empty = folder / "empty"
             empty.mkdir()
+            grace_s = self._grace_s
             with AgentProcess(
-                command,
-                prompt=_prompt(messages).encode(),
-                folder=Path(folder),
-                cwd=empty,
-                env=env,
-                grace_s=self._grace_s,
+                command, prompt=prompt, folder=folder, cwd=empty, env=env, grace_s=grace_s
             ) as process:
                 output = _ClaudeOutput(process.output, on_text)
                 ended = process.wait(timeout_s=timeout_s, on_tick=output.read)
@@ -383,13 +382,12 @@ class ClaudeModel:
 class _ClaudeOutput:
     """Follows the file that the process writes its answer to."""
 
+    model = ""
+    result: _ClaudeLine | None = None
+
     def __init__(self, file: Path, on_text: OnText) -> None:
-        self._file = file
-        self._at = 0
-        self._on_text = on_text
+        self._file, self._on_text, self._at = file, on_text, 0
         self.texts: list[str] = []
-        self.model = ""
-        self.result: _ClaudeLine | None = None
 
     def read(self) -> bool:
         """Read the lines that are complete by now; always True: continue."""
@@ -397,22 +395,18 @@ class _ClaudeOutput:
             file.seek(self._at)
             lines, newline, _ = file.read().rpartition(b"\n")
         self._at += len(lines) + len(newline)
-        for line in lines.splitlines():
-            self._read_line(line)
+        for data in lines.splitlines():
+            try:
+                line = msgspec.json.decode(data, type=_ClaudeLine, strict=False)
+            except (msgspec.MsgspecError, RecursionError):
+                continue  # a line of another kind
+            self.model = line.model or self.model
+            self.result = line if line.type == "result" else self.result
+            match line.event:
+                case {"delta": {"text": str(text)}} if text:
+                    self.texts.append(text)
+                    self._on_text(text)
         return True
-
-    def _read_line(self, data: bytes) -> None:
-        try:
-            line = msgspec.json.decode(data, type=_ClaudeLine, strict=False)
-        except (msgspec.MsgspecError, RecursionError):
-            return  # a line of another kind
-        self.model = line.model or self.model
-        if line.type == "result":
-            self.result = line
-        match line.event:
-            case {"delta": {"text": str(text)}} if text:
-                self.texts.append(text)
-                self._on_text(text)
 
 
 def _prompt(messages: Turns) -> str:
@@ -421,7 +415,7 @@ def _prompt(messages: Turns) -> str:
     turns = [turn for turn in messages if turn.role != "system"]
     if len(turns) == 1:
         return "\n\n".join([*system, turns[0].text])
-    talk = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns if turn.text.strip()]
+    talk = [f"{turn.role.title()}: {turn.text}" for turn in turns if turn.text.strip()]
     return "\n\n".join([*system, "The conversation:", *talk])
 
 
@@ -442,15 +436,13 @@ def _claude_off(what: str, todo: str, fault: ModelFault = "server") -> ModelOff:
 def how_to_configure() -> str:
     """What to do when no model is set, for people."""
     width = max(len(name) for name, _ in _EXAMPLES)
-    return "\n".join(
-        [
-            "No language model is set. Choose one:",
-            *(f"  ralph config --user chat_model {n:<{width}}  {what}" for n, what in _EXAMPLES),
-            "A key goes into RALPH_CHAT_API_KEY, or: ralph config --user chat_api_key KEY",
-            "Another server: ralph config --user chat_base_url http://127.0.0.1:8080/v1",
-            "Or try memory without a model: ralph chat --echo",
-        ]
-    )
+    set_model = "  ralph config --user chat_model"
+    examples = "\n".join(f"{set_model} {name:<{width}}  {what}" for name, what in _EXAMPLES)
+    return f"""No language model is set. Choose one:
+{examples}
+A key goes into RALPH_CHAT_API_KEY, or: ralph config --user chat_api_key KEY
+Another server: ralph config --user chat_base_url http://127.0.0.1:8080/v1
+Or try memory without a model: ralph chat --echo"""
 
 
 def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | None:

@@ -44,32 +44,25 @@ class EventReader:
     """Reads server-sent events from bytes that come in pieces of any size."""
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []
-        self._data: list[bytes] = []
-        self._raw: list[bytes] = []
-        self.seen = False
+        self._line, self._data = bytearray(), list[bytes]()
+        self.plain, self.seen = bytearray(), False  # what came instead of events
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The data of every event that this piece completes."""
-        if not self.seen:
-            self._raw.append(piece)
-        head, *rest = piece.split(b"\n")
-        self._line.append(head)
-        for part in rest:
-            line = b"".join(self._line).removesuffix(b"\r")
-            self._line = [part]
-            if not line and self._data:
+        self.plain += b"" if self.seen else piece
+        self._line += piece
+        if b"\n" not in piece:
+            return
+        *lines, self._line = self._line.split(b"\n")
+        for line in lines:
+            text = bytes(line).removesuffix(b"\r")
+            if not text and self._data:
                 yield b"\n".join(self._data)
                 self._data = []
-            elif line.startswith(b"data:"):
+            elif text.startswith(b"data:"):
                 self.seen = True
-                self._raw.clear()
-                self._data.append(line[5:].removeprefix(b" "))
-
-    @property
-    def plain(self) -> bytes:
-        """The bytes that came instead of events."""
-        return b"".join(self._raw).strip()
+                self.plain.clear()
+                self._data.append(text[5:].removeprefix(b" "))
 
 
 class StreamFailed(Exception):
@@ -223,10 +216,9 @@ class OpenAIDialect:
             into.add_text(delta.refusal or "")
             for call in delta.tool_calls or ():
                 function = call.function or _OpenAIFunction()
-                arguments = function.arguments or ""
-                if isinstance(arguments, dict):
-                    arguments = msgspec.json.encode(arguments).decode()
-                into.add_call(call.index, call.id or "", function.name or "", arguments)
+                given = function.arguments or ""
+                text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+                into.add_call(call.index, call.id or "", function.name or "", text)
             if delta.refusal:
                 into.stop = "refused"
             elif choice.finish_reason and into.stop != "refused":
@@ -288,18 +280,11 @@ class AnthropicDialect:
     def body(self, messages: Turns, tools: Tools) -> dict[str, Any]:
         """The request for an answer to these turns."""
         system = "\n\n".join(t.text for t in messages if t.role == "system" and t.text.strip())
-        offered = [
-            {"name": t.name, "description": t.description, "input_schema": t.parameters}
-            for t in tools
-        ]
-        return {
-            "model": self.model,
-            "max_tokens": self._max_tokens,
-            "stream": True,
-            **({"system": system} if system else {}),
-            "messages": _anthropic_messages(messages),
-            **({"tools": offered} if tools else {}),
-        }
+        names = ("name", "description", "input_schema")
+        offered = [dict(zip(names, msgspec.structs.astuple(t), strict=True)) for t in tools]
+        head = {"model": self.model, "max_tokens": self._max_tokens, "stream": True}
+        more = {"system": system, "messages": _anthropic_messages(messages), "tools": offered}
+        return head | {key: value for key, value in more.items() if value or key == "messages"}
 
     def learn(self, complaint: str) -> bool:
         return False  # there is only one server, and it is asked the way it wants
@@ -432,15 +417,11 @@ class HttpModel:
                 raise
         if not stream.calls and not stream.text.strip():
             raise self._empty(stream.stop)
-        tokens = stream.tokens_in, stream.tokens_out
+        price, names = self._price, ("text", "calls", "tokens_in", "tokens_out", "stop")
         return ModelAnswer(
-            text=stream.text,
-            calls=stream.calls,
-            tokens_in=tokens[0],
-            tokens_out=tokens[1],
-            cost_usd=self._price.cost_usd(*tokens) if self._price else None,
+            **{name: getattr(stream, name) for name in names},
+            cost_usd=price.cost_usd(stream.tokens_in, stream.tokens_out) if price else None,
             model=stream.model or self._dialect.model,
-            stop=stream.stop,
         )
 
     def _stream(
@@ -470,8 +451,8 @@ class HttpModel:
             raise error
         if reply.status != 200:
             raise self._refusal(reply)
-        if not events.seen and events.plain:
-            self._read(events.plain, stream)
+        if plain := bytes(events.plain).strip():
+            self._read(plain, stream)
         if not stream.stop:
             what = "broke off in the middle of its answer" if events.seen else "gave no answer"
             raise self._off(what, "Ask again. If that does not help, check the server's log.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -63,7 +64,6 @@ _REFUSAL = re.compile(
     r"|there is no (?:exchange|conversation)|(?:please )?provide )"
 )
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
-_MIN_LETTERS = 12
 
 
 # -- the text of a summary
@@ -115,7 +115,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
     summary = shorten(" ".join(chosen), _CHARS[of])
     words = summary.lower().split()
     letters = sum(char.isalpha() for char in summary)
-    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    few = letters < 12 or letters < len(summary) / 2
     problems = {
         "the model wants a tool instead": answer.calls or answer.stop == "tools",
         "the model refuses": answer.stop == "refused",
@@ -156,6 +156,11 @@ class PendingSummary(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The id that the summary will have."""
         return summary_id(self.target, self.covers)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the summary says of itself."""
+        return {"of": self.of, "target": self.target, "covers": self.covers}
 
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
@@ -252,8 +257,7 @@ class Summarizer(Worker):
         for each in ready:
             title, exchanges = each.material(history)
             if exchanges and (text := extract_summary(each.of, title, exchanges)):
-                summary = Summary(of=each.of, target=each.target, text=text, covers=each.covers)
-                made.append((summary, each.key))
+                made.append((Summary(**each.fields, text=text), each.key))
             else:
                 self._skipped.add(each.key)
         self._save(memory, made)
@@ -282,14 +286,11 @@ class Summarizer(Worker):
             text = read_summary(answer, item.of)
         except ModelOff as error:
             return self._failed(item, error)
-        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
         summary = Summary(
-            of=item.of,
-            target=item.target,
+            **item.fields,
             text=text,
             by=model.name,
-            covers=item.covers,
-            tokens_used=sum(tokens) if tokens else None,
+            tokens_used=answer.tokens_used,
             cost_usd=answer.cost_usd,
         )
         self._rest_until = 0.0

@@ -45,13 +45,11 @@ _CLAIM_S = 0.25
 _CLAIM_POLL_S = 2.0
 # A worker appends a line for each change of its status, and starts over at this size.
 _MAX_CLAIM_BYTES = 64 * 1024
-_MIN_WAIT_S = 0.02
 _MAX_RETRY_WAIT_S = 32.0
 _LOCK_TIMEOUT_S = 10.0
 _ERROR_CHARS = 500
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
-_LISTEN_S = 0.5
 
 Clock = Callable[[], float]
 OpenMemory = Callable[[], Ralph]
@@ -330,7 +328,7 @@ class Worker(ABC):
     def _wait_s(self) -> float:
         with suppress(RalphError, OSError):  # the note of the last pass says why
             if (at := self.next_at) is not None:
-                return max(_MIN_WAIT_S, min(self.poll_s, at - self._retries.clock()))
+                return max(0.02, min(self.poll_s, at - self._retries.clock()))
         return self.poll_s
 
     @contextmanager
@@ -449,7 +447,7 @@ class Workers:
                 return
             with closing(listener):
                 while not self._ended.is_set():
-                    if listener.wait(_LISTEN_S):
+                    if listener.wait(0.5):
                         self.signal()
 
     def follow(self) -> None:

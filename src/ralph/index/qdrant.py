@@ -59,12 +59,7 @@ class QdrantConnection:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout_s: float = 5.0,
-        start: Start | None = None,
+        self, url: str, *, key: str = "", timeout_s: float = 5.0, start: Start = lambda: False
     ) -> None:
         self._key = key
         self._timeout_s = timeout_s
@@ -108,7 +103,7 @@ class QdrantConnection:
             try:
                 result = work()
             except IndexOff:
-                if self._start is None or not self._start():
+                if not self._start():
                     raise
                 # Everything we ask can be asked twice: ids come from content.
                 result = work()
@@ -140,11 +135,11 @@ class QdrantConnection:
     def _send(
         self, timeout_s: float, method: str, path: str, body: object = None, *, returns: type[_T]
     ) -> _T:
-        data = None if body is None else msgspec.json.encode(body)
+        data = b"" if body is None else msgspec.json.encode(body)
         reply = self._wire.call(method, path, data, deadline=Deadline(timeout_s))
         if reply.status < 300:
             return self._decoded(reply.body, returns)
-        described = reply.describe(*filter(None, [self._key]))
+        described = reply.describe(self._key)
         if reply.status == 404:
             raise CollectionGone(f"Qdrant does not have it ({described})")
         if reply.status == 409 or (reply.status == 400 and b"already exists" in reply.body):
@@ -484,7 +479,7 @@ class QdrantStore:
         stale = {"must": [*holding(head=True)["must"], older]}
         keys = ["record", "digest", "count"]
         scrolled = self._view().scroll(metadata.physical, stale, keys)
-        found = [one.payload or {} for one in scrolled]
+        found = [one.payload for one in scrolled]
         places = [(one, place) for one in found for place in range(1, one["count"])]
         for some in (places, [(one, 0) for one in found]):
             points = [point_id(one["record"], one["digest"], place) for one, place in some]

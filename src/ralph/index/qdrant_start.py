@@ -71,14 +71,13 @@ class LocalServer(msgspec.Struct, eq=False):
         """Start it and wait until it is ready; False where something listens there. IndexOff."""
         if self._listening():
             return False
+        busy = self._off("another process is starting it", "Try again.")
         try:
             disk.make_folder(self.folder)
             # One at a time: the others find it running.
-            with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s):
+            with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s, busy=busy):
                 if not self._listening():
                     self._start()
-        except disk.Busy:
-            raise self._off("another process is starting it", "Try again.") from None
         except OSError as error:
             raise self._off(f"cannot be started ({error.strerror or error})") from None
         return True
@@ -97,11 +96,6 @@ class LocalServer(msgspec.Struct, eq=False):
         except subprocess.TimeoutExpired:
             keeper.kill()
             keeper.wait()
-
-    @property
-    def started(self) -> bool:
-        """Whether it was started here and still runs."""
-        return self.keeper is not None and self.keeper.poll() is None
 
     # -- inside
 
@@ -259,8 +253,8 @@ def _server(
     from ralph.index.qdrant import QdrantConnection
 
     local = local_server(url, key=key, binary=binary, home=home)
-    start = local.start if local else None
-    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
+    start = local.start if local else lambda: False
+    return QdrantConnection(url, key=key or "", timeout_s=timeout_s, start=start)
 
 
 def _database(url: str) -> str:

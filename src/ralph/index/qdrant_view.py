@@ -76,9 +76,12 @@ class StoredPoint(msgspec.Struct):
     """A point as the server answers with it; what was not asked for is empty."""
 
     id: str
-    payload: dict[str, Any] | None = None
+    payload: Any = None
     vector: Any = None
     score: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.payload = self.payload or {}
 
 
 class _Points(msgspec.Struct):
@@ -233,25 +236,8 @@ def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     return found
 
 
-class _Alias(msgspec.Struct):
-    alias_name: str
-    collection_name: str
-
-
-class _Aliases(msgspec.Struct):
-    aliases: list[_Alias]
-
-
-class _Name(msgspec.Struct):
-    name: str
-
-
-class _Names(msgspec.Struct):
-    collections: list[_Name]
-
-
-class _Count(msgspec.Struct):
-    count: int
+# An answer that lists things by name.
+_Listed = dict[str, list[dict[str, str]]]
 
 
 class QdrantView(msgspec.Struct, eq=False):
@@ -290,7 +276,7 @@ class QdrantView(msgspec.Struct, eq=False):
         def last_number() -> int:
             newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": 1}
             top = self._page(collection.physical, ["number"], newest).points
-            return int((top[0].payload or {})["number"]) if top else 0
+            return int(top[0].payload["number"]) if top else 0
 
         number = self._fact(collection, "last number", last_number)
         waiting = self._count(collection, waits=True) > 0
@@ -298,13 +284,13 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self.server.ask("GET", "/aliases", returns=_Aliases).aliases
-        return {one.alias_name: one.collection_name for one in found}
+        found = self.server.ask("GET", "/aliases", returns=_Listed)["aliases"]
+        return {one["alias_name"]: one["collection_name"] for one in found}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self.server.ask("GET", "/collections", returns=_Names).collections
-        return sorted(filter(self.names.owns, (one.name for one in found)))
+        found = self.server.ask("GET", "/collections", returns=_Listed)["collections"]
+        return sorted(filter(self.names.owns, (one["name"] for one in found)))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
@@ -338,10 +324,10 @@ class QdrantView(msgspec.Struct, eq=False):
         search = {"query": near, "using": WORDS, "limit": count, "filter": _fitting(only)}
         search["with_payload"] = [*_FIELDS, *_OWNER_KEYS]
         found = self._of_points(name, "/query", search, returns=_Points).points
-        whole = self._whole(name, {point.id: point.payload or {} for point in found})
+        whole = self._whole(name, found)
         scores: dict[int, float] = {}
         for point in found:
-            fields = _fields_of(point.payload or {}, name) if point.id in whole else ()
+            fields = _fields_of(point.payload, name) if point.id in whole else ()
             # Two tokens may share a place in the vector.
             if fields and rarity.keys() & set(" ".join(fields).split()):
                 self.fields[name, point.id] = fields
@@ -366,9 +352,8 @@ class QdrantView(msgspec.Struct, eq=False):
             both = itertools.product(some, (MEANING, ASIDE_MEANING))
             params = {"hnsw_ef": _HNSW_EF}
             sides = self._near(name, [_search(*one, count, having, params) for one in both])
-            pairs = list(zip(sides[::2], sides[1::2], strict=True))
-            self._complete(name, some, pairs, points)
-            for main, asides in pairs:
+            self._complete(name, some, sides, points)
+            for main, asides in zip(sides[::2], sides[1::2], strict=True):
                 near = {point: ASIDE_WEIGHT * value for point, value in asides.items()}
                 near |= {point: max(value, near.get(point, value)) for point, value in main.items()}
                 order = sorted(near, key=lambda point: (-near[point], point))[:count]
@@ -377,45 +362,34 @@ class QdrantView(msgspec.Struct, eq=False):
         return found
 
     def _complete(
-        self,
-        name: str,
-        queries: Sequence[list[float]],
-        pairs: Sequence[tuple[dict[str, float], dict[str, float]]],
-        also: Sequence[str],
+        self, name: str, queries: list[list[float]], sides: list[dict[str, float]], also: list[str]
     ) -> None:
         """Ask for the pieces and asides of points that only the other side found, and `also`."""
-        searches: list[dict[str, Any]] = []
-        sides: list[dict[str, float]] = []
-        for query, (main, asides) in zip(queries, pairs, strict=True):
-            for side, using in ((main, MEANING), (asides, ASIDE_MEANING)):
-                missing = list(dict.fromkeys(p for p in (*main, *asides, *also) if p not in side))
-                if missing and (side or asides or using == MEANING):
-                    having = {"must": [{"has_id": missing}]}
-                    searches.append(_search(query, using, len(missing), having, {"exact": True}))
-                    sides.append(side)
-        if searches:
-            for side, more in zip(sides, self._near(name, searches), strict=True):
-                side.update(more)
+        searches: dict[int, dict[str, Any]] = {}
+        for n, side in enumerate(sides):
+            missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
+            if missing and (side or n % 2 == 0):  # the main sides are the even ones
+                having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
+                exact = {"exact": True}
+                searches[n] = _search(queries[n // 2], using, len(missing), having, exact)
+        found = self._near(name, list(searches.values())) if searches else []
+        for n, more in zip(searches, found, strict=True):
+            sides[n].update(more)
 
     def _near(self, name: str, searches: list[dict[str, Any]]) -> list[dict[str, float]]:
         """The cosines of the points that each search finds and whose records are there whole."""
         body = {"searches": searches}
         answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
-        points = [point for answer in answers for point in answer.points]
-        whole = self._whole(name, {point.id: point.payload or {} for point in points})
+        whole = self._whole(name, [point for answer in answers for point in answer.points])
         return [
-            {point.id: point.score for point in answer.points if point.id in whole}
-            for answer in answers
+            {one.id: one.score for one in answer.points if one.id in whole} for answer in answers
         ]
 
-    def _whole(self, name: str, owners: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    def _whole(self, name: str, points: Iterable[StoredPoint]) -> set[str]:
         """The points whose record is there whole: another process may be writing it just now, or
         was killed while it did."""
-        heads = {
-            point: _head_of(point, owner)
-            for point, owner in owners.items()
-            if "record" in owner and "digest" in owner
-        }
+        owned = (one for one in points if "record" in one.payload and "digest" in one.payload)
+        heads = {one.id: _head_of(one.id, one.payload) for one in owned}
         self.heads |= {(name, head) for point, head in heads.items() if point == head}
         asked = dict.fromkeys(head for head in heads.values() if (name, head) not in self.heads)
         self.heads |= {(name, head) for head in self.present(name, list(asked))}
@@ -429,13 +403,11 @@ class QdrantView(msgspec.Struct, eq=False):
             return dict(zip(asked, counts, strict=True))
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
-        body = {"filter": holding(**wanted), "exact": True}
-
-        def count() -> int:
-            path = collection.physical, "/count"
-            return self._of_points(*path, body, returns=_Count).count
-
-        return self._fact(collection, tuple(wanted.items()), count)
+        asked = collection.physical, "/count", {"filter": holding(**wanted), "exact": True}
+        key = tuple(wanted.items())
+        return self._fact(
+            collection, key, lambda: self._of_points(*asked, returns=dict[str, int])["count"]
+        )
 
     def _fact(self, collection: Collection, key: object, count: Callable[[], int]) -> int:
         state, facts = self.facts.get(collection.physical, ("", {}))
@@ -474,7 +446,7 @@ class QdrantView(msgspec.Struct, eq=False):
         """The payloads of all of these points; CollectionGone where one is missing."""
         found: dict[str, Mapping[str, Any]] = {}
         for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
-            found |= {point.id: point.payload or {} for point in self._retrieve(name, some, keys)}
+            found |= {point.id: point.payload for point in self._retrieve(name, some, keys)}
         if len(found) < len(points):
             raise CollectionGone(f"{len(points) - len(found)} points are not there any more")
         return found
@@ -494,24 +466,19 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
-        having = holding(waits=True)
-        found = self.scroll(collection.physical, having, ["waiting"], page=min(count, PAGE))
-        return [
-            (_row_of(one.id), (one.payload or {})["waiting"])
-            for one in itertools.islice(found, count)
-        ]
+        having, page = holding(waits=True), min(count, PAGE)
+        found = self.scroll(collection.physical, having, ["waiting"], page=page)
+        return [(_row_of(p.id), p.payload["waiting"]) for p in itertools.islice(found, count)]
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
         name, found = collection.physical, dict[bytes, bytes]()
         heads = self.scroll(name, holding(head=True), ["record", "digest"])
-        payloads = [point.payload or {} for point in heads]
+        keys = frozenset((one.payload["record"], one.payload["digest"]) for one in heads)
         for point in self.scroll(name, holding(passage=True), ["hash"], True) if vectors else ():
             if blob := _vectors_blob(point.vector):
-                found[bytes.fromhex((point.payload or {})["hash"])] = blob
-        return index.StoredContent(
-            frozenset((one["record"], one["digest"]) for one in payloads), found
-        )
+                found[bytes.fromhex(point.payload["hash"])] = blob
+        return index.StoredContent(keys, found)
 
     def scroll(
         self, name: str, having: Filter, keys: list[str], vectors: bool = False, page: int = PAGE

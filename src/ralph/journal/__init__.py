@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]
+Drafts = Sequence[Record | Draft]
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class Followed(Protocol):
 class Journal(Followed, Protocol):
     """One series of records. JSONL files and PostgreSQL keep the same promises."""
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
 
     def forget(

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -18,7 +18,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
-from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.line import AppenderState, Step, Unreadable, read_line, read_lines, short_hash
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
@@ -126,29 +126,20 @@ def disk_error(what: str, path: Path, error: OSError, todo: str) -> JournalError
     return JournalError(what.format(error.strerror or error), where=str(path), todo=todo)
 
 
-class JsonlJournal:
+class JsonlJournal(msgspec.Struct, eq=False):
     """A journal in one file. Any number of processes may read and append at once."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        name: str | None = None,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_line_bytes: int = entries.MAX_LINE_BYTES,
-    ) -> None:
-        self.path = path
-        self.name = name or path.name
-        self._lock_timeout_s = lock_timeout_s
-        self._max_line_bytes = max_line_bytes
-        self._state = AppenderState()
+    path: Path
+    name: str = ""
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    max_line_bytes: int = entries.MAX_LINE_BYTES
+    state: AppenderState = msgspec.field(default_factory=AppenderState)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.path.name
 
     def append(
-        self,
-        drafts: Sequence[Record | Draft],
-        *,
-        above: int = 0,
-        check: Callable[[Record], None] | None = None,
+        self, drafts: Drafts, *, above: int = 0, check: entries.Check | None = None
     ) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
 
@@ -162,17 +153,17 @@ class JsonlJournal:
                 try:
                     state = self._catch_up()
                     state.last_number = max(state.last_number, above)
-                    appended, fresh = state.plan(drafts, self.name, check, self._max_line_bytes)
+                    appended, fresh = state.plan(drafts, self.name, check, self.max_line_bytes)
                     data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self._state = AppenderState()  # it may hold what was not written
+                    self.state = AppenderState()  # it may hold what was not written
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
                 # Somebody who knows no lock (git, an editor) put another file here meanwhile.
-                self._state = AppenderState()
+                self.state = AppenderState()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
@@ -201,16 +192,15 @@ class JsonlJournal:
         self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
-        if not stones:
-            with self._reading():
-                if not ids or not disk.exists(self.path):
-                    return []
+        with self._reading():
+            if not stones and not (ids and disk.exists(self.path)):
+                return []
         with self._locked():
             rewritten, gone = self._without(set(ids), reason, {s.id: s for s in stones})
             if rewritten is not None:
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
-                self._state = AppenderState()
+                self.state = AppenderState()
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:
@@ -220,7 +210,7 @@ class JsonlJournal:
         writable = os.access(self.path, os.W_OK)
         try:
             with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
-                return entries.judge(self.name, scan(file, self._max_line_bytes))
+                return entries.judge(self.name, scan(file, self.max_line_bytes))
         except FileNotFoundError:
             return 0, []
 
@@ -245,8 +235,7 @@ class JsonlJournal:
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
-        resumed = self._resume(file, position, stat)
-        start = resumed or _NO_FILE
+        start = (resumed := self._resume(file, position, stat)) or _NO_FILE
         offset, line, crc = start.offset, start.line, start.crc
         records: list[JournalRecord] = []
         stones: list[Tombstone] = []
@@ -261,7 +250,7 @@ class JsonlJournal:
             records += found[0]
             stones += found[1]
             offset, line, crc = offset + len(data), line + data.count(b"\n"), crc32(data, crc)
-        lines = scan(file, self._max_line_bytes, offset, line, crc)
+        lines = scan(file, self.max_line_bytes, offset, line, crc)
         steps = list(itertools.islice(lines, limit))
         done = limit is None or next(lines, None) is None
         if whole := [step for step in steps[-2:] if not step.torn]:  # only the last can be torn
@@ -294,17 +283,17 @@ class JsonlJournal:
 
     def _catch_up(self) -> AppenderState:
         """What the file holds by now, read on from where this process last looked."""
-        if self.unchanged(self._state.position):
-            return self._state
-        batch = self.read(self._state.position)
+        if self.unchanged(self.state.position):
+            return self.state
+        batch = self.read(self.state.position)
         if batch.restarted:
-            self._state = AppenderState()
-        self._state.position = batch.position
+            self.state = AppenderState()
+        self.state.position = batch.position
         for record in (located.record for located in batch.records):
-            self._state.add(record.id, record.number, record.digest)
+            self.state.add(record.id, record.number, record.digest)
         for stone in batch.tombstones:
-            self._state.bury(stone.id, stone.number, stone.was_at)
-        return self._state
+            self.state.bury(stone.id, stone.number, stone.was_at)
+        return self.state
 
     def _write(self, fd: int, data: bytes) -> None:
         size = os.fstat(fd).st_size
@@ -315,16 +304,16 @@ class JsonlJournal:
         disk.write_all(fd, data)
         if size == 0:
             disk.flush_folder(self.path.parent)
-        at = read_position(self._state.position, FilePosition)
+        at = read_position(self.state.position, FilePosition)
         if at is not None and at.offset == size:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
             tail = short_hash((last + data)[-_TAIL_BYTES:])
             crc = crc32(data, at.crc)
             end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
-            self._state.position = end
+            self.state.position = end
         else:  # it must never hold more than what stands before its position
-            self._state = AppenderState()
+            self.state = AppenderState()
 
     def _without(
         self, ids: set[str], reason: str | None, given: dict[str, Tombstone]
@@ -333,10 +322,9 @@ class JsonlJournal:
         parts: list[bytes] = []
         gone: dict[str, Tombstone] = {}
         buried: set[str] = set()
-        at = now()
-        ids = ids | given.keys()
+        at, ids = now(), ids | given.keys()
         with self._opened() as file, self._opened() as copy:
-            for step in scan(file, self._max_line_bytes):
+            for step in scan(file, self.max_line_bytes):
                 entry = step.entry
                 if isinstance(entry, Tombstone):
                     buried.add(entry.id)
@@ -361,11 +349,11 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        what = f"another process has held the journal for over {self._lock_timeout_s:g} s"
+        what = f"another process has held the journal for over {self.lock_timeout_s:g} s"
         busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
             disk.make_folder(self.path.parent)
-            with disk.lock(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
+            with disk.lock(self.path, timeout_s=self.lock_timeout_s, busy=busy) as fd:
                 yield fd
         except OSError as error:
             what = "cannot write the journal ({}); nothing was written"
@@ -403,8 +391,7 @@ class JournalFolder:
             if disk.exists(file) and name not in self.names():
                 what = f"{name!r} differs from a name already used only in upper and lower case, "
                 what += "which this file system does not tell apart"
-                todo = "Use the name as it was written first."
-                raise BadInput(what, where=self.where, todo=todo)
+                raise BadInput(what, where=self.where, todo="Use the name as it was written first.")
             shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]

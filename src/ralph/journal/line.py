@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import msgspec
 
 from ralph.errors import BadRecord, JournalError, RecordForgotten
-from ralph.journal import Appended, Draft
+from ralph.journal import Appended, Draft, Drafts
 from ralph.records import Complaint, JournalRecord, Record, Source, Tombstone
 
 VERSION = 1
 FORGOTTEN = "forgotten"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 4 * 1024 * 1024
+# Raises where a record cannot be kept.
+Check = Callable[[Record], None]
 # What every reader of JSON keeps exactly.
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
@@ -185,11 +187,7 @@ class AppenderState:
             self.add(record_id, number, was_at)
 
     def plan(
-        self,
-        drafts: Sequence[Record | Draft],
-        name: str,
-        check: Callable[[Record], None] | None,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        self, drafts: Drafts, name: str, check: Check | None, max_line_bytes: int = MAX_LINE_BYTES
     ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
         """What an append comes to, and the new records with the lines to write for them."""
         appended: list[Appended] = []
@@ -198,8 +196,7 @@ class AppenderState:
             record = draft if isinstance(draft, Record) else self._number(draft)
             if record.id in self.forgotten:
                 raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
-            stands = self._numbers.get(record.digest, ())
-            new = all(known != record.id for known, _ in stands)
+            new = all(known != record.id for known, _ in self._numbers.get(record.digest, ()))
             if new:
                 line = write_record(record)
                 if check:
@@ -271,16 +268,12 @@ def judge(name: str, steps: Iterable[Step]) -> tuple[int, list[Complaint]]:
             buried.add(step.entry.id)
         elif (record := step.entry) is not None:
             digest = record.digest
-            known = contents.setdefault(record.id, set())
+            known, its = contents.setdefault(record.id, set()), f"record {record.id}"
             if step.digest and step.digest != digest:
-                wrong.append(
-                    f"record {record.id} does not match its digest: changed after it was written"
-                )
+                wrong.append(f"{its} does not match its digest: changed after it was written")
             if known and digest not in known:
-                wrong.append(
-                    f"record {record.id} stands on line {lines[record.id][0]} with other "
-                    "content; both are kept"
-                )
+                first = lines[record.id][0]
+                wrong.append(f"{its} stands on line {first} with other content; both are kept")
             lines.setdefault(record.id, []).append(step.line)
             known.add(digest)
         complaints += [Complaint(name, step.line, what) for what in wrong]

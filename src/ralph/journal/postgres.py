@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import Appended, Batch, Draft, Drafts, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.file import check_name
 from ralph.journal.line import FORGOTTEN, VERSION, AppenderState, Step, short_hash
@@ -122,11 +122,7 @@ def _steps(rows: Iterable[Row]) -> Iterator[Step]:
 
 
 def _plan(
-    talk: DatabaseSession,
-    stream: int,
-    last_number: int,
-    drafts: Sequence[Record | Draft],
-    name: str,
+    talk: DatabaseSession, stream: int, last_number: int, drafts: Drafts, name: str
 ) -> tuple[list[Appended], list[Record], int]:
     """What an append comes to, the records to write, and the last number.
 
@@ -155,19 +151,16 @@ def _plan(
                 state.bury(record_id, number, was_at or "")
             else:
                 state.add(record_id, number, digest)
-        refused: RecordForgotten | None = None
         try:
             appended, fresh = state.plan(watched, name, check_fits)
-        except RecordForgotten as error:
-            refused = error
+        except RecordForgotten:
+            if seen <= asked:
+                raise
         if seen <= asked:
-            break
+            return appended, [record for record, _ in fresh], state.last_number
         keys = (list(values) for values in zip(*(seen - asked), strict=True))
         facts.update((row[0], row) for row in talk.rows(_ABOUT, [stream, *keys]))
         asked = set(seen)
-    if refused is not None:
-        raise refused
-    return appended, [record for record, _ in fresh], state.last_number
 
 
 _PAGE_ROWS = 1000
@@ -270,11 +263,11 @@ class PostgresJournal:
         """Host, database, memory and stream."""
         return f"{self._link.shown}/{self._memory()}/{self._stream}"
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns the server has them on its disk."""
         return self.attempt(drafts, Tried())
 
-    def attempt(self, drafts: Sequence[Record | Draft], tried: Tried) -> list[Appended]:
+    def attempt(self, drafts: Drafts, tried: Tried) -> list[Appended]:
         """Append; where the server is lost on the way, `tried` has what may be kept already."""
         if not drafts:
             return []
@@ -426,17 +419,11 @@ class PostgresJournal:
         return _StreamRow(*rows[0])
 
     def _move(
-        self,
-        talk: DatabaseSession,
-        stream: _StreamRow,
-        head: int,
-        last_number: int,
-        removed: int = 0,
+        self, talk: DatabaseSession, stream: _StreamRow, head: int, last: int, removed: int = 0
     ) -> str:
         """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
         woken = f"{self._memory()}\n{self._stream}"
-        rows = talk.rows(_MOVE, [head, last_number, removed, stream.stream, woken])
-        return str(rows[0][0])
+        return str(talk.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
 
 
 def _mark(row: Sequence[object]) -> str:

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -209,23 +209,20 @@ class Link:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
         broke = _driver().Error
         with self._own_lock():
-            try:
-                done = work(talk := self._ready())
-            except broke as error:
-                if not talk.lost:
-                    raise self._error(error, lost=False) from error
+            for last in (False, True):
                 try:
                     done = work(talk := self._ready())
-                except broke as again:
-                    raise self._error(again, lost=talk.lost) from again
+                    break
+                except broke as error:
+                    if last or not talk.lost:
+                        raise self._error(error, lost=talk.lost) from error
             self._well()
             return done
 
     def open(self) -> DatabaseSession:
         """A connection of the caller's own, migrated; JournalDown where there is none to get."""
         psycopg = _driver()
-        why = self._noted()
-        if why is not None:
+        if (why := self._noted()) is not None:
             raise self._down(why, keep_note=True)
         talk: DatabaseSession | None = None
         try:
@@ -279,8 +276,7 @@ class Link:
         given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
         asked = {name: str(value) for name, value in options.items() if name not in given}
         address = driver.conninfo.make_conninfo(self._url, **asked)
-        connected: psycopg.Connection[Row] = driver.connect(address, autocommit=True)
-        return connected
+        return cast("psycopg.Connection[Row]", driver.connect(address, autocommit=True))
 
     def _prepare(self, talk: DatabaseSession) -> None:
         lock_ms = max(1, int(self.patience.lock_s * 1000))

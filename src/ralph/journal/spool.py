@@ -13,7 +13,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, read_position, write_position
 from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
@@ -28,7 +28,7 @@ _PORTION = 200
 _DIGITS = 20
 _WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
-_Append = Callable[[Sequence[Record | Draft]], list[Appended]]
+_Append = Callable[[Drafts], list[Appended]]
 
 
 class _LastNumber(msgspec.Struct):
@@ -59,7 +59,7 @@ class Spool:
         except FileNotFoundError:
             return False
 
-    def keep(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def keep(self, drafts: Drafts) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
         with self.numbering() as numbers:
             appended = self.file.append(drafts, above=numbers.highest, check=check_fits)
@@ -216,7 +216,7 @@ class SpooledJournal(PostgresJournal):
         super().__init__(link, memory, stream)
         self._spool = spool
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns the server has them, or this disk."""
         if not drafts:
             return []
@@ -357,26 +357,19 @@ class SpooledJournals(PostgresJournals):
 
 
 # The memories of a process share a connection; whoever closes it last closes it for all.
-_links: WeakValueDictionary[tuple[str, float, float, Path], Link] = WeakValueDictionary()
+_links: WeakValueDictionary[tuple[str, Patience, Path], Link] = WeakValueDictionary()
 
 
 def server_journals(
-    url: str,
-    memory: Callable[[], str],
-    spools: Path,
-    *,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-    connect_timeout_s: float = 2.0,
+    url: str, memory: Callable[[], str], spools: Path, **patience: float
 ) -> SpooledJournals:
     """The journals of a memory as streams of a database; nothing is opened yet.
 
     A memory is named `conversations`, `knowledge` or `feature/<project id>`.
     """
-    key = (url, lock_timeout_s, connect_timeout_s, spools)
-    link = _links.get(key)
-    if link is None:
-        patience = Patience(connect_s=connect_timeout_s, lock_s=lock_timeout_s)
-        link = _links[key] = Link(url, patience=patience, notes=spools)
+    key = (url, Patience(**patience), spools)
+    if (link := _links.get(key)) is None:
+        link = _links[key] = Link(url, patience=key[1], notes=spools)
     return SpooledJournals(link, memory, spools)
 
 

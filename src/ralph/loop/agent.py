@@ -65,7 +65,6 @@ def tell(listener: Listener, event: Name, **facts: object) -> None:
 
 MEMORY = "feature-memory"
 PLAN = "plan"
-_MCP_FILE = "mcp.json"
 # What the clients take as a name; it becomes a part of the names of the tools.
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -111,6 +110,12 @@ def own_server(*, memory_on: bool) -> str:
     return MEMORY if memory_on else PLAN
 
 
+def run_variables(plan: Plan, feature: str, task: object) -> dict[str, str]:
+    """What tells an agent's own calls of Ralph which run they belong to."""
+    run = {"RALPH_PROJECT": plan.project, "RALPH_FEATURE": feature, "RALPH_TASK": task}
+    return {name: str(value) for name, value in run.items()}
+
+
 def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
     """Ralph's own server as Claude Code's config file has it, told where things are and the
     settings in force that no file says."""
@@ -153,23 +158,19 @@ _ENDING_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
 # No agent's line is as long; what is longer is garbage that must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
-_LAST_WORDS_BYTES = 2000
 
 
 class AgentOutput:
     """What an agent has printed so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
-        self._file = file
-        self._offset = 0
-        self._rest = bytearray()
+        self._file, self._offset = file, 0
+        self._rest, self._last = bytearray(), b""
         dialect = clients.output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
-        self._announces = dialect is not None
-        self._acted = (0, 0)
+        self._announces, self._acted = dialect is not None, (0, 0)
         self.capture = clients.open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign = False
-        self._last = b""
 
     def follow(self) -> bool:
         """Take in what is new; False when there was nothing."""
@@ -213,7 +214,7 @@ class AgentOutput:
             if exit_code == 0:
                 return AgentRun(dialect="stream-json", terminal_reason="ok")
             # What it said last tells more than that nobody understands it.
-            said = said or self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+            said = said or self._last[-2000:].decode("utf-8", "replace").strip()
             captured = AgentRun(dialect="stream-json", is_error=True, terminal_reason="error")
         said = redact(said)
         how = f"ended with exit code {exit_code}"
@@ -239,7 +240,6 @@ class AgentOutput:
                 self._foreign = True
 
 
-_OBSERVE_EVERY_S = 0.5
 # How much is read before the clock and the stop are looked at again: an agent may never pause.
 _CHUNKS_A_TICK = 16
 
@@ -258,20 +258,14 @@ class AgentDriver:
         listener: Listener,
         stop: threading.Event,
     ) -> None:
-        self._settings = ralph.config.settings
-        self._root = ralph.project.root
+        self._settings, self._root = ralph.config.settings, ralph.project.root
         self._timeout_s = timeout_s or self._settings.iteration_timeout_s
-        self._stop = stop
         self.agent = agent or self._settings.agent
-        self.listener = listener
+        self.listener, self._stop = listener, stop
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        clients.found_command(
-            clients.agent_command(self.agent, clients.AgentCall()),
-            self._environment(),
-            root=self._root,
-        )
+        self._command(clients.AgentCall(), self._environment())
 
     def run(
         self,
@@ -287,15 +281,13 @@ class AgentDriver:
 
         `observe` is told often whether the agent was idle since.
         """
-        config = folder / _MCP_FILE  # it may hold keys
+        config = folder / "mcp.json"  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
         call = clients.AgentCall(model=model, mcp_config=config, mcp_servers=servers)
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
-        command = clients.found_command(
-            clients.agent_command(self.agent, call), env, root=self._root
-        )
+        command = self._command(call, env)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -308,7 +300,7 @@ class AgentDriver:
         def tick() -> bool:
             nonlocal shown, observed
             catch_up()
-            if time.monotonic() - observed >= _OBSERVE_EVERY_S:
+            if time.monotonic() - observed >= 0.5:
                 observed = time.monotonic()
                 observe(output.idle())
             if output.capture.live != shown:
@@ -330,6 +322,10 @@ class AgentDriver:
         disk.appending(file).close()
         return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
+    def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
+        command = clients.agent_command(self.agent, call)
+        return clients.found_command(command, env, root=self._root)
+
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return clients.agent_environment(also=self._settings.agent_env, given=given)
 
@@ -340,12 +336,7 @@ class AgentDriver:
 _FILE = "run.json"
 _SNAPSHOT = "snapshot.bin"
 _ENDED = "ended.json"
-_FOLDER_LOCK = ".lock"
 _FOLDER_TIMEOUT_S = 30.0
-# A snapshot holds all files of the plan, and more than once.
-_LARGEST = 16 * disk.LARGEST_BYTES
-# What is known of a run whose loop was killed with it: its output, and that somebody ended it.
-_KILLED = AgentEnd(interrupted=True)
 
 
 class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
@@ -393,7 +384,9 @@ class RunFolder(msgspec.Struct, frozen=True):
 
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
-        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST)
+        # It holds all files of the plan, and more than once.
+        largest = 16 * disk.LARGEST_BYTES
+        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=largest)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:
@@ -406,7 +399,7 @@ class RunFolder(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
         except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
-            return _KILLED
+            return AgentEnd(interrupted=True)  # somebody ended it, and there is its output
 
     def unfinished(self) -> list[tuple[PendingIteration, Path]]:
         """Work that other loops have not finished, dead or alive, oldest first."""
@@ -428,11 +421,9 @@ class RunFolder(msgspec.Struct, frozen=True):
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         disk.make_folder(self.path)
-        lock = self.path / _FOLDER_LOCK
-        busy = LoopBusy(
-            f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
-            where=str(lock),
-            todo="Try again; if it stays so, end the process that hangs.",
-        )
+        lock = self.path / ".lock"
+        what = f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s"
+        todo = "Try again; if it stays so, end the process that hangs."
+        busy = LoopBusy(what, where=str(lock), todo=todo)
         with disk.lock(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
             yield

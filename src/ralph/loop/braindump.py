@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -21,15 +20,15 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server
+from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server, run_variables
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan import model
-from ralph.plan.edit import check, next_id
+from ralph.plan.edit import check
 from ralph.plan.guard import Guard
-from ralph.plan.judge import AllowAll, list_change, merge_changes
-from ralph.plan.model import KINDS, SINGULAR, Data, Kind, by_key, deep_copy, identical
+from ralph.plan.merge import merge
+from ralph.plan.model import KINDS, Data, Kind, by_key, identical
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
@@ -37,11 +36,6 @@ from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
 # -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
-
-
-# Fields that two sides may add to without being in each other's way.
-_GROWING = ("comments", "learnings", "context_files")
-_STAMPS = ("updated",)
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -65,11 +59,10 @@ class Proposal(msgspec.Struct, frozen=True):
         found: dict[Kind, Changes] = {}
         for kind in KINDS:
             before, after = (by_key(data, kind) for data in self.data(kind))
+            known = [key for key in after if key in before]
             found[kind] = Changes(
                 added=tuple(key for key in after if key not in before),
-                changed=tuple(
-                    key for key in after if key in before and not identical(before[key], after[key])
-                ),
+                changed=tuple(key for key in known if not identical(before[key], after[key])),
                 removed=tuple(key for key in before if key not in after),
             )
         return found
@@ -83,13 +76,11 @@ class Proposal(msgspec.Struct, frozen=True):
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
         entries = by_key(self.data("features")[1], "features")
-        added = self.changes()["features"].added
-        described = {name: str(entries[name].get("description") or "") for name in added}
-        return [
-            name
-            for name in added
-            if model.Feature(name=name, description=described[name]).is_thin()
-        ]
+        texts = {
+            name: str(entries[name].get("description") or "")
+            for name in self.changes()["features"].added
+        }
+        return [n for n, text in texts.items() if model.Feature(name=n, description=text).is_thin()]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
@@ -136,67 +127,15 @@ def _merged(
     renumbered: dict[str, model.TaskId] = {}
     for kind in KINDS:
         was, now = proposal.data(kind)
-        if kind == "tasks":
-            now, renumbered = _renumbered(was, now, data[kind])
-        careful = _Careful(kind, data[kind], was, now)
-        merged[kind] = merge_changes(kind, was, now, data[kind], careful)
-        conflicts += careful.conflicts
+        found = merge(kind, was, now, data[kind])
+        merged[kind] = found.data
+        renumbered |= found.renumbered
+        conflicts += found.conflicts
     if conflicts:
         what = f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}"
         todo = "Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now."
         raise BadInput(what, where=".ralph/db", todo=todo)
     return merged, renumbered
-
-
-class _Careful(AllowAll):
-    """Lets a change through where nobody else has touched the same thing since."""
-
-    def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
-        super().__init__(kind)
-        self._current = by_key(current, kind)
-        self.conflicts: list[str] = []
-        # A change to something that is gone by now has nowhere to go.
-        before, after = by_key(was, kind), by_key(now, kind)
-        for key in before.keys() & after.keys() - self._current.keys():
-            if not identical(before[key], after[key]):
-                self._conflict(key)
-
-    def gone(self, key: str, entry: Data) -> bool:
-        if not identical(self._current.get(key), entry):
-            self._conflict(key)
-        return True
-
-    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        if identical(kept, was) or identical(kept, now) or field in _STAMPS:
-            return now
-        if field in _GROWING and all(isinstance(x, list | None) for x in (was, now, kept)):
-            return list_change(was or [], now or [], kept or [])
-        self._conflict(key)
-        return kept
-
-    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        return now if identical(kept, was) else kept
-
-    def _conflict(self, key: str) -> None:
-        named = f"{SINGULAR[self._kind]} {key}"
-        if named not in self.conflicts:
-            self.conflicts.append(named)
-
-
-def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, model.TaskId]]:
-    """The proposal with other ids for its new tasks where somebody has taken theirs since."""
-    known, taken = by_key(was, "tasks"), by_key(current, "tasks")
-    new = [key for key in by_key(now, "tasks") if key not in known and key in taken]
-    if not new or not isinstance(now.get("tasks"), list):
-        return now, {}
-    free = max(next_id(now), next_id(current))
-    ids: dict[str, model.TaskId] = {key: free + i for i, key in enumerate(new)}
-    result: Data = deep_copy(now)
-    for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
-        entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
-        if isinstance(waits := entry.get("blocked_by"), list):
-            entry["blocked_by"] = [ids.get(str(one), one) for one in waits]
-    return result, ids
 
 
 def _refuse_errors(problems: Sequence[model.Problem]) -> None:
@@ -206,12 +145,9 @@ def _refuse_errors(problems: Sequence[model.Problem]) -> None:
         raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
 
 
-_FOLDER = "braindump"
-_LOCK = "lock"
 _PROPOSAL = "proposal.bin"
 _DIFF = "proposal.diff"
 _RUNS = "run-"
-_LAST_WORDS_CHARS = 300
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -252,7 +188,7 @@ def braindump(
             prompt.text,
             {PLAN: ralph_server(ralph, copy.project, "--planning")},
             model=settings.model_review,
-            given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
+            given=run_variables(copy, "", ""),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
@@ -267,14 +203,8 @@ def braindump(
         proposal = Proposal(source, now(), before, after)
     disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
     disk.replace(_home(ralph) / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
-    return Planned(
-        proposal=proposal,
-        summary=captured.summary,
-        repaired=repaired,
-        cost_usd=captured.cost_usd,
-        tokens_used=captured.tokens_used,
-        duration_ms=captured.duration_ms or ended.duration_ms,
-    )
+    costs = captured.cost_usd, captured.tokens_used, captured.duration_ms or ended.duration_ms
+    return Planned(proposal, captured.summary, repaired, *costs)
 
 
 def kept_proposal(ralph: Ralph) -> Proposal:
@@ -297,7 +227,7 @@ def drop_proposal(ralph: Ralph) -> None:
 
 
 def _home(ralph: Ralph) -> Path:
-    return ralph.project.cache / _FOLDER
+    return ralph.project.cache / "braindump"
 
 
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
@@ -322,7 +252,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
     disk.make_folder(home)
-    what, lock = "another braindump is under way in this project", home / _LOCK
+    what, lock = "another braindump is under way in this project", home / "lock"
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
     with disk.lock(lock, timeout_s=0.0, busy=busy):
         for ruin in home.glob(f"{_RUNS}*"):
@@ -354,7 +284,7 @@ def _refuse_nothing(
         raise KeyboardInterrupt
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
-    said = f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+    said = f": {words[:300]}" if words else ""
     todo = "" if repaired else "Nothing was changed."
     if ended.timed_out:
         what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"

@@ -14,15 +14,8 @@ import msgspec
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
-from ralph.loop.agent import (
-    AgentDriver,
-    AgentOutput,
-    PendingIteration,
-    RunFolder,
-    loop_servers,
-    own_server,
-    tell,
-)
+from ralph.loop import agent as agents
+from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
@@ -41,15 +34,10 @@ if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
 REPEATED_ERRORS = 5
-_ATTEMPTS = 3
-_STALE_ITERATIONS = 10
-_STALE_FILES = 5
 
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
 
 
-_LARGEST_FILE_BYTES = 1_000_000
-_REPEATED_FROM = 2
 # What nobody met for so many iterations does not keep coming back.
 _LOOK_BACK = 300
 _signature = functools.lru_cache(maxsize=10_000)(signature)
@@ -77,12 +65,12 @@ def gather(
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
-        attempts=tuple(attempts[-_ATTEMPTS:]),
+        attempts=tuple(attempts[-3:]),
         repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        server=agents.own_server(memory_on=memory_on) if takes_servers(agent) else None,
         ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
     )
 
@@ -101,11 +89,11 @@ def stale_prose(feature: Feature, iteration: int) -> list[str]:
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
-    if iteration - verified >= _STALE_ITERATIONS:
+    if iteration - verified >= 10:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
     changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
-    if len(changed) > _STALE_FILES:
+    if len(changed) > 5:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
 
@@ -130,7 +118,7 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.Repeate
             name = _signature(error.message)
             seen.setdefault(name, set()).add(iteration.iteration_number or 0)
             newest[name] = error.message
-    often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
+    often = [name for name, numbers in seen.items() if len(numbers) >= 2]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
     return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
@@ -138,10 +126,9 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.Repeate
 def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
     found: list[build.KnowledgeFile] = []
     for path in feature.knowledge_paths:
-        file = project_file(project, path)
-        if file is not None:
+        if (file := project_file(project, path)) is not None:
             with file.open("rb") as opened:
-                text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
+                text = opened.read(1_000_000).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
             found.append(build.KnowledgeFile(path, redact(text)))
     return found
@@ -200,25 +187,16 @@ class IterationRunner:
     """The means to run iterations on one project."""
 
     def __init__(
-        self,
-        ralph: Ralph,
-        plan: Plan,
-        driver: AgentDriver,
-        knowledge: Orchestrator,
-        *,
-        memory_on: bool,
+        self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator, *, memory_on: bool
     ) -> None:
-        self.ralph = ralph
-        self.plan = plan
-        self.settings = ralph.config.settings
-        self.runs = RunFolder(ralph.project.cache / "runs")
-        self._driver = driver
-        self._memory_on = memory_on
+        self.ralph, self.plan = knowledge.ralph, plan
+        self.settings = self.ralph.config.settings
+        self.runs = agents.RunFolder(self.ralph.project.cache / "runs")
+        self._driver, self._knowledge, self._memory_on = driver, knowledge, memory_on
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
-        self._tell = functools.partial(tell, driver.listener)
+        self._tell = functools.partial(agents.tell, driver.listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
@@ -276,15 +254,9 @@ class IterationRunner:
             patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
-        self._tell(
-            "started",
-            feature=work.feature,
-            task_id=work.task_id,
-            title=work.title,
-            review=review,
-            prompt_tokens=prompt.tokens,
-        )
-        servers, notes = loop_servers(
+        about = {name: getattr(work, name) for name in ("feature", "task_id", "title", "review")}
+        self._tell("started", **about, prompt_tokens=prompt.tokens)
+        servers, notes = agents.loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in notes if note not in self._noted]:
@@ -296,11 +268,7 @@ class IterationRunner:
                 prompt.text,
                 servers,
                 model=self.settings.model_review if review else self.settings.model_work,
-                given={
-                    "RALPH_PROJECT": str(self.plan.project),
-                    "RALPH_FEATURE": task.feature,
-                    "RALPH_TASK": "" if review else str(task.id),
-                },
+                given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
@@ -317,7 +285,7 @@ class IterationRunner:
     def _finish(
         self,
         work: PendingIteration,
-        output: AgentOutput,
+        output: agents.AgentOutput,
         ended: AgentEnd,
         snapshot: Snapshot | None = None,
     ) -> IterationResult:
@@ -329,6 +297,7 @@ class IterationRunner:
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
         iteration = known or self._remember(work, captured, ended, outcome)
+        costs = ("cost_usd", "tokens_used", "duration_ms")
         self._tell(
             "ended",
             feature=work.feature,
@@ -337,9 +306,7 @@ class IterationRunner:
             outcome=outcome,
             summary=iteration.summary,
             errors=[error.message for error in iteration.errors],
-            cost_usd=iteration.cost_usd,
-            tokens_used=iteration.tokens_used,
-            duration_ms=iteration.duration_ms,
+            **{name: getattr(iteration, name) for name in costs},
             timed_out=ended.timed_out,
             left_behind=ended.left_behind,
             denied=list(captured.permission_denials),
@@ -391,10 +358,9 @@ class IterationRunner:
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         # One loop at a time works on a feature, so the moment it began tells a run from others.
-        for one in reversed(history(self.ralph, work.feature)):
-            if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
-                return one
-        return None
+        told = reversed(history(self.ralph, work.feature))
+        same = (one for one in told if str(one.task_id) == str(work.task_id))
+        return next((one for one in same if one.timestamp == work.started_at), None)
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""

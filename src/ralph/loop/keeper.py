@@ -25,7 +25,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 _LOOK_S = 1.0
-_LAST_GRACE_S = 1.0
 _ROUNDS = 100
 
 # Every process by its number: its parent, its group, and when it was born. A number is given out
@@ -105,7 +104,7 @@ class _Family:
             for pid in alive:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL if round_number else signal.SIGTERM)
-            deadline = time.monotonic() + (_POLL_S if round_number else _LAST_GRACE_S)
+            deadline = time.monotonic() + (_POLL_S if round_number else 1.0)
             while time.monotonic() < deadline and self._alive():
                 time.sleep(0.01)
         return sorted(named)

@@ -21,7 +21,6 @@ from ralph.errors import BadInput
 
 LOCK = "lock"
 _POLL_S = 0.05
-_STDERR_TAIL_BYTES = 4000
 
 
 class AgentEnd(msgspec.Struct, frozen=True):
@@ -234,7 +233,7 @@ class AgentProcess(_System):
             raise BadInput(what, todo="Install it, or name another with --agent.")
         duration_ms = int((time.monotonic() - self._began) * 1000)
         with self._stderr.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_TAIL_BYTES))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
             stderr = file.read().decode("utf-8", "replace").strip()
         return AgentEnd(
             self._exit_code, timed_out, interrupted, duration_ms, stderr, self._left_behind

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
 
 
-_ERRORS_ASKED = 3
 _OVER = ("done", "skipped")
 
 
@@ -65,7 +64,7 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     questions = ["\n".join(part for part in about if part)]
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
+        messages = (error.message for error in last.errors[:3])
         questions.insert(0, "\n".join([task.title, *messages]))
     for text in questions:
         try:
@@ -206,19 +205,15 @@ class Claims:
 
     def take(self, feature: str) -> bool:
         """Hold this feature and let the one before go; False when another loop has it."""
-        if self.feature == feature:
-            return True
-        disk.make_folder(self._folder)
-        stack = contextlib.ExitStack()
-        name = hashlib.sha256(feature.encode()).hexdigest()[:16]
-        lock = self._folder / f"feature-{name}.lock"
-        try:
-            stack.enter_context(disk.lock(lock, timeout_s=0.0))
-        except disk.Busy:
-            return False
-        self.release()
-        self._held, self.feature = stack, feature
-        return True
+        if self.feature != feature:
+            disk.make_folder(self._folder)
+            stack = contextlib.ExitStack()
+            name = hashlib.sha256(feature.encode()).hexdigest()[:16]
+            with contextlib.suppress(disk.Busy):
+                stack.enter_context(disk.lock(self._folder / f"feature-{name}.lock", timeout_s=0.0))
+                self.release()
+                self._held, self.feature = stack, feature
+        return self.feature == feature
 
     def release(self) -> None:
         """Let the feature go."""
@@ -232,7 +227,6 @@ StopReason = Literal[
 _RATE_LIMIT_MARGIN_S = 5.0
 # How long to wait when the provider refuses and names no time.
 _RATE_LIMIT_WAIT_S = 300.0
-_SLICE_S = 0.2
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,10 +268,8 @@ class _LoopRun:
     def __init__(
         self, ralph: Ralph, options: RunOptions, listener: Listener, stop: threading.Event
     ) -> None:
-        self._ralph = ralph
-        self._options = options
+        self._ralph, self._options, self._stop = ralph, options, stop
         self._settings = ralph.config.settings
-        self._stop = stop
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
@@ -285,11 +277,10 @@ class _LoopRun:
         self._tell = functools.partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
         self._iterating = IterationRunner(
-            ralph, self._plan, self._driver, self._knowledge, memory_on=rag.available
+            self._driver, self._plan, self._knowledge, memory_on=rag.available
         )
-        self._totals = Totals(outcomes={})
-        self._stagnant = 0
-        self._refused = 0
+        self._totals = Totals()
+        self._stagnant = self._refused = 0
         self._tell("memory", line=rag.line, available=rag.available)
 
     def go(self) -> RunResult:
@@ -336,8 +327,7 @@ class _LoopRun:
     def _choose(self) -> Task | tuple[StopReason, str]:
         """The first ready task whose feature no other loop works on; our own feature first."""
         tasks = ready(self._plan.load().tasks, feature=self._options.feature)
-        wanted = self._options.task_id
-        if wanted is not None:
+        if (wanted := self._options.task_id) is not None:
             tasks = [task for task in tasks if str(task.id) == str(wanted)]
         if not tasks:
             return "no_ready_task", self._why_none_is_ready()
@@ -399,7 +389,7 @@ class _LoopRun:
         # may not set the event while this thread waits on it.
         end = time.time() + seconds
         while not self._stop.is_set() and (left := end - time.time()) > 0:
-            time.sleep(min(left, _SLICE_S))
+            time.sleep(min(left, 0.2))
 
     def _stopped(self, reason: StopReason, detail: str) -> RunResult:
         totals = self._totals
@@ -407,13 +397,6 @@ class _LoopRun:
             self._knowledge.cancel()
         elif reason == "no_ready_task":
             self._knowledge.complete(self._options.feature)
-        self._tell(
-            "stopped",
-            reason=reason,
-            detail=detail,
-            iterations=totals.iterations,
-            outcomes=totals.outcomes,
-            cost_usd=round(totals.cost_usd, 6),
-            tokens_used=totals.tokens_used,
-        )
+        numbers = msgspec.structs.asdict(totals) | {"cost_usd": round(totals.cost_usd, 6)}
+        self._tell("stopped", reason=reason, detail=detail, **numbers)
         return RunResult(reason, detail, totals)

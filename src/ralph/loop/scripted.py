@@ -35,9 +35,7 @@ from typing import IO, Any, cast
 
 from ralph.programs import python
 
-_BASH_TIMEOUT_S = 60
-_PROTOCOL = "2025-11-25"
-_END_S = 10.0
+_STEPS = ("bash", "read", "write", "edit", "mcp")
 
 
 class _ScriptEnd(Exception):
@@ -61,7 +59,7 @@ class ServerProcess:
         self._stdin = cast(IO[bytes], self._process.stdin)
         self._stdout = cast(IO[bytes], self._process.stdout)
         client = {"name": "scripted", "version": "1"}
-        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         try:
             self._ask("initialize", hello)
             self._send({"method": "notifications/initialized"})
@@ -86,7 +84,7 @@ class ServerProcess:
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(10.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -153,13 +151,6 @@ class ScriptedAgent:
         return 0
 
     def _play(self) -> str:
-        steps = {
-            "bash": self._bash,
-            "read": self._read,
-            "write": self._write,
-            "edit": self._edit,
-            "mcp": self._mcp,
-        }
         try:
             for step in self._run.get("steps", []):
                 if "say" in step:
@@ -167,7 +158,8 @@ class ScriptedAgent:
                 elif "sleep" in step:
                     time.sleep(float(step["sleep"]))
                 else:
-                    next(steps[name] for name in steps if name in step)(step)
+                    kind = next(kind for kind in _STEPS if kind in step)
+                    getattr(self, f"_{kind}")(step)
         except _ScriptEnd as stopped:
             return str(stopped)
         return str(self._run.get("result", ""))
@@ -213,7 +205,7 @@ class ScriptedAgent:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_BASH_TIMEOUT_S,
+            timeout=60,
             check=False,
         )
         output = (done.stdout + done.stderr).strip()
@@ -238,15 +230,12 @@ class ScriptedAgent:
     def _connected(self) -> list[dict[str, str]]:
         """The servers that the run will ask, started, each with how that went."""
         asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
-        names = list(dict.fromkeys(asked))
-        for name in names:
-            if name in self._entries:
-                with contextlib.suppress(OSError):
-                    self._servers[name] = ServerProcess(self._entries[name])
-        return [
-            {"name": name, "status": "connected" if name in self._servers else "failed"}
-            for name in names
-        ]
+        statuses = dict.fromkeys(asked, "failed")
+        for name in statuses.keys() & self._entries.keys():
+            with contextlib.suppress(OSError):
+                self._servers[name] = ServerProcess(self._entries[name])
+                statuses[name] = "connected"
+        return [{"name": name, "status": status} for name, status in statuses.items()]
 
     def _call(self, tool: str, /, **given: Any) -> str:
         """Say which tool is about to be used, as the real client does."""

@@ -58,10 +58,8 @@ def passages(record: Record) -> Sequence[Passage]:
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"
     of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
-    return [
-        Passage(title=first, text=rest, embed=problem, facets=of),
-        Passage(title="", text=solution, embed=solution, facets=of),
-    ]
+    texts = ((first, rest, problem), ("", solution, solution))
+    return [Passage(title, text, embed=embed, facets=of) for title, text, embed in texts]
 
 
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
@@ -115,8 +113,7 @@ class Grouping:
             return []
         kin = [kinship(member.entry) for member in fresh]
         published = [
-            [member for member in candidates(n) if kinship(member.entry) == kin[n]]
-            for n in range(len(fresh))
+            [one for one in candidates(n) if kinship(one.entry) == own] for n, own in enumerate(kin)
         ]
         everybody = [*fresh, *(member for members in published for member in members)]
         self._embed(text for member in everybody for text in _texts(case_of(member.entry)))
@@ -129,10 +126,8 @@ class Grouping:
             others = {first.id: first for first in (*published[n], *earlier)}
             twin = self._nearest_twin(case_of(member.entry), list(others.values()))
             firsts.append(twin or Member(member.id, member.entry, kinds.pattern_id(member.id)))
-        return [
-            PublishedEntry(member.id, first.pattern)
-            for member, first in zip(fresh, firsts, strict=True)
-        ]
+        pairs = zip(fresh, firsts, strict=True)
+        return [PublishedEntry(member.id, first.pattern) for member, first in pairs]
 
     def alternative(self, a: Entry, b: Entry) -> bool:
         """Whether two entries answer the same problem."""
@@ -151,13 +146,10 @@ class Grouping:
         return Nearness(*map(self._meaning, _texts(one), _texts(other)))
 
     def _nearest_twin(self, case: Case, members: Sequence[Member]) -> Member | None:
-        near = [
-            (cosine, member)
-            for member in members
-            if (cosine := self._cosine(case.whole, case_of(member.entry).whole)) >= _WORTH_COMPARING
-        ]
-        near.sort(key=lambda pair: (-pair[0], pair[1].id))
-        for _, member in near[:_COMPARED]:
+        cosines = {one.id: self._cosine(case.whole, case_of(one.entry).whole) for one in members}
+        near = [one for one in members if cosines[one.id] >= _WORTH_COMPARING]
+        near.sort(key=lambda one: (-cosines[one.id], one.id))
+        for member in near[:_COMPARED]:
             other = case_of(member.entry)
             if same(case, other, self.nearness(case, other)):
                 return member
@@ -245,7 +237,7 @@ _CANDIDATES = 10
 _RAREST_WORDS = 8
 
 
-class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointResult(msgspec.Struct, frozen=True):
     """What a checkpoint came to."""
 
     project: str
@@ -261,10 +253,8 @@ def checkpoint(
 ) -> CheckpointResult:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
     if kind not in kinds.CHECKPOINT_KINDS:
-        raise errors.BadInput(
-            f"{kind!r} is no kind of checkpoint",
-            todo=f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}.",
-        )
+        todo = f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}."
+        raise errors.BadInput(f"{kind!r} is no kind of checkpoint", todo=todo)
     why = msgspec.convert(kind, CheckpointKind)
     gives = memory.gives(project)
     if not gives or not memory.staged_records(project, imported=imported):
@@ -274,22 +264,18 @@ def checkpoint(
                 notes = _catch_up(memory)
             except errors.MemoryOff as error:
                 notes = (f"not indexed yet: {error}",)
-        return CheckpointResult(project=project, kind=why, notes=notes)
+        return CheckpointResult(project, why, notes=notes)
     if trouble := memory.store.journals.trouble():
         # What others published meanwhile is not known here, and may be the same lesson.
-        raise errors.JournalDown(
-            f"nothing is published while the journal's server is away: {trouble}",
-            todo="What is staged stays so; repeat the checkpoint when it is back.",
-        )
+        what = f"nothing is published while the journal's server is away: {trouble}"
+        todo = "What is staged stays so; repeat the checkpoint when it is back."
+        raise errors.JournalDown(what, todo=todo)
     lock = memory.store.index.path.with_name(_LOCK_NAME)
-    try:
-        # One at a time on this machine: what two projects publish at once may be one pattern.
-        with disk.lock(lock, timeout_s=memory.store.settings.journal_lock_timeout_s):
-            return _publish(memory, project, why, imported=imported)
-    except disk.Busy:
-        raise errors.JournalBusy(
-            "another checkpoint is under way", where=str(lock), todo="Try again when it has ended."
-        ) from None
+    what, todo = "another checkpoint is under way", "Try again when it has ended."
+    busy = errors.JournalBusy(what, where=str(lock), todo=todo)
+    # One at a time on this machine: what two projects publish at once may be one pattern.
+    with disk.lock(lock, timeout_s=memory.store.settings.journal_lock_timeout_s, busy=busy):
+        return _publish(memory, project, why, imported=imported)
 
 
 def _catch_up(memory: Knowledge) -> tuple[str, ...]:
@@ -315,21 +301,13 @@ def _publish(
             notes = _catch_up(memory)
         except errors.MemoryOff as error:
             left = {record.id for record in waiting()}
-            raise type(error)(
-                f"{len(staged - left)} published, {len(left)} stay staged: {error.what}",
-                where=error.where,
-                todo=error.todo or "Repeat the checkpoint.",
-            ) from error
+            what = f"{len(staged - left)} published, {len(left)} stay staged: {error.what}"
+            todo = error.todo or "Repeat the checkpoint."
+            raise type(error)(what, where=error.where, todo=todo) from error
         published += [one.entry for one in covers]
         fresh_patterns |= {one.pattern for one in covers} - before
-    return CheckpointResult(
-        project=project,
-        kind=why,
-        published=tuple(published),
-        new_patterns=len(fresh_patterns),
-        joined=len(published) - len(fresh_patterns),
-        notes=notes,
-    )
+    new, joined = len(fresh_patterns), len(published) - len(fresh_patterns)
+    return CheckpointResult(project, why, tuple(published), new, joined, notes)
 
 
 def _publish_batch(
@@ -372,10 +350,9 @@ def _candidates(
             return [[] for _ in cuts]
         found: list[list[Member]] = []
         for rows in _near(view, live, [cut[0] for cut in cuts], ahead):
-            near = [
-                one.record.id for one in view.fetch(live, rows, records=True).values() if one.record
-            ]
-            patterns = (history.slots[one].pattern for one in near if one in history.slots)
+            stored = view.fetch(live, rows, records=True).values()
+            slots = (history.slots.get(one.record.id) for one in stored if one.record)
+            patterns = (slot.pattern for slot in slots if slot)
             found.append([first_of(name) for name in dict.fromkeys(patterns)])
     return found
 

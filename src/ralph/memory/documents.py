@@ -38,7 +38,7 @@ class Refused(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.why}"
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
+class Added(msgspec.Struct, frozen=True):
     """What adding came to, in sections; `vanished` files are still found until they are removed,
     `forgotten` sections stay out."""
 
@@ -68,13 +68,9 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
     saved = _saved(memory)
     base = root.resolve()  # what is outside it is named by its whole path
     files, refused = _files(paths or [base / name for name in saved], base)
-    vanished = sorted(
-        name
-        for name in saved
-        if name not in files
-        and not (base / name).exists()
-        and (not paths or any((base / name).is_relative_to(path.resolve()) for path in paths))
-    )
+    gone = sorted(name for name in saved if name not in files and not (base / name).exists())
+    inside = [path.resolve() for path in paths]
+    vanished = [one for one in gone if not paths or any(map((base / one).is_relative_to, inside))]
     reasons = memory.stream.reasons()
     fresh: list[tuple[Document, str]] = []
     stale: list[str] = []
@@ -101,15 +97,8 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
     # The new first: killed in between, the next adding takes out what is left of the old.
     memory.say_all(fresh)
     taken_out = memory.forget(stale, reason=REPLACED) if stale else []
-    return Added(
-        files=read,
-        added=len(fresh),
-        unchanged=unchanged,
-        taken_out=len(taken_out),
-        forgotten=forgotten,
-        vanished=vanished,
-        refused=[one for one in refused if one.path not in vanished],
-    )
+    refused = [one for one in refused if one.path not in vanished]
+    return Added(read, len(fresh), unchanged, len(taken_out), forgotten, vanished, refused)
 
 
 def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
@@ -119,10 +108,8 @@ def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path
     for path in paths:
         below = [name for name in saved if (base / name).is_relative_to(path.resolve())]
         if not below:
-            raise NotFound(
-                f"no document {path} is kept",
-                todo="`ralph conversations add-document --list` shows them. Nothing was removed.",
-            )
+            todo = "`ralph conversations add-document --list` shows them. Nothing was removed."
+            raise NotFound(f"no document {path} is kept", todo=todo)
         gone.update(below)
     memory.forget([one.id for name in gone for one in saved[name]], reason=REMOVED)
     return sorted(gone)
@@ -142,16 +129,8 @@ def read_document(file: Path, name: str) -> list[Document]:
     # Before it is cut: half a secret is not recognised as one.
     cut = [one for one in sections(redact(text)) if one.text.strip()]
     title = next((one.heading.split(BETWEEN_HEADINGS)[0] for one in cut if one.heading), "")
-    return [
-        Document(
-            path=name,
-            heading=one.heading,
-            text=one.text,
-            title=(title or file.name)[:_TITLE_CHARS],
-            line=one.line,
-        )
-        for one in cut
-    ]
+    title = (title or file.name)[:_TITLE_CHARS]
+    return [Document(path=name, title=title, **one._asdict()) for one in cut]
 
 
 def line_of(one: Document, root: Path) -> int:

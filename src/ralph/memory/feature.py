@@ -23,7 +23,7 @@ from ralph.recall import KINDS, Hit
 from ralph.records import JournalRecord, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
-from ralph.records.iteration import KIND, FileAction, FileTouched, Iteration, from_record
+from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
 from ralph.records.note import Note
 from ralph.text.redact import redact
 
@@ -40,41 +40,33 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
     """The iteration as it may be written: nothing secret, nothing over its limit."""
     number = iteration.iteration_number
     if number is not None and not 1 <= number <= _LAST_NUMBER:
-        raise BadRecord(
-            f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}",
-            todo="Leave it out to get the next one.",
-        )
+        what = f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}"
+        raise BadRecord(what, todo="Leave it out to get the next one.")
     for field in ("tokens_used", "cost_usd", "duration_ms"):
         amount = getattr(iteration, field)
         if amount is not None and not 0 <= amount < math.inf:
-            raise BadRecord(
-                f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
-            )
+            what = f"{field} {amount} is not an amount"
+            raise BadRecord(what, todo="Leave it out if it is not known.")
 
-    def path(value: str) -> str | None:
-        return kind.relative_path(redact(_from_root(value, root)))
+    def error(seen: ErrorSeen) -> ErrorSeen:
+        path = kind.relative_path(redact(_from_root(seen.file_path or "", root)))
+        return msgspec.structs.replace(_fit_texts(seen), file_path=path)
 
     errors = list(dict.fromkeys(iteration.errors))[: kind.MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
         _fit_texts(iteration),
         feature=iteration.feature,
         timestamp=iteration.timestamp,
-        errors=tuple(
-            msgspec.structs.replace(
-                _fit_texts(error), file_path=path(error.file_path) if error.file_path else None
-            )
-            for error in errors
-        ),
+        errors=tuple(map(error, errors)),
         decisions=tuple(map(_fit_texts, iteration.decisions[: kind.MOST_DECISIONS])),
         files_touched=_files(iteration.files_touched, root)[: kind.MOST_FILES],
         session_id=_run(iteration.session_id),
     )
     told = ready.task_title.strip() or ready.summary.strip()
     if not (told or ready.errors or ready.decisions or ready.files_touched):
-        raise BadRecord(
-            "there is nothing in this iteration to remember",
-            todo="Give at least one of task_title, summary, errors, decisions, files_touched.",
-        )
+        what = "there is nothing in this iteration to remember"
+        todo = "Give at least one of task_title, summary, errors, decisions, files_touched."
+        raise BadRecord(what, todo=todo)
     return ready
 
 
@@ -270,10 +262,8 @@ class FeatureMemory(ProjectStream):
         told = iteration if isinstance(iteration, Iteration) else kind.read_iteration(iteration)
         one = kind.check_fields(told)
         if one.feature and one.feature != self.name:
-            raise BadRecord(
-                f"this iteration is of feature {one.feature!r}, not {self.name!r}",
-                todo="Remember it under its own feature.",
-            )
+            what = f"this iteration is of feature {one.feature!r}, not {self.name!r}"
+            raise BadRecord(what, todo="Remember it under its own feature.")
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
         return prepared(named, root=str(self.store.project.root))
@@ -310,13 +300,9 @@ class FeatureMemory(ProjectStream):
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
         """Iterations that failed or ran out of time, newest first, of one task or of all."""
-        return Answer(
-            self.hits(
-                (located, one)
-                for located, one in self._newest_first()
-                if one.failed and (task_id is None or str(one.task_id) == str(task_id))
-            )
-        )
+        failed = (pair for pair in self._newest_first() if pair[1].failed)
+        of = [p for p in failed if task_id is None or str(p[1].task_id) == str(task_id)]
+        return Answer(self.hits(of))
 
     def files(self) -> list[FileSeen]:
         """Every file the iterations touched, the most touched first."""
@@ -334,10 +320,8 @@ class FeatureMemory(ProjectStream):
     def get(self, record_id: str) -> Hit:
         """One record whole, by its id or the beginning of it."""
         ids = (located.record.id for located, _ in self.iterations())
-        missing = NotFound(
-            f"feature {self.name!r} has no record {record_id}",
-            todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
-        )
+        todo = f"`ralph recent --feature {self.name}` lists records with their ids."
+        missing = NotFound(f"feature {self.name!r} has no record {record_id}", todo=todo)
         return self.find(find_id(record_id, ids, missing))[-1]
 
     def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
@@ -345,11 +329,10 @@ class FeatureMemory(ProjectStream):
         return self.contents()
 
     def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
-        return sorted(
-            self.iterations(),
-            key=lambda pair: (pair[0].record.number, pair[0].record.at),
-            reverse=True,
-        )
+        def age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:
+            return pair[0].record.number, pair[0].record.at
+
+        return sorted(self.iterations(), key=age, reverse=True)
 
     def content(self, record: Record) -> Any:
         """The iteration inside a record."""
@@ -363,21 +346,17 @@ class FeatureMemory(ProjectStream):
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """An iteration as one passage."""
-        try:
+        iteration: Iteration | None = None
+        with contextlib.suppress(BadRecord):
             iteration = self.content(record)
-        except BadRecord:
-            return ()
         if iteration is None:
             return ()
         whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
         title = iteration.task_title
         places = [file.path for file in iteration.files_touched]
         places += [error.file_path for error in iteration.errors if error.file_path]
-        facets: dict[str, tuple[str, ...]] = {
-            "type": (record.kind,),
-            "outcome": (iteration.outcome,),
-            "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
-        }
+        task: tuple[str, ...] = () if iteration.task_id is None else (str(iteration.task_id),)
+        facets = {"type": (record.kind,), "outcome": (iteration.outcome,), "task_id": task}
         named, body = "\n".join(dict.fromkeys(places)), whole.removeprefix(title)
         return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
 

@@ -45,8 +45,7 @@ class PendingRejection(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
-        fields = {name: getattr(self.gate, name) for name in self.gate.__struct_fields__}
-        return {"id": self.id, "at": self.at, **fields}
+        return {"id": self.id, "at": self.at, **msgspec.structs.asdict(self.gate)}
 
 
 def reject(
@@ -59,13 +58,8 @@ def reject(
     """
     memory = ralph.knowledge
     memory.check_giving(ralph.project.id)
-    given = Gate(
-        project=ralph.project.id,
-        task=_name_of(task),
-        gate_type=gate_type,
-        human_feedback=feedback,
-        **{name: value or "" for name, value in of.items()},
-    )
+    about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
+    given = Gate(task=_name_of(task), gate_type=gate_type, human_feedback=feedback, **about)
     # Through the same checks as the entry it will become; its revision is not known yet.
     told = _rejection(portable(given, ralph.project.root), revision="later")
     entry = prepared_entry(told)
@@ -100,21 +94,13 @@ def approve(
     """
     memory = ralph.knowledge
     memory.check_giving(ralph.project.id)
-    given = GateApproval(
-        project=ralph.project.id,
-        gate_type=gate_type,
-        approved_approach=approach,
-        **{name: value or "" for name, value in of.items()},
-    )
-    told = portable(given, ralph.project.root)
-    approval = cast("GateApproval", prepared_entry(told))
-    account, name = memory.account(), _name_of(task)
-    passed = _passed(name, approval.gate_type)
-    waiting = {
-        one.id: one.gate
-        for one in gates(ralph)
-        if (one.gate.task, one.gate.gate_type) == (name, approval.gate_type)
-    }
+    about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
+    given = GateApproval(gate_type=gate_type, approved_approach=approach, **about)
+    approval = cast("GateApproval", prepared_entry(portable(given, ralph.project.root)))
+    account, gate = memory.account(), (_name_of(task), approval.gate_type)
+    passed = _passed(*gate)
+    pending = {one.id: one.gate for one in gates(ralph)}
+    waiting = {i: one for i, one in pending.items() if (one.task, one.gate_type) == gate}
     if waiting:
         captured = memory.capture_all([_revised(gate, approval) for gate in waiting.values()])
         account.journal.forget(sorted(waiting), reason=passed)
@@ -136,17 +122,15 @@ def _pending(record: Record, *, fresh: bool = False) -> PendingRejection:
 def approach_of(ralph: Ralph, task: str | int) -> str:
     """What was approved, where nobody says it: what the task's newest success says it did."""
     name = _name_of(task)
+    iterations = (pair for memory in ralph.features() for pair in memory.iterations())
     told = [
         (one.timestamp or "", located.record.number, one.summary)
-        for memory in ralph.features()
-        for located, one in memory.iterations()
+        for located, one in iterations
         if str(one.task_id) == name and one.outcome == "success" and one.summary.strip()
     ]
     if not told:
-        raise NotFound(
-            f"no successful iteration of task {name} tells what was approved",
-            todo="Say it: --approach TEXT.",
-        )
+        what = f"no successful iteration of task {name} tells what was approved"
+        raise NotFound(what, todo="Say it: --approach TEXT.")
     return max(told)[2]
 
 
@@ -167,16 +151,14 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
 def _revised(gate: Gate, approval: GateApproval) -> GateRejection:
     """The entry that a waiting rejection becomes; what it does not say the approval may."""
     entry = _rejection(gate, revision=approval.approved_approach)
-    fills = {
-        name: getattr(approval, name)
-        for name in ("subject", "agent_type", "task_type", "technology")
-        if not getattr(entry, name)
-    }
+    names = ("subject", "agent_type", "task_type", "technology")
+    fills = {name: getattr(approval, name) for name in names if not getattr(entry, name)}
     return msgspec.structs.replace(entry, **fills)
 
 
 def _rejection(gate: Gate, *, revision: str) -> GateRejection:
-    fields = {name: getattr(gate, name) for name in Gate.__struct_fields__ if name != "task"}
+    fields = msgspec.structs.asdict(gate)
+    del fields["task"]
     return GateRejection(revision_approach=revision, **fields)
 
 

@@ -76,12 +76,11 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     """The clients that keep the sessions in which these were said."""
     if not said:
         return []
-    history = ralph.conversations.stream.history
-    sources = {
-        history.conversations[name].conversation.source
-        for name, exchanges in history.exchanges.items()
-        if not set(said).isdisjoint([name, *exchanges])
-    }
+    history, wanted = ralph.conversations.stream.history, set(said)
+    told = [
+        name for name, some in history.exchanges.items() if not wanted.isdisjoint([name, *some])
+    ]
+    sources = {history.conversations[name].conversation.source for name in told}
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
@@ -94,9 +93,8 @@ def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     for record in memory.of_project():
         with contextlib.suppress(BadRecord):
             entry = knowledge_from(record)
-            if isinstance(entry, FailureSolution) and any(
-                taught_by(entry, one, root) for one in iterations
-            ):
+            lesson = isinstance(entry, FailureSolution)
+            if lesson and any(taught_by(entry, one, root) for one in iterations):
                 found.append(record.id)
     return found
 
@@ -174,11 +172,8 @@ def choose(
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
-        fit = (
-            (not wanted or bool(named))
-            and (limit is None or store.is_before(at, limit))
-            and (not match or words.match_in(body))
-        )
+        fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
+        fit = fit and (not match or words.match_in(body))
         for one, name in named if fit else ():
             meant[one].add(name)
         return fit
@@ -207,29 +202,23 @@ def choose(
         chosen[key] = [*dict.fromkeys(fit)]
     learnings = [
         one
-        for one in forgetting.learnings_of(ralph)
-        if (wanted or match) and FEATURES in memories
-        if feature in (None, one.feature) and fits([one.id], one.created or "", one.text.encode())
+        for one in (forgetting.learnings_of(ralph) if wanted or match else ())
+        if FEATURES in memories and feature in (None, one.feature)
+        if fits([one.id], one.created or "", one.text.encode())
     ]
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
     for prefix, found in meant.items():
         if len(found) > 1:
-            raise BadInput(
-                f"{prefix} is the beginning of {len(found)} ids",
-                todo="Give more of it; nothing was forgotten.",
-            )
+            what = f"{prefix} is the beginning of {len(found)} ids"
+            raise BadInput(what, todo="Give more of it; nothing was forgotten.")
     places = forgetting.plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     # Who clears away what is old wants to keep what was learned from it.
-    return _with_derived(
-        ralph,
-        choice,
-        everywhere=bool(wanted) and len(memories) > 1,
-        learned=bool(wanted or match or everything),
-    )
+    everywhere, learned = bool(wanted) and len(memories) > 1, bool(wanted or match or everything)
+    return _with_derived(ralph, choice, everywhere=everywhere, learned=learned)
 
 
 def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
@@ -250,17 +239,12 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     if everywhere:
         ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
     elif same and not choice.match:
-        remains.append(
-            _command("the same told elsewhere", [i for some in same.values() for i in some])
-        )
+        others = [one for some in same.values() for one in some]
+        remains.append(_command("the same told elsewhere", others))
     named = set(_ids_in(FEATURES, ids))
-    iterations = [
-        iteration
-        for key in ids
-        if key.memory == FEATURES and key.name != NOTES
-        for located, iteration in ralph.feature(key.name).iterations()
-        if located.record.id in named
-    ]
+    features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
+    told = (pair for name in features for pair in ralph.feature(name).iterations())
+    iterations = [iteration for located, iteration in told if located.record.id in named]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     learnings = [
         one
@@ -281,14 +265,9 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         ids[own] = [*ids.get(own, ()), *lessons]
     clients = _clients_of(ralph, _ids_in(CONVERSATIONS, ids))
     remains += [f"the session's own file, as {name} keeps it" for name in clients]
-    return msgspec.structs.replace(
-        choice,
-        ids=ids,
-        learnings=[*choice.learnings, *learnings],
-        derived=derived,
-        remains=remains,
-        published=bool(published),
-    )
+    learnings = [*choice.learnings, *learnings]
+    more = {"derived": derived, "remains": remains, "published": bool(published)}
+    return msgspec.structs.replace(choice, ids=ids, learnings=learnings, **more)
 
 
 def _command(what: str, ids: list[str]) -> str:
@@ -299,12 +278,8 @@ def _command(what: str, ids: list[str]) -> str:
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
     """The records that were picked."""
-    return [
-        record
-        for key, ids in choice.ids.items()
-        for record in _standing(ralph, key)
-        if record.id in set(ids)
-    ]
+    chosen = {key: set(ids) for key, ids in choice.ids.items()}
+    return [one for key, ids in chosen.items() for one in _standing(ralph, key) if one.id in ids]
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
@@ -338,12 +313,8 @@ def _without_conversations(
     """What was picked without conversations of which only a part was, and those of them whose
     title has the text: a conversation goes with its last exchange, and by its title alone only if
     none of its exchanges has the text."""
-    fit = set(said)
-    parted = {
-        name
-        for name, exchanges in ralph.conversations.stream.history.exchanges.items()
-        if not match or not fit.isdisjoint(exchanges)
-    }
+    fit, exchanges = set(said), ralph.conversations.stream.history.exchanges
+    parted = {name for name, some in exchanges.items() if not match or not fit.isdisjoint(some)}
     named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
     titles = [one for one in said if one in named] if match else []
     return [one for one in said if one not in named], titles

@@ -126,11 +126,8 @@ def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
 def _unreadable(error: Exception, where: str) -> BadInput:
     from ralph.errors import BadInput
 
-    return BadInput(
-        f"what is paused cannot be read ({error}), so nothing is kept",
-        where=where,
-        todo="Mend or delete it.",
-    )
+    what = f"what is paused cannot be read ({error}), so nothing is kept"
+    return BadInput(what, where=where, todo="Mend or delete it.")
 
 
 def _pause(plain: Any) -> Pause:
@@ -171,13 +168,9 @@ def pause(
     """
     from ralph.records import now
 
-    wanted = Pause(
-        now(),
-        project="" if project is None or conversation else project.id,
-        conversation=conversation,
-        where="" if project is None else str(project.root),
-        folder=folder,
-    )
+    own = "" if project is None or conversation else project.id
+    where = "" if project is None else str(project.root)
+    wanted = Pause(now(), "", own, conversation, where, folder)
     with _editing(home) as pauses:
         for one in pauses:
             if one.holds_now and one.scope == wanted.scope:
@@ -210,20 +203,16 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
     from ralph.errors import BadInput
 
     disk.make_folder(home)
-    file = home / NAME
-    try:
-        with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
-            known = _saved_pauses(home)
-            pauses = list(known)
-            yield pauses
-            if pauses != known:
-                plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
-                data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
-                disk.replace(file, data, mode=0o600)
-    except disk.Busy:
-        raise BadInput(
-            "another process is changing what is paused", where=str(file), todo="Try again."
-        ) from None
+    file, what = home / NAME, "another process is changing what is paused"
+    busy = BadInput(what, where=str(file), todo="Try again.")
+    with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S, busy=busy):
+        known = _saved_pauses(home)
+        pauses = list(known)
+        yield pauses
+        if pauses != known:
+            plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
+            data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
+            disk.replace(file, data, mode=0o600)
 
 
 # -- what was held in a pause

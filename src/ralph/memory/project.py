@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk, trust
+from ralph.clients import own_command
 from ralph.config import PROJECT_FILE, home_folder
 from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
@@ -42,6 +43,13 @@ _GIT_ATTRIBUTES = """\
 # Two branches' journals merge line by line, without a conflict.
 *.jsonl merge=union text eol=lf
 """
+_PLAN_ATTRIBUTES = """\
+# Two branches' plans merge entry by entry. `ralph init` tells git in each clone how.
+features.yaml merge=ralph-plan
+tasks.yaml merge=ralph-plan
+disciplines.yaml merge=ralph-plan
+"""
+_MERGE_DRIVER = "merge.ralph-plan.driver"
 _GIT_IGNORE = """\
 # Written by earlier versions; no longer used.
 /cache/
@@ -104,11 +112,12 @@ class Project:
         """The ids in `.ralph` folders of this repository, or of another machine."""
         ids = self._owner(self.git_id).get("ids", []) if self.git_id else []
         paths = {one: self._owner(one).get("paths", []) for one in ids}
-        histories = {
-            one: [history_folder(disk.find_repository(path)) for path in paths[one]] for one in ids
-        }
-        own = history_folder(disk.find_repository(self._path))
-        return [one for one in ids if not paths[one] or own in histories[one]]
+
+        def history(path: str) -> str:
+            return history_folder(disk.find_repository(path))
+
+        own = history(self._path)
+        return [one for one in ids if not paths[one] or own in map(history, paths[one])]
 
     @functools.cached_property
     def git_id(self) -> str:
@@ -153,9 +162,8 @@ class Project:
     def owner_wish(self) -> TrustRequest:
         """To be used though its files belong to another user of this machine."""
         uid = os.lstat(self.folder).st_uid
-        return TrustRequest(
-            "owner", FOLDER, uid, f"{FOLDER} here belongs to another user (uid {uid})"
-        )
+        text = f"{FOLDER} here belongs to another user (uid {uid})"
+        return TrustRequest("owner", FOLDER, uid, text)
 
     def id_wish(self, claimed: str) -> TrustRequest:
         """To share the private memory of the other folders that have this id."""
@@ -172,7 +180,14 @@ class Project:
         if self._read_id() is None:
             self._give_id()
         self.claim()
+        if not self.merges_plans():
+            driver = f"{own_command(os.environ)} plan merge-driver %O %A %B %P"
+            _git(self.root, "config", "--local", _MERGE_DRIVER, driver)
         return made
+
+    def merges_plans(self) -> bool:
+        """Whether git knows in this clone how to merge two branches' plans."""
+        return bool(_git(self.root, "config", "--get", _MERGE_DRIVER))
 
     def missing(self) -> list[Path]:
         """The files that `init` would make."""
@@ -200,9 +215,8 @@ class Project:
 
     def _holds(self, claimed: str) -> bool:
         """Whether the claimed id belongs to this folder, as far as this machine knows."""
-        if (
-            claimed[14] == "5"
-        ):  # made from a commit or a path, which anybody may know; not by `init`
+        # Made from a commit or a path, which anybody may know; not by `init`.
+        if claimed[14] == "5":
             return claimed == self.git_id or self._is_trusted(self.id_wish(claimed))
         owner = self._owner(claimed)
         if not owner or self._path in owner["paths"] or self._is_trusted(self.id_wish(claimed)):
@@ -235,6 +249,7 @@ class Project:
         # The id comes last: where there is one, everything else is there too.
         return {
             self.journals / ".gitattributes": _GIT_ATTRIBUTES,
+            self.db / ".gitattributes": _PLAN_ATTRIBUTES,
             self.folder / ".gitignore": _GIT_IGNORE,
             self._metadata: metadata,
         }
@@ -265,11 +280,8 @@ class Project:
             text = self._text()
             if _ID_LINE.search(text) is None:
                 if re.search(r"^project_id:", text, re.M):
-                    raise BadInput(
-                        "project_id is not a UUID",
-                        where=str(self._metadata),
-                        todo="Restore the line from git, or remove it to get a new id.",
-                    )
+                    todo = "Restore the line from git, or remove it to get a new id."
+                    raise BadInput("project_id is not a UUID", where=str(self._metadata), todo=todo)
                 newline = "" if not text or text.endswith("\n") else "\n"
                 new = f"{text}{newline}project_id: {self._new_id()}\n"
                 disk.replace(self._metadata, new.encode())
@@ -303,11 +315,9 @@ def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project |
             project = Project(folder, home)
             if project.exists:  # refuses a link
                 if not anyones and not project.is_usable:
-                    raise UnsafeFile(
-                        "it belongs to another user of this machine",
-                        where=str(project.folder),
-                        todo="If you trust its content, run: ralph trust",
-                    )
+                    what = "it belongs to another user of this machine"
+                    todo = "If you trust its content, run: ralph trust"
+                    raise UnsafeFile(what, where=str(project.folder), todo=todo)
                 return project
     return None
 
@@ -374,11 +384,8 @@ def _read_owner(file: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(
-            f"it cannot be read ({error})",
-            where=str(file),
-            todo="Delete it: the next folder that uses this project's id here gets it.",
-        ) from None
+        todo = "Delete it: the next folder that uses this project's id here gets it."
+        raise BadInput(f"it cannot be read ({error})", where=str(file), todo=todo) from None
 
 
 def _path_id(path: str) -> str:
@@ -430,9 +437,8 @@ def read_focus(project: Project) -> Focus | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError, BadInput) as error:
-        raise BadInput(
-            f"the focus cannot be read ({error})", where=str(file), todo="Run: ralph focus --clear"
-        ) from None
+        what, todo = f"the focus cannot be read ({error})", "Run: ralph focus --clear"
+        raise BadInput(what, where=str(file), todo=todo) from None
     return focus
 
 
@@ -452,11 +458,8 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 def wishes_of(project: Project, *, home: Path) -> list[TrustRequest]:
     """Everything that this project asks for, allowed or not."""
-    return [
-        *project.wishes(),
-        *setting_requests(home=home, project_file=project.settings_file),
-        *_servers(project),
-    ]
+    settings = setting_requests(home=home, project_file=project.settings_file)
+    return [*project.wishes(), *settings, *_servers(project)]
 
 
 def untrusted(project: Project, *, home: Path) -> list[TrustRequest]:
@@ -468,9 +471,8 @@ def untrusted(project: Project, *, home: Path) -> list[TrustRequest]:
 
 def server_wishes(discipline: Discipline) -> dict[str, TrustRequest]:
     """The wish behind each MCP server of a discipline, by the server's name."""
-    return {
-        name: _server(discipline.name, name, one) for name, one in discipline.mcp_servers.items()
-    }
+    servers = discipline.mcp_servers
+    return {name: _server(discipline.name, name, one) for name, one in servers.items()}
 
 
 def trust_servers(project: Project, discipline: Discipline, *, home: Path) -> None:

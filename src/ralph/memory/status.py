@@ -29,13 +29,9 @@ class Health(msgspec.Struct, frozen=True):
 _NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
 _REBUILD = "Run: ralph index rebuild"
 _NOTHING = {"journalled": 0, "indexed": 0}
-# The streams beside those of the features, and what they are called in a status.
-_MEMORIES = {
-    "conversations": "conversation",
-    "knowledge": "knowledge",
-    "notes": "notes",
-    "plan": "plan",
-}
+_SINGULAR = {"features": "feature", "conversations": "conversation"}
+# The streams beside those of the features.
+_MEMORIES = ("conversations", "knowledge", "notes", "plan")
 
 
 class FeatureCount(msgspec.Struct, frozen=True):
@@ -67,28 +63,16 @@ def status(ralph: Ralph) -> RagStatus:
     health = _embedder(embedder)
     index, features = _index(ralph)
     known = embedder if health.ok else None
-    memories = {
-        "feature": {
-            "journalled": sum(one.journalled for one in features),
-            "indexed": sum(one.indexed for one in features),
-        },
-        **{name: dict(_NOTHING) for name in _MEMORIES.values()},
-    }
+    memories = {name: dict(_NOTHING) for name in ("features", *_MEMORIES)}
+    memories["features"] = {key: sum(getattr(one, key) for one in features) for key in _NOTHING}
     for one in ralph.streams():
         if one.label in _MEMORIES:
-            before = memories[_MEMORIES[one.label]]
+            before = memories[one.label]
             before |= {key: before[key] + count for key, count in _count(one).items()}
     memories["knowledge"] |= _knowledge(ralph)
-    return RagStatus(
-        available=index.ok,
-        index=index,
-        embedder=health,
-        model=known.identity if known else None,
-        dimensions=known.dims if known else None,
-        memories=memories,
-        features=features,
-        line=_line(index, health),
-    )
+    of_one = {_SINGULAR.get(name, name): counts for name, counts in memories.items()}
+    model, dims = (known.identity, known.dims) if known else (None, None)
+    return RagStatus(index.ok, index, health, model, dims, of_one, features, _line(index, health))
 
 
 def _count(stream: Stream) -> dict[str, int]:
@@ -241,10 +225,9 @@ def _stream_faults(memory: Stream) -> tuple[list[Fault], int]:
     good = len(living.keys() & indexed)
     # A journal that has just grown or been merged explains what is missing or too much.
     todo = _REBUILD if current else _CATCHES_UP
+    too_many = "is indexed, but not in the journal"
     told = [f"record {key[0]} is not indexed" for key in living.keys() - indexed]
-    told += [
-        f"record {key[0]} is indexed, but not in the journal" for key in indexed - living.keys()
-    ]
+    told += [f"record {key[0]} {too_many}" for key in indexed - living.keys()]
     faults = [Fault(name, what, todo, mends=not current) for what in sorted(told)]
     return faults + [Fault(name, what, _REBUILD) for what in vectors], good
 
@@ -261,11 +244,8 @@ def _vector_faults(
     import numpy as np
 
     length = target.manifest().dims * _FLOAT_BYTES
-    wanted = {
-        hashlib.sha256(passage.embed.encode()).digest()[:16]: record.id
-        for record, passage in passages
-        if passage.embed
-    }
+    embedded = [(passage.embed.encode(), record.id) for record, passage in passages]
+    wanted = {hashlib.sha256(text).digest()[:16]: name for text, name in embedded if text}
     if size.waiting:
         yield f"{size.waiting} passages wait for the embedder"
     for text_hash, record_id in wanted.items():

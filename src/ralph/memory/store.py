@@ -19,7 +19,7 @@ from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft, Fold, Journal, Journals
-from ralph.journal.file import JournalFolder, file_name
+from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
@@ -73,11 +73,8 @@ def feature_journals(
     project: Project, settings: Settings, home: Path, *, warns: bool = True
 ) -> Journals:
     """The journals of a project's features; `warns` of what waits though no server is set."""
-
-    def memory() -> str:
-        return f"feature/{project.id}"
-
-    return _open(settings, project.journals, ".ralph/db/memory", memory, home, warns)
+    folder, shown = project.journals, ".ralph/db/memory"
+    return _open(settings, folder, shown, lambda: f"feature/{project.id}", home, warns)
 
 
 def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
@@ -87,12 +84,7 @@ def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = 
 
 
 def _open(
-    settings: Settings,
-    folder: Path,
-    shown_as: str,
-    memory: Callable[[], str],
-    home: Path,
-    warns: bool,
+    settings: Settings, folder: Path, shown: str, memory: Callable[[], str], home: Path, warns: bool
 ) -> Journals:
     spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
     if not settings.journal_url:
@@ -100,16 +92,11 @@ def _open(
         # agent does) must not decide that.
         if warns and spools.is_dir():
             _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown_as=shown_as, lock_timeout_s=lock_timeout_s)
+        return JournalFolder(folder, shown_as=shown, lock_timeout_s=lock_timeout_s)
     from ralph.journal.spool import server_journals
 
-    return server_journals(
-        settings.journal_url,
-        memory,
-        spools,
-        lock_timeout_s=lock_timeout_s,
-        connect_timeout_s=settings.wait_s,
-    )
+    patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
+    return server_journals(settings.journal_url, memory, spools, **patience)
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
@@ -184,14 +171,8 @@ class Stream(ABC):
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow the journal."""
-        return IndexSpec(
-            name=self.store.collection_name(self.name),
-            stream=self.name,
-            journal=self.journal,
-            cut=self.passages,
-            cut_version=self.cut_version,
-            embedder=self.store.embedder,
-        )
+        name, how = self.store.collection_name(self.name), (self.passages, self.cut_version)
+        return IndexSpec(name, self.name, self.journal, *how, self.store.embedder)
 
     def sync(self, *, afresh: bool = False, budget_s: float | None = None) -> Synced:
         """Bring the index up to the journal, or build it anew."""
@@ -209,10 +190,9 @@ class Stream(ABC):
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
         record = found.record
-        unscored = unasked(record, self.when(record, last_number), self.content(record))
-        names = ("score", "relevance", "why", "parts")
-        scores = {name: getattr(found, name) for name in names}
-        return msgspec.structs.replace(unscored, **scores)
+        hit = unasked(record, self.when(record, last_number), self.content(record))
+        scores = {name: getattr(found, name) for name in ("score", "relevance", "why", "parts")}
+        return msgspec.structs.replace(hit, **scores)
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
@@ -318,10 +298,8 @@ class Store:
         # A terminal may hand over bytes that are no text.
         plain = text.encode(errors="replace").decode().strip()
         if len(plain) < _SHORTEST_QUERY and plain.isascii():
-            raise BadInput(
-                f"the query {plain!r} is too short to search for",
-                todo='Ask in a few words, for example: "login form validation".',
-            )
+            todo = 'Ask in a few words, for example: "login form validation".'
+            raise BadInput(f"the query {plain!r} is too short to search for", todo=todo)
         wanted = self.settings.search_limit if limit is None else limit
         if wanted < 1:
             raise BadInput(f"limit must be at least 1, not {wanted}")
@@ -402,9 +380,8 @@ class Store:
                 found = search(view, live, question, vector=vector, embedder=identity)
             break
         if len(live) < len(targets):
-            raise errors.IndexOff(
-                "the index is deleted again and again", where=str(self.index.path)
-            )
+            what = "the index is deleted again and again"
+            raise errors.IndexOff(what, where=str(self.index.path))
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
@@ -446,15 +423,10 @@ class ProjectStore(Store):
     def __init__(
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
-        super().__init__(
-            feature_journals(project, settings, home),
-            project.cache,
-            lambda: f"{short_hash(project.id)}-",
-            home=home,
-            settings=settings,
-            embedder=sync.choose_embedder(settings, home / "cache"),
-            progress=progress,
-        )
+        more: dict[str, Any] = {"home": home, "settings": settings, "progress": progress}
+        more["embedder"] = sync.choose_embedder(settings, home / "cache")
+        journals = feature_journals(project, settings, home)
+        super().__init__(journals, project.cache, lambda: f"{short_hash(project.id)}-", **more)
         self.project = project
 
     def names(self) -> set[str]:
@@ -476,11 +448,8 @@ class ProjectStore(Store):
         try:
             self.project.init()
         except OSError as error:
-            raise errors.JournalError(
-                f"the project's files cannot be made ({error.strerror or error})",
-                where=str(self.project.folder),
-                todo="Free space or permit writing there, then try again.",
-            ) from error
+            what = "the project's files cannot be made ({})"
+            raise disk_error(what, self.project.folder, error, FREE_SPACE) from error
 
 
 # -- Retention: how old something is, and what is done at most once a day.
@@ -517,9 +486,7 @@ def once_a_day(stamp: Path, at: datetime | None, work: Callable[[datetime], _T])
         disk.make_folder(stamp.parent)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
     except OSError as error:
-        raise errors.IndexOff(
-            f"when it was pruned cannot be noted ({error.strerror or error})",
-            where=str(stamp),
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        ) from error
+        what = f"when it was pruned cannot be noted ({error.strerror or error})"
+        todo = "Permit writing there, or set RALPH_HOME to a folder of yours."
+        raise errors.IndexOff(what, where=str(stamp), todo=todo) from error
     return done

@@ -101,14 +101,9 @@ def move_project(
         def opened(url: str | None) -> list[Journals]:
             chosen = msgspec.structs.replace(settings, journal_url=url)
             # One of the two is files: that is no sign that somebody lacks the address.
-            journals = [
-                store.feature_journals(project, chosen, home, warns=False),
-                *(
-                    store.home_journals(one, chosen, home, warns=False)
-                    for one in own
-                    if one != FEATURES
-                ),
-            ]
+            journals = [store.feature_journals(project, chosen, home, warns=False)]
+            for memory in (CONVERSATIONS, KNOWLEDGE):
+                journals.append(store.home_journals(memory, chosen, home, warns=False))
             for one in journals:
                 stack.callback(one.close)
                 if server := store.on_server(one):
@@ -125,24 +120,17 @@ def move_project(
         for begin, end in pairs:
             if begin.where == end.where:
                 raise BadInput("the journals are there already", where=end.where)
-        moved = tuple(
-            move(
-                begin,
-                end,
-                progress,
-                memory=memory,
-                only=None if everything else mine,
-                dry_run=dry_run,
-            )
-            for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True)
-        )
+        moved: list[MovedMemory] = []
+        for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True):
+            only = None if everything else mine
+            moved.append(move(begin, end, progress, memory=memory, only=only, dry_run=dry_run))
         if target is not None and _hands_over(target, settings, dry_run):
             # Remember how far the numbers go, so that they go on when the server is away.
             with contextlib.suppress(JournalDown):  # the next use that reaches it does so, too
-                for journals, memory in zip(targets, moved, strict=True):
-                    for stream in memory.streams:
+                for journals, there in zip(targets, moved, strict=True):
+                    for stream in there.streams:
                         journals.journal(stream.name).read(limit=1)
-    return MovedProject(moved, dry_run)
+    return MovedProject(tuple(moved), dry_run)
 
 
 def _hands_over(url: str | None, settings: Settings, dry_run: bool) -> bool:
@@ -212,8 +200,17 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
     target = place.journal(name)
     fresh = 0
     for _ in range(_TRIES):
-        added, position = _copy(source, target, name, report)
-        fresh += added
+        forgotten = {stone.id for one in (source, target) for stone in one.read().tombstones}
+        position, done, seen = None, False, 0
+        while not done:  # what the target lacks, in the source's order
+            batch = source.read(position, limit=_PORTION)
+            records = [one.record for one in batch.records if one.record.id not in forgotten]
+            fresh += sum(one.fresh for one in target.append(records))
+            if batch.tombstones:
+                target.forget((), stones=batch.tombstones)
+            seen += len(batch.records)
+            report(name, seen)
+            position, done = batch.position, batch.done
         ours, theirs = _Contents(source), _Contents(target)
         if source.unchanged(position):
             break
@@ -231,24 +228,6 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
             todo="Keep using the old place; move into an empty one.",
         )
     return _report(name, ours, theirs, fresh)
-
-
-def _copy(source: Journal, target: Journal, name: str, report: Progress) -> tuple[int, str]:
-    """Append what the target lacks, in the source's order: how many, and up to which position."""
-    forgotten = {stone.id for one in (source, target) for stone in one.read().tombstones}
-    position: str | None = None
-    fresh = seen = 0
-    while True:
-        batch = source.read(position, limit=_PORTION)
-        records = [one.record for one in batch.records if one.record.id not in forgotten]
-        fresh += sum(one.fresh for one in target.append(records))
-        if batch.tombstones:
-            target.forget((), stones=batch.tombstones)
-        seen += len(batch.records)
-        report(name, seen)
-        position = batch.position
-        if batch.done:
-            return fresh, position
 
 
 def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = None) -> MovedStream:
@@ -271,12 +250,9 @@ def waiting_records(home: Path) -> dict[str, int]:
     from ralph.journal.spool import spool_folder
 
     spools = home / SPOOL
-    found = [name for name in (CONVERSATIONS, KNOWLEDGE) if (spools / name).is_dir()]
-    features = spools / _FEATURE
-    if features.is_dir():
-        found += [f"{_FEATURE}/{unquote(one.name)}" for one in sorted(features.iterdir())]
+    features = [f"{_FEATURE}/{unquote(one.name)}" for one in sorted(spools.glob(f"{_FEATURE}/*"))]
     counts: dict[str, int] = {}
-    for memory in found:
+    for memory in (CONVERSATIONS, KNOWLEDGE, *features):
         files = JournalFolder(spool_folder(spools, memory))
         counts[memory] = sum(len(files.journal(name).read().records) for name in files.names())
     return {memory: count for memory, count in counts.items() if count}

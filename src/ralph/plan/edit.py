@@ -19,7 +19,6 @@ from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 
-_OPEN = ("pending", "in_progress")
 # Each is looked for anew; who has more will look again.
 _MOST_RINGS = 50
 
@@ -51,27 +50,29 @@ def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
     return plan.discipline(name)
 
 
-def delete_feature(plan: Plan, name: str) -> None:
-    """Delete a feature; refused while tasks refer to it (F14). The caller cleans the index."""
-    with plan.editing(f"feature {name} deleted", "features", "tasks") as data:
-        plan.find(data["features"], "features", name)
-        users = [
-            str(task.key)
-            for task in model.entities(data["tasks"], "tasks")
-            if isinstance(task.value, dict) and str(task.value.get("feature")) == name
-        ]
+def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
+    """Delete an entry; refused while tasks belong to it or wait for it (F14).
+
+    `check` finds tasks that still name a discipline. The caller cleans a feature's index.
+    """
+    field = "feature" if kind == "features" else "blocked_by"
+    kinds: list[Kind] = [kind, "tasks"] if kind == "features" else [kind]
+    with plan.editing(f"{model.SINGULAR[kind]} {key} deleted", *kinds) as data:
+        plan.find(data[kind], kind, key)
+        users = []
+        for name, task in by_key(data.get("tasks", {}), "tasks").items():
+            uses = task.get(field)
+            users += (
+                [name] if str(key) in map(str, uses if isinstance(uses, list) else [uses]) else []
+            )
         if users:
-            what = f"the feature {name!r} still has tasks: {', '.join(users[:10])}"
-            todo = "Delete them or give them another feature first."
-            raise BadInput(what, where=plan.file_name("features"), todo=todo)
-        model.remove_entity(data["features"], "features", name)
-
-
-def delete_discipline(plan: Plan, name: str) -> None:
-    """Delete a discipline; `check` finds tasks that still name it."""
-    with plan.edit("disciplines", f"discipline {name} deleted") as data:
-        plan.find(data, "disciplines", name)
-        model.remove_entity(data, "disciplines", name)
+            what = f"task {key} blocks {', '.join(users[:10])}"
+            todo = "Take it out of their blocked_by first, or set it to skipped."
+            if kind == "features":
+                what = f"the feature {key!r} still has tasks: {', '.join(users[:10])}"
+                todo = "Delete them or give them another feature first."
+            raise BadInput(what, where=plan.file_name(kind), todo=todo)
+        model.remove_entity(data[kind], kind, key)
 
 
 def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
@@ -143,34 +144,11 @@ def update_task(
         if patch.get("feature") is not None:
             plan.find(data["features"], "features", patch["feature"])
         _refuse_broken(plan, entry, task_id)
-        before = entry.get("status", "pending")
-        patch_task(data["tasks"], entry, patch, plan)
-        at = plan.now()
         if comment is not None:
-            _append_comment(entry, comment, author, at)
-        if entry.get("status", "pending") != before:
-            entry.pop("completed", None)
-            if entry.get("status") == "done":
-                entry["completed"] = at
+            _append_comment(entry, comment, author, plan.now())
         if patch or comment is not None:
-            entry["updated"] = at
+            change_task(data["tasks"], entry, patch, plan)
     return plan.task(task_id)
-
-
-def delete_task(plan: Plan, task_id: TaskId) -> None:
-    """Delete a task; refused while another one waits for it."""
-    with plan.edit("tasks", f"task {task_id} deleted") as data:
-        plan.find(data, "tasks", task_id)
-        waiting = [
-            key
-            for key, task in by_key(data, "tasks").items()
-            if str(task_id) in map(str, as_list(task.get("blocked_by")))
-        ]
-        if waiting:
-            what = f"task {task_id} blocks {', '.join(waiting[:10])}"
-            todo = "Take it out of their blocked_by first, or set it to skipped."
-            raise BadInput(what, where=plan.file_name("tasks"), todo=todo)
-        model.remove_entity(data, "tasks", task_id)
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
@@ -179,13 +157,12 @@ def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
     found = [
         task
         for task in tasks
-        if task.status in _OPEN
+        if task.status in ("pending", "in_progress")
         and (feature is None or task.feature == feature)
         and all(str(blocker) in done for blocker in task.blocked_by)
     ]
-    return sorted(
-        found, key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id))
-    )
+    found.sort(key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id)))
+    return found
 
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
@@ -225,6 +202,15 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     patch_entry("tasks", entry, patch)
 
 
+def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
+    """As `patch_task`, for a task that was there before: stamp when it changed and was done."""
+    before, at = entry.get("status", "pending"), plan.now()
+    patch_task(data, entry, patch, plan)
+    if (status := entry.get("status", "pending")) != before:
+        model.set_field(entry, "completed", at if status == "done" else None)
+    entry["updated"] = at
+
+
 def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
     """A task that cannot be read must not be written either: what is wrong comes first."""
     for name in ("feature", "title"):
@@ -253,8 +239,7 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
     if not plain:
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
-    if by := clean_text("author", author, Limits.title):
-        new["author"] = by
+    model.set_field(new, "author", clean_text("author", author, Limits.title))
     entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]
 
 
@@ -288,7 +273,6 @@ _NOISE_NAMES = (
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
 _FILE_LISTS = ("context_files", "knowledge_paths")
-_OWN_FOLDERS = (".git", ".ralph")
 
 
 def is_noise(path: str) -> bool:
@@ -326,9 +310,8 @@ def enrich(
             if count < Limits.context_after or path in before or is_noise(path):
                 continue
             if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
-                items.append(
-                    {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
-                )
+                counts = {"touch_count": count, "last_touched": last}
+                items.append({"path": path, "source": "auto", **counts})
         _evict(items)
         model.set_field(entry, "context_files", items)
     return [added for item in items if (added := _path_of_item(item)) and added not in before]
@@ -406,7 +389,7 @@ def project_file(root: Path, path: str) -> Path | None:
         file = (top / path).resolve()
         if not file.is_relative_to(top) or not file.is_file():
             return None
-        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
+        return None if file.relative_to(top).parts[0].lower() in (".git", ".ralph") else file
     except (OSError, ValueError, RuntimeError):  # the last: links in a circle
         return None
 
@@ -492,13 +475,10 @@ def _learnings_and_files(
     for feature in view.features:
         path = model.path_of(file.data, "features", feature.name)
         for left, right in conflicts(feature.learnings):
-            yield file.problem(
-                (*path, "learnings", feature.learnings.index(right)),
-                f"two learnings of {feature.name} contradict each other: "
-                f"{left.text!r} and {right.text!r}",
-                "Remove the one that is wrong.",
-                "warning",
-            )
+            at = (*path, "learnings", feature.learnings.index(right))
+            what = f"two learnings of {feature.name} contradict each other: {left.text!r}"
+            what += f" and {right.text!r}"
+            yield file.problem(at, what, "Remove the one that is wrong.", "warning")
         listed = [(n, i, x) for n in _FILE_LISTS for i, x in enumerate(getattr(feature, n))]
         for name, i, item in listed:
             missing = str(_path_of_item(item))

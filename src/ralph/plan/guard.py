@@ -28,7 +28,6 @@ from ralph.plan.store import ABSENT, Plan, digest
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
-_COPIES = 100
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*\S)")
 # What a task or feature goes through, as opposed to what somebody wrote in it.
 _STATE = frozenset(
@@ -36,6 +35,8 @@ _STATE = frozenset(
     " current_state".split()
 )
 _CHECKED = "checked by the guard"
+_NOT_YAML = "it was not valid YAML any more"
+_SECOND = "there was a second one; the first stands"
 _HINT = (
     "If such a change was yours, take it from the copy, or make it with a `ralph` command: "
     "what comes through Ralph is never undone."
@@ -209,7 +210,7 @@ class Guard:
     def _keep_copy(self, name: str, raw: bytes) -> str:
         folder = self._plan.cache / "rejected"
         disk.make_folder(folder)
-        for old in disk.names(folder)[:-_COPIES]:
+        for old in disk.names(folder)[:-100]:
             disk.remove(folder / old)
         copy = folder / f"{self._stamp()}-{digest(raw)[:6]}-{name}.yaml"
         disk.create(copy, raw)
@@ -257,10 +258,8 @@ class _FileRepair:
     def __init__(
         self, plan: Plan, kind: Kind, snapshot: Snapshot, feature: str, others: Mapping[str, str]
     ) -> None:
-        self._plan = plan
-        self._kind = kind
-        self._feature = feature
-        self._others = others
+        self._plan, self._kind = plan, kind
+        self._feature, self._others = feature, others
         self.restored: list[Restoration] = []
         self.notes: list[str] = []
         self.changed = False
@@ -358,34 +357,29 @@ class _FileRepair:
         if last.data is not None and identical(last.data, kept) and not lost_comments:
             return
         self.changed, self.result = True, result
-        file = f"{self._kind}.yaml"
         if last.raw is None or last.data is None:
-            why = "it was gone" if last.raw is None else "it was not valid YAML any more"
-            self.restored.append(Restoration(file, "the file", why))
+            self._restore("the file", "it was gone" if last.raw is None else _NOT_YAML)
         else:
-            self.restored += self._differences(file, last.data, kept, reasons)
+            self._tell_differences(last.data, kept, reasons)
             for key in _duplicates(last.data, self._kind) - _duplicates(start.data, self._kind):
-                why = "there was a second one; the first stands"
-                self.restored.append(Restoration(file, f"{SINGULAR[self._kind]} {key}", why))
+                self._restore(f"{SINGULAR[self._kind]} {key}", _SECOND)
             if lost_comments:
-                self.restored.append(Restoration(file, "comments", "they were dropped"))
+                self._restore("comments", "they were dropped")
         if not self.restored:
-            self.restored.append(Restoration(file, "a part", "it was not usable as it was"))
+            self._restore("a part", "it was not usable as it was")
 
-    def _differences(
-        self, file: str, last: Data, kept: Data, reasons: dict[EntryField, str]
-    ) -> list[Restoration]:
-        """The reasons for what differs in the end; what came back by itself has none."""
-        found: list[Restoration] = []
+    def _restore(self, what: str, why: str, verb: str = "restored") -> None:
+        self.restored.append(Restoration(f"{self._kind}.yaml", what, why, verb))
+
+    def _tell_differences(self, last: Data, kept: Data, reasons: dict[EntryField, str]) -> None:
+        """Give the reasons for what differs in the end; what came back by itself has none."""
         now, then = by_key(last, self._kind), by_key(kept, self._kind)
         for (key, field), why in reasons.items():
             name, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
             if not field and (was is None) != (new is None):
-                verb = "restored" if was is None else "taken out"
-                found.append(Restoration(file, name, why, verb))
+                self._restore(name, why, "restored" if was is None else "taken out")
             if field and was and new and not identical(was.get(field), new.get(field)):
-                found.append(Restoration(file, f"`{field}` of {name}", why))
-        return found
+                self._restore(f"`{field}` of {name}", why)
 
 
 def _duplicates(data: Data | None, kind: Kind) -> set[str]:
@@ -399,10 +393,8 @@ def _words(raw: bytes | None, kind: Kind) -> set[EntryField]:
     found: set[EntryField] = set()
     for key, entry in by_key(_parsed(raw) or {}, kind).items():
         fields = [value for name, value in entry.items() if name not in _STATE]
-        found |= {
-            (key, ""),
-            *((key, model.text_of(item)) for value in fields for item in as_list(value)),
-        }
+        texts = [model.text_of(item) for value in fields for item in as_list(value)]
+        found |= {(key, text) for text in ("", *texts)}
     return found
 
 

@@ -32,27 +32,30 @@ YAML has the plan's own shape, and may nest and shorten:
 A task keeps its `id` unless the plan uses it already; then it gets the next free one, and what
 waits for it in the document follows. Comments and times are not imported.
 
-Importing again adds nothing: a feature is known by its name, a task by its feature and title.
-Existing entries never change, except that empty prose of a known feature is filled and learnings
-that are new to it are appended.
+Importing again adds nothing: a feature is known by its name, a task by its feature and title. A
+task that the document ticks off, skips or begins gets that status, and a title that only gained or
+lost words is the same task with new words. Otherwise existing entries never change, except that
+empty prose of a known feature is filled and learnings that are new to it are appended.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from ralph.errors import BadInput
 from ralph.plan import model
-from ralph.plan.edit import add_named, add_task, next_id, patch_named, patch_task
+from ralph.plan.edit import add_named, add_task, change_task, next_id, patch_named, patch_task
 from ralph.plan.fields import clean_text
 from ralph.plan.learnings import append
 from ralph.plan.model import KINDS, Data, Kind, Limits, TaskId, entities, find_entity
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.learning import Learning, read_learning
+from ralph.text.tokens import tokens
 
 _HEADING = re.compile(r"(#{1,6})\s+(?:feature\s*:\s*)?(.+?)\s*#*$", re.IGNORECASE)
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d+[.)])\s+(?:\[([ xX~/-])\]\s+)?(.+)$")
@@ -66,16 +69,20 @@ _PROSE = {
 }
 _STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
            "-": "skipped"}  # fmt: skip
+_ENDED = ("done", "skipped")
+# Titles of fewer words are too much alike.
+_LEAST_WORDS = 2
 
 
 class PlanImport(msgspec.Struct, frozen=True):
-    """What an import added, and how many tasks were there already."""
+    """What an import added and changed, and how many tasks were there already."""
 
     features: tuple[str, ...] = ()
     tasks: tuple[TaskId, ...] = ()
     disciplines: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
     known_tasks: int = 0
+    updated: tuple[TaskId, ...] = ()
 
 
 def import_plan(
@@ -192,33 +199,43 @@ def _from_yaml(text: str, name: str) -> Data:
     return file.data
 
 
+def _titles(item: Any) -> Iterator[str]:
+    """Every title in the document, for comparing."""
+    if isinstance(item, dict):
+        if isinstance(item.get("title"), str):
+            yield item["title"].casefold()
+        for value in item.values():
+            yield from _titles(value)
+    elif isinstance(item, list):
+        for value in item:
+            yield from _titles(value)
+
+
 class _Import:
     """One import under way."""
 
     def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
-        self._plan = plan
-        self._data = data
-        self._added: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
-        self._filled: list[str] = []
+        self._plan, self._data = plan, data
+        self._added: dict[str, list[Any]] = {name: [] for name in (*KINDS, "filled", "updated")}
         self._known_tasks = 0
+        self._titles: set[str] = set()  # of the document's tasks
         self._later: list[tuple[Data, list[TaskId], list[Any]]] = []
         self._ids: dict[str, TaskId] = {}  # of the document -> of the plan
         self._learnings: list[tuple[str, Learning]] = []
 
     def run(self, document: Data) -> PlanImport:
+        self._titles = set(_titles(document))
         for entity in entities(document, "disciplines"):
             self._named("disciplines", dict(entity.value))
         for entity in entities(document, "features"):
             entry = dict(entity.value)
-            tasks, learnings = (
-                _items(entry.pop("tasks", None)),
-                _items(entry.pop("learnings", None)),
+            tasks, learnings, _ = (
+                entry.pop(key, None) for key in ("tasks", "learnings", "created")
             )
-            entry.pop("created", None)
             name = self._named("features", entry)
-            for item in learnings:
+            for item in _items(learnings):
                 self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
-            for task in tasks:
+            for task in _items(tasks):
                 self._task({"title": task} if isinstance(task, str) else dict(task), name)
         for task in document.get("tasks") or []:
             self._task(dict(task), None)
@@ -238,11 +255,8 @@ class _Import:
             source = learning.source if feature in self._added["features"] else "agent"
             draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
             append(self._plan, self._data["features"], feature, draft)
-        return PlanImport(
-            **{kind: tuple(self._added[kind]) for kind in KINDS},
-            filled=tuple(self._filled),
-            known_tasks=self._known_tasks,
-        )
+        added = {name: tuple(found) for name, found in self._added.items()}
+        return PlanImport(**added, known_tasks=self._known_tasks)
 
     def _named(self, kind: Kind, patch: Data) -> str:
         """Add a feature or a discipline, or fill what a feature lacks, and give its name."""
@@ -255,7 +269,7 @@ class _Import:
             self._added[kind].append(name)
         elif kind == "features" and (empty := {k: v for k, v in patch.items() if not entry.get(k)}):
             patch_named("features", entry, empty)
-            self._filled.append(name)
+            self._added["filled"].append(name)
         return name
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
@@ -268,10 +282,11 @@ class _Import:
         if find_entity(self._data["features"], "features", feature) is None:
             self._named("features", {"name": feature})
         wanted = patch.pop("id", None)
-        known = self._find_task(feature, title)
+        known = self._find_task(feature, title) or self._reworded(feature, title)
         if known is not None:
             self._known_tasks += 1
             self._ids.setdefault(str(wanted), known)
+            self._update(known, title, patch.get("status"))
             return known
         waits = _items(patch.pop("blocked_by", None))
         for name in ("comments", "created", "updated", "completed"):
@@ -280,11 +295,9 @@ class _Import:
         fields |= {k: v for k, v in patch.items() if v is not None}
         # The id in the document, unless the plan uses it already.
         new_id: TaskId = next_id(self._data["tasks"])
-        if find_entity(self._data["tasks"], "tasks", wanted) is None:
-            if isinstance(wanted, str) and wanted.strip():
-                new_id = wanted.strip()
-            elif isinstance(wanted, int) and not isinstance(wanted, bool):
-                new_id = wanted
+        own = wanted.strip() if isinstance(wanted, str) else wanted
+        if isinstance(own, int | str) and own != "" and not isinstance(own, bool):
+            new_id = own if find_entity(self._data["tasks"], "tasks", wanted) is None else new_id
         entry = add_task(self._plan, self._data["tasks"], new_id, fields)
         task_id: TaskId = entry["id"]
         if wanted is not None:
@@ -293,13 +306,38 @@ class _Import:
         self._later.append((entry, first, waits))
         return task_id
 
-    def _find_task(self, feature: str, title: object) -> TaskId | None:
+    def _update(self, task_id: TaskId, title: str, status: object) -> None:
+        """Take over the document's words, and its status if work went on: never back to pending."""
+        entry = find_entity(self._data["tasks"], "tasks", task_id) or {}
+        patch: Data = {} if entry["title"].casefold() == title.casefold() else {"title": title}
+        now = entry.get("status", "pending")
+        if now not in _ENDED and status in (*_ENDED, "in_progress") and status != now:
+            patch["status"] = status
+        if patch:
+            change_task(self._data["tasks"], entry, patch, self._plan)
+            self._added["updated"].append(task_id)
+
+    def _reworded(self, feature: str, title: str) -> TaskId | None:
+        """The one task of the feature that this title names in more or fewer words."""
+        asked = frozenset(tokens(title))
+        found: list[TaskId] = []
         for task in model.by_key(self._data["tasks"], "tasks").values():
-            same_title = str(task.get("title")).casefold() == str(title).casefold()
-            if same_title and task.get("feature") == feature:
-                task_id: TaskId = task["id"]
-                return task_id
-        return None
+            other = str(task.get("title"))
+            if task.get("feature") != feature or other.casefold() in self._titles:
+                continue
+            words = frozenset(tokens(other))
+            less, more = sorted((asked, words), key=len)
+            if less <= more and len(less) >= max(_LEAST_WORDS, len(more) / 2):
+                found.append(task["id"])
+        return found[0] if len(found) == 1 else None
+
+    def _find_task(self, feature: str, title: object) -> TaskId | None:
+        wanted = str(title).casefold()
+        tasks = model.by_key(self._data["tasks"], "tasks").values()
+        own = (task for task in tasks if task.get("feature") == feature)
+        return next(
+            (task["id"] for task in own if str(task.get("title")).casefold() == wanted), None
+        )
 
 
 def _items(value: Any) -> list[Any]:

@@ -172,10 +172,8 @@ class Judge(AllowNoLoss):
         self, kind: Kind, feature: str, others: Set[str], base: Data, protected: Set[EntryField]
     ) -> None:
         super().__init__(kind)
-        self._feature = feature
-        self._others = others
-        self._base = base
-        self._protected = protected
+        self._feature, self._others = feature, others
+        self._base, self._protected = base, protected
 
     # -- what `merge_changes` asks
 
@@ -325,12 +323,8 @@ class Judge(AllowNoLoss):
 
     def _context_files(self, key: str, now: list[Any], kept: Any) -> Any:
         present = set(map(identity, now))
-        lost = [
-            item
-            for item in as_list(kept)
-            if identity(item) not in present
-            and not (isinstance(item, dict) and item.get("source") == "auto")
-        ]
+        gone = [item for item in as_list(kept) if identity(item) not in present]
+        lost = [x for x in gone if not isinstance(x, dict) or x.get("source") != "auto"]
         if lost:
             self.notes[key, "context_files"] = "files that a person had added were lost"
         return [*lost, *now][: Limits.context_files]

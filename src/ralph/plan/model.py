@@ -24,7 +24,6 @@ Data = dict[str, Any]
 DataPath = tuple[str | int, ...]
 
 VERSION = 1
-_IDENTITY_KEYS = ("name", "id", "path", "text", "words", "title")
 
 Status = Literal["pending", "in_progress", "blocked", "done", "skipped"]
 STATUSES: tuple[str, ...] = get_args(Status)
@@ -278,7 +277,7 @@ def identical(left: Any, right: Any) -> bool:
 def identity(item: Any) -> str:
     """The words that tell a list's item from the others, also when the rest of it has changed."""
     if isinstance(item, dict):
-        for key in _IDENTITY_KEYS:
+        for key in ("name", "id", "path", "text", "words", "title"):
             if item.get(key) is not None:
                 return str(item[key])
         return repr(item)

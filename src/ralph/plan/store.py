@@ -22,8 +22,6 @@ from ralph.records import now
 Entry = TypeVar("Entry")
 LOCK_TIMEOUT_S = 30.0
 ABSENT = "absent"
-_MAX_WRITES = 1000
-_PRUNE_EVERY = 200
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -75,7 +73,7 @@ class WriteLog:
         fd = disk.open_file(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(fd, "ab") as out:
             out.write(_encode(write) + b"\n")
-        if write.n % _PRUNE_EVERY == 0:
+        if write.n % 200 == 0:
             self._prune()
         return write
 
@@ -99,7 +97,7 @@ class WriteLog:
         return writes
 
     def _prune(self) -> None:
-        newest = self._all()[-_MAX_WRITES:]
+        newest = self._all()[-1000:]
         disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in newest))
         wanted = {key for write in newest for key in (write.before, write.after)}
         for name in disk.names(self._versions):
@@ -185,11 +183,9 @@ class Plan:
         """Hold the plan's lock; it is not given twice to the same process."""
         lock = self.cache / "lock"
         disk.make_folder(self.cache)
-        busy = PlanBusy(
-            f"another process has been changing the plan for over {self._lock_timeout_s:.0f} s",
-            where=str(lock),
-            todo="Try again. If it stays busy, end the process that hangs.",
-        )
+        what = f"another process has been changing the plan for over {self._lock_timeout_s:.0f} s"
+        todo = "Try again. If it stays busy, end the process that hangs."
+        busy = PlanBusy(what, where=str(lock), todo=todo)
         with disk.lock(lock, timeout_s=self._lock_timeout_s, busy=busy):
             yield
 
@@ -232,9 +228,8 @@ class Plan:
         present = model.entities(self.document(kind).data if data is None else data, kind)
         names = [entity.key for entity in present if entity.key is not None]
         todo = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
-        return NotFound(
-            f"no {model.SINGULAR[kind]} {str(key)!r}", where=self.file_name(kind), todo=todo
-        )
+        what = f"no {model.SINGULAR[kind]} {str(key)!r}"
+        return NotFound(what, where=self.file_name(kind), todo=todo)
 
 
 def read_bytes(path: Path) -> bytes | None:

@@ -30,7 +30,6 @@ from ralph.plan.model import Data, DataPath, Problem, Severity, identical, ident
 MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
 _MAX_NODES = 100_000
-_MAX_CHARS = 4 * MAX_BYTES
 _MAX_DEPTH = 60
 _TOO_MUCH = "this nests or repeats too much to be a plan"
 # The parser and the emitter trip over some hostile input with errors of other kinds.
@@ -43,11 +42,11 @@ _UNPRINTABLE = re.compile(
 )
 # Other programs may read the file as YAML 1.1.
 _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
-_LONGEST_FLOW = 80
 # A list whose dashes stand below the first letter of its key.
 _FLUSH_LIST = re.compile(r"^( *)[^\s#-][^\n]*:\n\1- ", re.M)
 _FIRST_LINE = re.compile(r"(?:[ \t]*\n)*( +)\S")
 _COMMENT_BEHIND = re.compile(r"[ \t]+(?=#)")
+_CONFLICT = re.compile(r"^<{7} ", re.M)
 _REFERENCE = re.compile(r"[&*]\S")
 
 
@@ -131,6 +130,12 @@ class PlanFile:
 
     def _compose(self) -> Node | None:
         """The nodes of the text; None when there is nothing but comments."""
+        if conflict := _CONFLICT.search(self._plain):
+            position = (self._plain.count("\n", 0, conflict.start()) + 1, 1)
+            todo = (
+                f"Keep what both sides say. Or: `ralph init`, then `git checkout -m {self.name}`."
+            )
+            raise _bad(self.name, position, "this is a merge conflict of git", todo)
         yaml = YAML()
         yaml.Composer = _BoundedComposer
         try:
@@ -189,7 +194,7 @@ class _BoundedComposer(Composer):
 
 def _read_data(name: str, root: Node) -> Data:
     """Plain data from nodes. Aliases may repeat or contain themselves: the data has bounds too."""
-    nodes_left, chars_left = _MAX_NODES, _MAX_CHARS
+    nodes_left, chars_left = _MAX_NODES, 4 * MAX_BYTES
 
     def read(node: Node, depth: int) -> Any:
         nonlocal nodes_left, chars_left
@@ -366,7 +371,7 @@ class _TextEdit:
             edit = self._edit_mapping if isinstance(node, MappingNode) else self._edit_sequence
             if edit(node, old, wanted):
                 return
-        flow = getattr(node, "flow_style", None) and len(str(wanted)) <= _LONGEST_FLOW
+        flow = getattr(node, "flow_style", None) and len(str(wanted)) <= 80
         value = _new_node(wanted, getattr(node, "style", None), flow=bool(flow))
         if self._careful and isinstance(value, ScalarNode) and value.style == "|":
             value.style = '"'

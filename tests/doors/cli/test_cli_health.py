@@ -32,6 +32,7 @@ def test_init_says_what_it_made_and_changes_nothing_the_second_time(
 
     assert sorted(first["made"]) == [
         ".ralph/.gitignore",
+        ".ralph/db/.gitattributes",
         ".ralph/db/memory/.gitattributes",
         ".ralph/db/metadata.yaml",
     ]
@@ -437,6 +438,9 @@ def test_doctor_without_an_embedder_warns(ralph: Line, words: None) -> None:
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_doctor_asks_git_whether_journals_merge(ralph: Line, project: Path, words: None) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
+    [found] = [c for c in ralph.well("doctor", "--json").json["checks"] if c["name"] == "git"]
+    assert found["detail"] == "git does not know here how to merge the plan"
+    ralph.well("init")
     assert checks(ralph.well("doctor", "--json").json)["git"] == "ok"
     (project / ".gitignore").write_text(".ralph/\n", encoding="utf-8")
     assert checks(ralph.well("doctor", "--json").json)["git"] == "warning"

@@ -528,6 +528,7 @@ def test_a_checklist_comes_in_from_stdin_once(ralph: Line) -> None:
         "disciplines": [],
         "filled": [],
         "known_tasks": 0,
+        "updated": [],
     }
     again = ralph.well("plan", "import", "-", stdin=CHECKLIST)
     assert again.out == "Nothing is new. 2 tasks already known.\n"

@@ -27,7 +27,6 @@ SHORT_ID = 8
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
 _ERRORS_SHOWN = 2
-_LIKE_SHOWN = 5
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -124,11 +123,12 @@ def located(answer: Answer, root: Path) -> Answer:
     from ralph.memory.documents import line_of
     from ralph.memory.store import Answer
 
-    hits = list(answer)
-    for place, hit in enumerate(hits):
+    hits = []
+    for hit in answer:
         if hit.kind == "document":
             moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
-            hits[place] = msgspec.structs.replace(hit, record=moved)
+            hit = msgspec.structs.replace(hit, record=moved)
+        hits.append(hit)
     return Answer(hits, answer.notes)
 
 
@@ -145,7 +145,7 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
     page.more(len(errors) - _ERRORS_SHOWN)
     if hit.like:
-        ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:_LIKE_SHOWN])
+        ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:5])
         page.line((f"and {len(hit.like)} like it: {ids}", "dim"), indent=2)
     _show_why(page, hit, hit.parts if explain else None)
 
@@ -308,38 +308,31 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
     """A pattern whole: what it says, how often it worked, and its entries."""
     from ralph.records.knowledge import knowledge_from
 
-    records = memory.entries_of(pattern)
-    entries: list[Entry] = [knowledge_from(record) for record in records]
+    entries = [(record, knowledge_from(record)) for record in memory.entries_of(pattern)]
 
     def show(page: Page) -> None:
         page.line((excerpt(pattern.problem, 120), "bold"))
         page.line((pattern.id, "cyan"))
         page.line(*_pattern_facts(pattern))
-        page.line(
-            ("reported ", "dim"),
-            f"{plural(pattern.success_count, 'time')} by {plural(pattern.projects, 'project')}; "
-            f"used later, it worked {plural(pattern.worked, 'time')} and failed"
-            f" {plural(pattern.failed, 'time')}",
-        )
+        counts = pattern.success_count, pattern.worked, pattern.failed
+        times, worked, failed = (plural(count, "time") for count in counts)
+        reported = f"{times} by {plural(pattern.projects, 'project')}"
+        used = f"; used later, it worked {worked} and failed {failed}"
+        page.line(("reported ", "dim"), reported + used)
         for name in ("problem", "solution", "when_to_try"):
             page.line((name.replace("_", " "), "bold"))
             page.lines(getattr(pattern, name))
         page.line(("entries", "bold"))
-        for record, entry in zip(records, entries, strict=True):
+        for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
             facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
-    entries_json = [
-        {"id": record.id, "at": record.at, **entry.to_json()}
-        for record, entry in zip(records, entries, strict=True)
-    ]
-    return Result({**pattern.to_json(), "kind": "pattern", "records": entries_json}, show)
+    plain_entries = [{"id": one.id, "at": one.at, **entry.to_json()} for one, entry in entries]
+    return Result({**pattern.to_json(), "kind": "pattern", "records": plain_entries}, show)
 
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:
-    worked = (
-        f"worked {success_ratio(pattern)} times",
-        "green" if pattern.failed == 0 else "yellow",
-    )
-    return [worked, f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"]
+    style = "green" if pattern.failed == 0 else "yellow"
+    rate = f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"
+    return [(f"worked {success_ratio(pattern)} times", style), rate]

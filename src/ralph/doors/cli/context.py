@@ -364,8 +364,7 @@ class Bar:
         text: str = "indexing the journal",
         in_bytes: bool = False,
     ) -> None:
-        self._total = total
-        self._text, self._in_bytes = text, in_bytes
+        self._total, self._text, self._in_bytes = total, text, in_bytes
         self._due = time.monotonic() + patience_s
         self._bar: Progress | None = None
         self._wanted = is_terminal(sys.stderr)

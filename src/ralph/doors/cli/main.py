@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 INTERRUPTED = 130
-_BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
 COMPLETE = "_RALPH_COMPLETE"
 # Commands that show what was remembered or written into the plan.
 _RECALLS = frozenset(
@@ -246,7 +245,7 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             _close_quietly()
-            return _BROKEN_PIPE
+            return 141  # as the shell names the end by SIGPIPE
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the last place before a traceback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -22,20 +23,22 @@ if TYPE_CHECKING:
 
 _CATCH_UP_S = 10.0
 
-_MOST_RECENT = 50
-_MOST_FAILURES = 20
-_SHORTEST_ID = 4
 
 Count = Annotated[int, Meta(ge=1)]
 Score = Annotated[float, Meta(ge=0, le=1)]
 KindName = Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_LABELS)})]
-RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
+RecordId = Annotated[str, Meta(min_length=4)]
+_NARROW = {"limit": Count | None, "min_score": Score | None}
+_DAYS = {"kinds": list[KindName] | None, "since": str | None, "until": str | None}
 
 
-@Tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
-def search_feature_memory(
-    context: ServerContext, query: str, limit: Count | None = None, min_score: Score | None = None
-) -> str:
+@Tool(
+    "Search feature memory",
+    example={"query": "login form validation", "limit": 5},
+    fields=_NARROW,
+    recalls=True,
+)
+def search_feature_memory(context: ServerContext, query: str, **given: Any) -> str:
     """Search what earlier iterations of work on this feature did, decided and failed at, by meaning
     and by words.
 
@@ -52,21 +55,17 @@ def search_feature_memory(
         limit: At most so many hits; 20 at most.
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
-    feature = context.scope().feature
-    scope = run_scope(feature)
-    return _found(context, query, scope, limit, min_score, _scope_text(context))
+    scope = run_scope(context.scope().feature)
+    return _found(context, query, scope, _scope_text(context), **given)
 
 
-@Tool("Search memory", example={"query": "how do we deploy?", "limit": 5}, recalls=True)
-def search_memory(
-    context: ServerContext,
-    query: str,
-    limit: Count | None = None,
-    min_score: Score | None = None,
-    kinds: list[KindName] | None = None,
-    since: str | None = None,
-    until: str | None = None,
-) -> str:
+@Tool(
+    "Search memory",
+    example={"query": "how do we deploy?", "limit": 5},
+    fields=_NARROW | _DAYS,
+    recalls=True,
+)
+def search_memory(context: ServerContext, query: str, **given: Any) -> str:
     """Search everything remembered in this project: iterations, notes, learnings, the features of
     the plan, past conversations of this user, and documents, by meaning and by words.
 
@@ -84,22 +83,12 @@ def search_memory(
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.
     """
-    given = {"kinds": kinds or (), "since": since, "until": until}
-    return _found(context, query, SESSION, limit, min_score, "in this project", **given)
+    given["kinds"] = given.get("kinds") or ()
+    return _found(context, query, SESSION, "in this project", **given)
 
 
-def _found(
-    context: ServerContext,
-    query: str,
-    scope: Scope,
-    limit: int | None,
-    min_score: float | None,
-    where: str,
-    **given: Any,
-) -> str:
-    answer = context.memory.search(
-        query, limit=limit, min_score=min_score, budget_s=_CATCH_UP_S, scope=scope, **given
-    )
+def _found(context: ServerContext, query: str, scope: Scope, where: str, **given: Any) -> str:
+    answer = context.memory.search(query, budget_s=_CATCH_UP_S, scope=scope, **given)
     asked = harmless(query, 120)
     if not answer:
         lines = [
@@ -149,7 +138,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     """
     from ralph.memory.feature import merged
 
-    wanted = min(count or RECENT_COUNT, _MOST_RECENT)
+    wanted = min(count or RECENT_COUNT, 50)
     hits = merged(context.memories(), lambda memory: memory.recent(wanted))[:wanted]
     scope = _scope_text(context)
     if not hits:
@@ -179,13 +168,11 @@ def get_feature_files(context: ServerContext) -> str:
         return f"No file is remembered {_scope_text(context)} yet."
     lines = []
     for name, file in files:
-        gone = "" if is_there(root, file.path) else " [no longer there]"
-        where = f", feature {harmless(name)}" if wide else ""
-        lines.append(
-            f"{harmless(file.path, 500)} | {', '.join(file.actions)} | touched in "
-            f"{plural(file.count, 'iteration')}, last in iteration {file.last_iteration}"
-            f"{where}{gone}"
-        )
+        touched = f"{plural(file.count, 'iteration')}, last in iteration {file.last_iteration}"
+        touched += f", feature {harmless(name)}" if wide else ""
+        touched += "" if is_there(root, file.path) else " [no longer there]"
+        actions = ", ".join(file.actions)
+        lines.append(f"{harmless(file.path, 500)} | {actions} | touched in {touched}")
     return answers.fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
@@ -211,12 +198,14 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
-    later = functools.partial(_later_success, _successes(context))
+    recent = [hit for memory in context.memories() for hit in memory.recent(1_000_000)]
+    done = [hit for hit in reversed(recent) if hit.record.outcome == "success"]
+    later = functools.partial(_later_success, done)
     return answers.fenced(
         f"{plural(len(hits), 'failed attempt')}{task} {_scope_text(context)}, newest first.",
         [
             answers.iteration_entry(hit, with_feature=_is_wide(context), later=later)
-            for hit in hits[:_MOST_FAILURES]
+            for hit in hits[:20]
         ],
         in_all=len(hits),
     )
@@ -241,16 +230,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         what = error.what.replace(repr(wanted), repr(plain_id(wanted)))
         raise NotFound(f"{what} {_scope_text(context)}", todo=todo) from None
     if hit.kind in ("exchange", "conversation"):
-        from ralph.chat import loop
-
-        name = f"{hit.kind}_id"
-        found: loop.ToolResult = loop.conversation_details.call(
-            context.memory.conversations,
-            **{name: hit.id},
-            include_full_transcript=True,
-            everywhere=everywhere,
-        )
-        return found.text
+        given = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
+        return _conversations(context, "conversation_details", **given)
     lines = answers.record_entry(hit).text(answers.WHOLE).splitlines()
     return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
@@ -266,20 +247,13 @@ def _get_scope(context: ServerContext) -> Scope:
     return SESSION if context.options.mode == "focus" else CONVERSATIONS_ALONE
 
 
-def _successes(context: ServerContext) -> dict[tuple[str, str], list[Hit]]:
-    """The iterations that ended well, by feature and task, oldest first."""
-    found: dict[tuple[str, str], list[Hit]] = {}
-    for memory in context.memories():
-        for hit in reversed(memory.recent(1_000_000)):
-            if hit.record.outcome == "success" and hit.record.task_id is not None:
-                found.setdefault((memory.name, str(hit.record.task_id)), []).append(hit)
-    return found
-
-
-def _later_success(successes: dict[tuple[str, str], list[Hit]], failed: Hit) -> str:
+def _later_success(done: Sequence[Hit], failed: Hit) -> str:
+    """Whether the task of a failed attempt was done later; `done` has the oldest first."""
     iteration = failed.record
-    for hit in successes.get((iteration.feature, str(iteration.task_id)), []):
-        if (hit.record.iteration_number or 0) > (iteration.iteration_number or 0):
+    task = iteration.feature, str(iteration.task_id)
+    for hit in done if iteration.task_id is not None else ():
+        later = (hit.record.iteration_number or 0) > (iteration.iteration_number or 0)
+        if later and (hit.record.feature, str(hit.record.task_id)) == task:
             when = f"iteration {hit.record.iteration_number} [{answers.short_id(hit)}]"
             return f"later: the same task ended in success in {when}"
     return ""
@@ -309,14 +283,8 @@ def _scope_text(context: ServerContext) -> str:
     return "of this project" if feature is None else f"of the feature {harmless(feature)!r}"
 
 
-FEATURE_TOOLS = (
-    search_feature_memory,
-    get_recent_iterations,
-    get_feature_files,
-    get_failed_attempts,
-    get_memory,
-    remember,
-)
+_LISTS = (get_recent_iterations, get_feature_files, get_failed_attempts)
+FEATURE_TOOLS = (search_feature_memory, *_LISTS, get_memory, remember)
 SESSION_TOOLS = (search_memory,)
 FOLDER_TOOLS = (search_memory, get_memory, remember)
 
@@ -342,17 +310,8 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    from ralph.chat import loop
-
-    found: loop.ToolResult = loop.search_conversations.call(
-        context.memory.conversations,
-        query,
-        limit,
-        everywhere=context.options.everywhere,
-        documents=True,
-        budget_s=_CATCH_UP_S,
-    )
-    return found.text
+    given = {"documents": True, "budget_s": _CATCH_UP_S}
+    return _conversations(context, "search_conversations", query=query, limit=limit, **given)
 
 
 @Tool(
@@ -378,15 +337,17 @@ def fetch_conversation_details(
         include_full_transcript: Everything that was said, and what tools did in between; else in
             short.
     """
+    given = {"conversation_id": conversation_id, "exchange_id": exchange_id}
+    whole = include_full_transcript
+    return _conversations(context, "conversation_details", include_full_transcript=whole, **given)
+
+
+def _conversations(context: ServerContext, tool: str, **given: Any) -> str:
+    """The answer of the chat's own tool."""
     from ralph.chat import loop
 
-    found: loop.ToolResult = loop.conversation_details.call(
-        context.memory.conversations,
-        conversation_id,
-        exchange_id,
-        include_full_transcript,
-        everywhere=context.options.everywhere,
-    )
+    everywhere, memory = context.options.everywhere, context.memory.conversations
+    found: loop.ToolResult = getattr(loop, tool).call(memory, everywhere=everywhere, **given)
     return found.text
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 AUTHOR = "agent"
 _MOST_IDS = 20
 _PROSE_CHARS = 300
-_TASK_LINE_CHARS = 500
 _ADD_TEXTS = {
     "added": "Kept",
     "known": "Known already, so nothing was added",
@@ -115,15 +114,10 @@ def append_learning(
     from ralph.plan.learnings import add
 
     feature = context.need_feature()
-    added = add(
-        context.plan,
-        feature,
-        text,
-        source="agent",
-        iteration=context.last_iteration(feature) + 1,
-        reason=reason,
-        task_id=None if task_id is None else _own_task(context, task_id).id,
-    )
+    number = context.last_iteration(feature) + 1
+    task = None if task_id is None else _own_task(context, task_id).id
+    given: dict[str, Any] = {"iteration": number, "reason": reason, "task_id": task}
+    added = add(context.plan, feature, text, source="agent", **given)
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
     if added.what == "added" and not (added.conflicts or added.evicted):
         return f"{_ADD_TEXTS[added.what]}: {line}"  # nothing but what the call said itself
@@ -251,7 +245,7 @@ def get_plan(context: ServerContext, feature: str | None = None) -> str:
 
 def _feature_block(view: PlanView, feature: Feature) -> str:
     lines = [f"Feature {harmless(feature.name)}: {harmless(view.current_state(feature.name), 400)}"]
-    for name in ("description", "architecture", "boundaries"):
+    for name in _PROSE:
         text = getattr(feature, name)
         lines.append(f"  {name}: {harmless(text, _PROSE_CHARS) if text else '(nothing yet)'}")
     lines += [f"  {_task_line(task)}" for task in view.tasks if task.feature == feature.name]
@@ -261,24 +255,20 @@ def _feature_block(view: PlanView, feature: Feature) -> str:
 def _task_line(task: Task) -> str:
     waits = f", after {', '.join(map(str, task.blocked_by))}" if task.blocked_by else ""
     line = f"task {task.id} [{task.status}, priority {task.priority}{waits}]: {task.title}"
-    return harmless(line, _TASK_LINE_CHARS)
+    return harmless(line, 500)
 
 
 def _whole_feature(view: PlanView, feature: Feature) -> str:
     lines = [f"Feature {harmless(feature.name)}: {harmless(view.current_state(feature.name), 600)}"]
-    for name in ("display_name", "acronym", "description", "architecture", "boundaries"):
+    for name in (*_NAMES, *_PROSE):
         if text := getattr(feature, name):
             lines += [f"{name}:", _indent(text)]
-    paths = [file.path for file in feature.context_files]
-    lists = {"dependencies": feature.dependencies, "knowledge_paths": feature.knowledge_paths}
-    for name, items in (lists | {"context_files": paths}).items():
-        if items:
+    for name in (*_LISTS, "context_files"):
+        if items := [getattr(item, "path", item) for item in getattr(feature, name)]:
             lines.append(f"{name}: {', '.join(map(harmless, items))}")
     for task in view.tasks:
         if task.feature == feature.name:
-            lines.append(_task_line(task))
-            if task.description:
-                lines.append(_indent(task.description))
+            lines += [_task_line(task), *([_indent(task.description)] if task.description else ())]
             lines += [f"  done when: {harmless(each, 2000)}" for each in task.acceptance_criteria]
     return "\n".join(lines)
 
@@ -317,16 +307,13 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
     """
     from ralph.plan.edit import create_feature as create
 
-    patch = _without_empty(fields)
+    patch = {name: value for name, value in fields.items() if value is not None}
     if paths := patch.get("context_files"):
         # A person's own stay for ever; these make room for better ones.
         patch["context_files"] = [{"path": path, "source": "auto"} for path in paths]
     new = create(context.plan, name, patch)
-    thin = (
-        " Its description is too short to be found by (under 100 characters): say more with "
-        "update_feature."
-    )
-    ending = thin if new.is_thin() else ""
+    thin = "Its description is too short to be found by (under 100 characters): say more with"
+    ending = f" {thin} update_feature." if new.is_thin() else ""
     return f"Created the feature {harmless(new.name, 80)!r}.{_cut_notes(new, patch)}{ending}"
 
 
@@ -357,7 +344,7 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
     """
     from ralph.plan.edit import create_task as create
 
-    patch = _without_empty(fields)
+    patch = {name: value for name, value in fields.items() if value is not None}
     _check_discipline(context, patch)
     new = create(context.plan, feature, title, patch)
     cut = _cut_notes(new, patch)
@@ -433,10 +420,6 @@ def update_planned_task(
     return f"Changed task {harmless(str(changed.id), 40)}: {names}.{_cut_notes(changed, patch)}"
 
 
-def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
     """A discipline that nobody described would be an error of the plan."""
     if (name := patch.get("discipline")) is None:
@@ -447,13 +430,8 @@ def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
         raise BadInput(f"there is no discipline {name!r}", todo=f"{there} Or leave it out.")
 
 
-PLANNING_TOOLS = (
-    get_plan,
-    create_feature,
-    create_task,
-    update_planned_feature,
-    update_planned_task,
-)
+_CHANGES = (create_feature, create_task, update_planned_feature, update_planned_task)
+PLANNING_TOOLS = (get_plan, *_CHANGES)
 
 
 # -- review

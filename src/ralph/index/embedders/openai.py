@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
 from ralph.wire import Deadline, Wire, with_version
 
-_DEFAULT_URL = "https://api.openai.com/v1"
-_DEFAULT_MODEL = "text-embedding-3-small"
+_URL = "https://api.openai.com/v1"
+_MODEL = "text-embedding-3-small"
 
 
 class _OpenAIVector(msgspec.Struct):
@@ -27,28 +26,14 @@ class OpenAI(Dialect):
     """The dialect of OpenAI's embeddings; the key goes into a header and nowhere else."""
 
     def __init__(
-        self,
-        url: str = _DEFAULT_URL,
-        model: str = _DEFAULT_MODEL,
-        *,
-        key: str | None = None,
-        dimensions: int | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        self, url: str = _URL, model: str = _MODEL, *, key: str = "", dimensions: int | None = None
     ) -> None:
         self._key = key
         self._dimensions = dimensions
-        self._is_openai = with_version(url) == _DEFAULT_URL
+        self._is_openai = with_version(url) == _URL
         name = "OpenAI" if self._is_openai else "the embedding server"
-        todo = "Check openai_base_url and the network."
-        wire = Wire(
-            with_version(url),
-            name=name,
-            todo=todo,
-            error=EmbedderOff,
-            slow=SLOW,
-            key=key,
-            sleep=sleep,
-        )
+        todo, url = "Check openai_base_url and the network.", with_version(url)
+        wire = Wire(url, name=name, todo=todo, error=EmbedderOff, slow=SLOW, key=key)
         # The same name may be another model on another server.
         server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]
         title = f"OpenAI {model}" if self._is_openai else model
@@ -56,7 +41,7 @@ class OpenAI(Dialect):
 
     def version(self, deadline: Deadline) -> str:
         """Nobody can know; but a key that is needed and not there is known at once."""
-        if self._key is None and self._is_openai:
+        if not self._key and self._is_openai:
             raise self.off("needs a key", "Set RALPH_OPENAI_API_KEY.")
         return "" if self._dimensions is None else f"cut{self._dimensions}"
 
@@ -68,14 +53,13 @@ class OpenAI(Dialect):
         body = msgspec.json.encode(asked)
         reply = self._wire.call("POST", "/embeddings", body, deadline=deadline)
         if reply.status != 200:
-            described = reply.describe(*filter(None, [self._key]))
             what, todo = {
                 401: ("does not accept the key", "Check RALPH_OPENAI_API_KEY."),
                 403: ("does not accept the key", "Check RALPH_OPENAI_API_KEY."),
                 404: (f"does not know {self._model}", "Check openai_model."),
                 429: ("has enough of us for now", "Wait, or raise the limits."),
             }.get(reply.status, ("refused to embed", None))
-            raise self.refusal(reply, self.off(f"{what} ({described})", todo))
+            raise self.refusal(reply, self.off(f"{what} ({reply.describe(self._key)})", todo))
         rows = self.decoded(reply, "data", list[_OpenAIVector])
         if any(row.index is not None for row in rows):
             by_index = {row.index: row for row in rows}
@@ -89,5 +73,5 @@ def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
     url, model = settings.openai_base_url, settings.openai_model
     dimensions = settings.openai_dimensions
-    dialect = OpenAI(url, model, key=settings.openai_api_key or None, dimensions=dimensions)
+    dialect = OpenAI(url, model, key=settings.openai_api_key or "", dimensions=dimensions)
     return served_embedder(dialect, settings, cache, "openai", url, model, str(dimensions))

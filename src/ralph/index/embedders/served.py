@@ -338,12 +338,12 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     def _greeted(self, whole: Deadline | None) -> ServedModel:
         """Who is there, and that it works, before it gets much to do and time for it."""
-        if (known := self._fresh()) is not None:
-            return known
+        before, fresh = self._remembered(), self.clock() - self.looked_at < _LOOK_AGAIN_S
+        if before is not None and fresh:
+            return before
         short = self._deadline(whole)
         if whole is None and self.dialect.idle(short):
             short = Deadline(_TIMEOUT_S)
-        before = self._remembered()
         known = self._looked(short)
         if known is before and self.clock() - self.worked_at >= _REST_S:
             self._rows(known, [_TRIAL], self.dialect.recipe.query, short)
@@ -351,17 +351,14 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     def _looked(self, deadline: Deadline) -> ServedModel:
         """Which model is there now; a new one is tried."""
-        if (known := self._fresh()) is not None:
+        known = self._remembered()
+        if known is not None and self.clock() - self.looked_at < _LOOK_AGAIN_S:
             return known
-        version, known = self.dialect.version(deadline), self._remembered()
+        version = self.dialect.version(deadline)
         if known is None or known.version != version:
             return self._learnt(version, deadline)
         self.looked_at = self.clock()
         return known
-
-    def _fresh(self) -> ServedModel | None:
-        """The model, where it was looked up not long ago."""
-        return None if self.clock() - self.looked_at >= _LOOK_AGAIN_S else self._remembered()
 
     def _learnt(self, version: str, deadline: Deadline) -> ServedModel:
         trial = self.dialect.recipe.query + _TRIAL
@@ -399,11 +396,6 @@ def served_embedder(
     dialect: Dialect, settings: Any, cache: Path | None, *facts: str
 ) -> ServedEmbedder:
     """An embedder as the settings want it; the facts tell servers and models apart."""
-    memo = memo_file(cache, *facts)
-    return ServedEmbedder(dialect, memo=memo, query_timeout_s=settings.wait_s)
-
-
-def memo_file(folder: Path | None, *facts: str) -> Path | None:
-    """Where it is kept what a server said, one file for each server and model."""
     digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
-    return folder / f"embedder-{digest[:16]}.json" if folder else None
+    memo = cache / f"embedder-{digest[:16]}.json" if cache else None
+    return ServedEmbedder(dialect, memo=memo, query_timeout_s=settings.wait_s)

@@ -339,7 +339,8 @@ def run_workers(once: bool) -> Result | int:
             statuses = crew.run_once(stop=stop)
             mine = [status for status in statuses if not status.note.startswith(ELSEWHERE)]
             left = any(status.total > status.completed for status in mine)
-            return _statuses(commands, statuses, [], INTERRUPTED if stop.is_set() else int(left))
+            code = INTERRUPTED if stop.is_set() else int(left)
+            return _statuses(commands, statuses)._replace(code=code)
         printed: dict[str, WorkerStatus] = {}
         with crew:
             while not stop.is_set():
@@ -374,10 +375,7 @@ def show_status() -> Result:
 
 
 def _statuses(
-    commands: WorkerCommands,
-    statuses: list[WorkerStatus],
-    given_up: list[FailedItem],
-    code: int = 0,
+    commands: WorkerCommands, statuses: list[WorkerStatus], given_up: Sequence[FailedItem] = ()
 ) -> Result:
     lines = [line for status in statuses for line in commands.status_lines(status)]
     if given_up:
@@ -387,7 +385,7 @@ def _statuses(
     failures = [render.picked(item, "worker", "item", "attempts", "error") for item in given_up]
     value = {"workers": statuses, "given_up": failures}
     off = "All workers are off. To switch them on: `ralph summarizer on`"
-    return Result(value, lines or off, code=code)
+    return Result(value, lines or off)
 
 
 @click.command(cls=Command)

@@ -11,12 +11,7 @@ from ralph.chat import open_memory
 from ralph.chat.workers import Workers
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import pruned_result, short_id
-from ralph.doors.cli.commands.recall import (
-    CONVERSATION_FIELDS,
-    conversation_result,
-    conversation_table,
-    opened,
-)
+from ralph.doors.cli.commands import recall
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Result, Table, picked
@@ -64,12 +59,12 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
-        picked(each.conversation, *CONVERSATION_FIELDS)
+        picked(each.conversation, *recall.CONVERSATION_FIELDS)
         | picked(each, "exchanges", "last", "tags", "summary")
         for each in listed
     ]
     empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
-    return Result(value, conversation_table(listed, empty=empty))
+    return Result(value, recall.conversation_table(listed, empty=empty))
 
 
 @conversations.command()
@@ -87,8 +82,8 @@ def show(wanted: str, everywhere: bool) -> Result:
     with context.opened(anywhere=True) as ralph:
         hit = ralph.get(wanted, everywhere=everywhere, scope=CONVERSATIONS_ALONE)
         if hit.kind == "document":
-            return Result(hit.record, opened(ralph, hit).view)
-        return conversation_result(ralph, hit)
+            return Result(hit.record, recall.opened(ralph, hit).view)
+        return recall.conversation_result(ralph, hit)
 
 
 # -- tag, rename, rate, private

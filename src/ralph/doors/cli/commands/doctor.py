@@ -11,6 +11,7 @@ import sqlite3
 import statistics
 import sys
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 State = Literal["ok", "warning", "problem"]
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
-_DRAFT_AGE_S = 60.0  # a younger draft may be in use
 _OLDEST_POSTGRES = 13
 _ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
@@ -188,29 +188,23 @@ def _hooks(scope: DoctorScope) -> Finding:
         what, _, todo = found.warnings[0].partition(". ")
         detail = first_of([what, *found.warnings[1:]])
         return _warning(detail, todo or "See: ralph hooks status")
-    clients = [
-        f"{client.agent} ({client.where})"
-        for client in found.places
-        if any(part.calls for part in client.parts)
-    ]
-    return _ok(", ".join(clients) or "not installed; see: ralph hooks --help")
+    used = [place for place in found.places if any(part.calls for part in place.parts)]
+    clients = ", ".join(f"{place.agent} ({place.where})" for place in used)
+    return _ok(clients or "not installed; see: ralph hooks --help")
 
 
 def _capture(scope: DoctorScope) -> Finding:
     """Every session that is over was captured."""
-    waiting = sum(map(_is_waiting, scope.home.glob("cache/hooks/*/sessions/*.jsonl")))
+    waiting = 0
+    for notes in scope.home.glob("cache/hooks/*/sessions/*.jsonl"):
+        text = notes.read_bytes()
+        # A hook noted that an exchange is over, and none that it was saved.
+        waiting += text.rfind(_OVER) > text.rfind(_KEPT)
     if not waiting:
         return _ok("no session is waiting")
-    return _warning(
-        f"{plural(waiting, 'session')} not captured yet: a hook was killed, or had no time",
-        "The next hook in their project does it. Now: ralph conversations import claude-code",
-    )
-
-
-def _is_waiting(note: Path) -> bool:
-    """Whether a hook noted that an exchange is over, and none that it was saved."""
-    lines = [line for line in note.read_bytes().splitlines() if _OVER in line or _KEPT in line]
-    return bool(lines) and _OVER in lines[-1]
+    what = f"{plural(waiting, 'session')} not captured yet: a hook was killed, or had no time"
+    todo = "The next hook in their project does it. Now: ralph conversations import claude-code"
+    return _warning(what, todo)
 
 
 # -- servers
@@ -263,10 +257,8 @@ def _judged(
     about: Sequence[object], where: str, took_ms: float, wait: str, *, openly: bool
 ) -> Finding:
     version, major, schema, standby, fsync, pages, permitted = about
-    detail = (
-        f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}, "
-        f"answers in {took_ms:.1f} ms{wait}"
-    )
+    detail = f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}"
+    detail += f", answers in {took_ms:.1f} ms{wait}"
     if standby:
         return _problem(f"{detail}; it is a read-only standby", "Set journal_url to the primary.")
     if not permitted:
@@ -310,12 +302,7 @@ def _exposed(settings: Settings, where: str) -> bool:
 
 
 def _median_ms(ask: Callable[[], object]) -> float:
-    took: list[float] = []
-    for _ in range(5):
-        start = time.perf_counter()
-        ask()
-        took.append(time.perf_counter() - start)
-    return statistics.median(took) * 1000
+    return statistics.median(timeit.repeat(ask, number=1)) * 1000
 
 
 # -- the project
@@ -372,7 +359,9 @@ def _git(scope: DoctorScope) -> Finding | None:
     if ask("check-ignore", "--quiet", "--", path)[0] == 0:
         detail = "git ignores the journal, so clones do not get it"
         return _warning(detail, "Remove .ralph/db from .gitignore.")
-    return _ok("journals merge by union")
+    if not project.merges_plans():
+        return _warning("git does not know here how to merge the plan", "Run: ralph init")
+    return _ok("journals and plans merge without conflicts")
 
 
 def _leftovers(scope: DoctorScope) -> Finding | None:
@@ -380,7 +369,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
     project = scope.project
     if project is None:
         return None
-    newest = time.time() - _DRAFT_AGE_S
+    newest = time.time() - 60.0  # a younger draft may be in use
     drafts = [
         (folder / name).relative_to(project.root).as_posix()
         for folder in (project.folder, project.db, project.journals)

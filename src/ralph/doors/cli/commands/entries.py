@@ -115,7 +115,7 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             task = plan.task(key) if word == "task" else None
             identity = task.id if task else key
-            called("delete", plan, identity)
+            edit.delete(plan, kind, identity)
             title = f": {task.title}" if task else "."
             text = f"Deleted {word} {identity}{title}{self.delete(key)}"
             return Result({"deleted": identity}, text)
@@ -225,6 +225,7 @@ def _comment_line(comment: Comment) -> str:
     return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
+_disciplines = context.completing("disciplines")
 task = PlanCommands(
     word="task",
     examples=(
@@ -232,12 +233,7 @@ task = PlanCommands(
         '42 --status done --comment "Merged."',
     ),
     fields=(
-        context.option(
-            "--discipline",
-            "How it is worked on.",
-            "NAME",
-            shell_complete=context.completing("disciplines"),
-        ),
+        context.option("--discipline", "How it is worked on.", "NAME", shell_complete=_disciplines),
         context.option("--description", "What is to be done."),
         _list_option("--criterion", "When it is done.", "acceptance_criteria"),
         context.option("--status", _STATUSES, "STATUS"),

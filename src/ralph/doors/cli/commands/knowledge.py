@@ -44,7 +44,6 @@ _FIELDS = {
     "technology": ("--technology", "For which technology (default: any).", _TYPES),
     "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
-_FEEDBACK_CHARS = 80
 _options = [
     context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
     for field, (name, help, _) in _FIELDS.items()
@@ -219,12 +218,7 @@ def staged(all_projects: bool) -> Result:
     "Hide patterns that score below this (default: as set for tasks and failures)."
 )
 def query(
-    text: tuple[str, ...],
-    failure: bool,
-    error_message: str | None,
-    limit: int | None,
-    min_score: float | None,
-    **only: Any,
+    text: tuple[str, ...], failure: bool, error_message: str | None, limit: int | None, **only: Any
 ) -> Result:
     """Find patterns that may help with a task or a failure, best first.
 
@@ -241,14 +235,14 @@ def query(
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
     with context.opened(anywhere=True) as ralph:
-        settings = ralph.config.settings
-        only |= {"max_results": limit, "min_score": min_score}
+        settings, floor = ralph.config.settings, only["min_score"]
+        only["max_results"] = limit
         if failure:
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only)
         else:
             found = ralph.knowledge.query_for_task(words, **only)
-    usual = FAILURE_MIN_SCORE if failure else TASK_MIN_SCORE
-    floor = usual if min_score is None else min_score
+    if floor is None:
+        floor = FAILURE_MIN_SCORE if failure else TASK_MIN_SCORE
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
     view = Cards(found, cards.show_pattern, empty if settings.knowledge_receive else "")
     return Result(list(found), view, notes=found.notes)
@@ -286,13 +280,9 @@ def _task(word: str) -> Task | None:
     """The task of this id, if the plan has one; a text is none."""
     try:
         return context.the_plan().task(word)
-    except NotFound:
-        if word.strip().isdecimal():
-            raise  # nobody searches for a number
-    except NotAProject:
-        pass
-    except BadPlan:
-        if len(word.split()) == 1:
+    except (NotFound, NotAProject, BadPlan) as error:
+        number = isinstance(error, NotFound) and word.strip().isdecimal()  # nobody asks for one
+        if number or (isinstance(error, BadPlan) and len(word.split()) == 1):
             raise
     return None
 
@@ -395,35 +385,26 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
     Examples:
       ralph gate reject 42 --type design --feedback "Keep the session in a cookie."
     """
-    planned = _planned(task)
+    planned, name = _planned(task)
     with context.opened() as ralph:
-        waiting = gates.reject(
-            ralph,
-            str(planned.id) if planned else task,
-            gate_type,
-            feedback,
-            **_about(ralph, planned, only),
-        )
+        waiting = gates.reject(ralph, name, gate_type, feedback, **_about(ralph, planned, only))
+        rejected, fresh = waiting.gate, waiting.fresh
         if planned is not None:
-            planned = gates.send_back(
-                context.the_plan(), planned, waiting.gate, fresh=waiting.fresh
-            )
+            planned = gates.send_back(context.the_plan(), planned, rejected, fresh=fresh)
 
     def show(page: Page) -> None:
-        name = waiting.gate.task
-        known = "" if waiting.fresh else " It was rejected for this before."
-        page.line(
-            cards.short_id(waiting.id),
-            f"  Rejected at the {waiting.gate.gate_type} gate: task {name}.{known}",
-        )
+        text = f"  Rejected at the {rejected.gate_type} gate: task {rejected.task}."
+        text += "" if fresh else " It was rejected for this before."
+        page.line(cards.short_id(waiting.id), text)
         if planned is not None:
             page.line(f"The feedback is on the task, which is {planned.status}.", indent=2)
-        words = ["gate", "approve", name, "--type", waiting.gate.gate_type, "--approach", "TEXT"]
+        words = ["gate", "approve", rejected.task, "--type", rejected.gate_type]
+        words += ["--approach", "TEXT"]
         typed = list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
         page.line(f"Approve its revision: ralph {typed}", indent=2)
 
     status = planned.status if planned else None
-    return Result(waiting.to_json() | {"fresh": waiting.fresh, "status": status}, show)
+    return Result(waiting.to_json() | {"fresh": fresh, "status": status}, show)
 
 
 @gate.command()
@@ -444,9 +425,8 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
     Examples:
       ralph gate approve 42 --type design --approach "Signed session cookies."
     """
-    planned = _planned(task)
+    planned, name = _planned(task)
     with context.opened() as ralph:
-        name = str(planned.id) if planned else task
         approved = gates.approach_of(ralph, name) if approach is None else approach
         captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
     if captured:
@@ -469,7 +449,7 @@ def list_gates() -> Result:
             cards.minute(waiting.at),
             waiting.gate.task,
             waiting.gate.gate_type,
-            excerpt(waiting.gate.human_feedback, _FEEDBACK_CHARS),
+            excerpt(waiting.gate.human_feedback, 80),
         )
         for waiting in found
     ]
@@ -477,13 +457,14 @@ def list_gates() -> Result:
     return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
 
 
-def _planned(task: str) -> Task | None:
-    """The task as the plan has it; a note if the plan has no such task."""
+def _planned(task: str) -> tuple[Task | None, str]:
+    """The task as the plan has it, and its name; a note if the plan has no such task."""
     try:
-        return context.the_plan().task(task.strip())
+        planned = context.the_plan().task(task.strip())
     except NotFound:
         note(f"the plan has no task {task!r}; saved all the same")
-        return None
+        return None, task
+    return planned, str(planned.id)
 
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:

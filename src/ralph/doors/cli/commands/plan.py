@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 import msgspec
 
+from ralph import disk
 from ralph.doors.cli import context
 from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
 from ralph.doors.cli.main import Command, Group, wants_json
@@ -23,6 +24,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
+from ralph.plan.merge import merge_files
 from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
 
@@ -42,7 +44,7 @@ def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
     `# Heading` is a feature, `- [ ] text` a task, `- [x] text` a done task. Importing the same file
-    again adds nothing. - is stdin.
+    again adds nothing; a box that you ticked since updates its task. - is stdin.
 
     \b
     Examples:
@@ -53,9 +55,12 @@ def import_(file: str, feature: str | None) -> Result:
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     counts = {"feature": done.features, "task": done.tasks, "discipline": done.disciplines}
     added = [plural(len(names), word) for word, names in counts.items() if names]
-    parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
+    parts = [f"Added {', '.join(added)}."] if added else []
+    parts = parts or ([] if done.updated else ["Nothing is new."])
     if done.filled:
         parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
+    if done.updated:
+        parts.append(f"Updated task {', '.join(map(str, done.updated))}.")
     if done.known_tasks:
         parts.append(f"{plural(done.known_tasks, 'task')} already known.")
     return Result(done, " ".join(parts))
@@ -79,6 +84,27 @@ def check() -> Result:
 
     value = {"ok": not errors, "problems": problems}
     return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
+
+
+@plan.command("merge-driver")
+@click.argument("base", type=click.Path())
+@click.argument("ours", type=click.Path())
+@click.argument("theirs", type=click.Path())
+@click.argument("name", metavar="PATH", required=False)
+def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
+    """Merge a file of the plan for git, which calls this with its %O %A %B %P.
+
+    `ralph init` registers it. Both sides' entries are kept; a new task whose number the other side
+    has taken as well gets a free one. The exit code is 1 if both sides changed the same field: ours
+    stays in the file, and git tells of the conflict.
+    """
+    raw = [disk.read(file) for file in (base, ours, theirs)]
+    merged, found = merge_files(*raw, name=name or ours)
+    disk.replace(Path(ours), merged)
+    lines = [f"{name or ours}: both sides changed {entry}" for entry in found.conflicts]
+    moved = found.renumbered.items()
+    lines += [f"Task {old} became task {new}: its number was taken twice." for old, new in moved]
+    return Result(found, lines, code=1 if found.conflicts else 0)
 
 
 # -- braindump
@@ -128,18 +154,12 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     text = context.text_of(data, name)
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
+    given: dict[str, Any] = {"source": name, "agent": agent, "timeout_s": timeout_s}
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         screen = shown(stop.is_set, root=root, moving="the agent plans")
-        return drafting.braindump(
-            ralph,
-            text,
-            source=name,
-            agent=agent,
-            timeout_s=timeout_s,
-            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
-            stop=stop,
-        )
+        listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
+        return drafting.braindump(ralph, text, listener=listener, stop=stop, **given)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
@@ -222,8 +242,7 @@ def prompt(task_id: str, review: bool) -> Result:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history(ralph, task.feature)
-            to_review = gather_review(facts, iterations, everything=False)
+            to_review = gather_review(facts, history(ralph, task.feature), everything=False)
             built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))

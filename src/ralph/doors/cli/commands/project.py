@@ -16,7 +16,7 @@ from ralph.config import KEYS, USER_FILE, Settings, clear, home_folder, load, st
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
-from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal
+from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
@@ -29,7 +29,6 @@ _OLLAMA_TIMEOUT_S = 0.3  # most people have no Ollama, and should not wait for i
 # A session that memory has nothing of yet is accepted by a name of at least this length.
 _SHORTEST_SESSION = 16
 _NO_WISHES = "asks for nothing that needs your trust."
-_SEE_TRUST = "To see and allow it: ralph trust"
 
 
 # -- init
@@ -160,10 +159,10 @@ def _settings(key: str | None) -> Result:
     loaded = context.project_config(optional=True)[1]
     # An agent's command may contain a key.
     chosen = [clean(origin) for origin in loaded.origins if key in (None, origin.key)]
-    value: Any = [{"key": o.key, "value": o.value, "origin": o.origin} for o in chosen]
+    value: Any = [picked(origin, "key", "value", "origin") for origin in chosen]
     rows = [(origin.key, str(origin.value), origin.origin) for origin in chosen]
     notes = [
-        f"the project's file asks for {wish.text}; ignored. {_SEE_TRUST}"
+        f"the project's file asks for {wish.text}; ignored. To see and allow it: ralph trust"
         for wish in loaded.ignored
         if key in (None, wish.name)
     ]
@@ -256,12 +255,12 @@ def _revoke() -> Result:
 
 # -- focus
 
+_complete_task = context.completing("tasks")
+
 
 @click.command(cls=Command)
 @click.argument("feature", required=False, shell_complete=context.completing("features"))
-@click.argument(
-    "task_id", required=False, metavar="[TASK]", shell_complete=context.completing("tasks")
-)
+@click.argument("task_id", metavar="[TASK]", required=False, shell_complete=_complete_task)
 @context.flag("--clear", "Remove the focus.")
 def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
@@ -349,13 +348,11 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
     home = home_folder()
     if (conversation is not None) + here + everywhere > 1:
         raise click.UsageError("Choose one: --conversation, --here or --everywhere.")
-    if everywhere:
-        return home, {}
     if here:
         return home, {"folder": os.path.realpath(context.start_folder())}
     if conversation is not None:
         return home, {"conversation": _conversation_id(home, conversation.strip())}
-    return home, {"project": context.the_project()}
+    return home, {} if everywhere else {"project": context.the_project()}
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

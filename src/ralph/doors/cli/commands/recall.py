@@ -12,20 +12,9 @@ import click
 from ralph import disk
 from ralph.config import Settings
 from ralph.current_run import current_run
-from ralph.doors.cli import cards, context
+from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
-from ralph.doors.cli.render import (
-    Cards,
-    Page,
-    Result,
-    Span,
-    Table,
-    excerpt,
-    is_terminal,
-    page_text,
-    picked,
-    plain,
-)
+from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import BadInput
 from ralph.recall import KINDS, LABELS, PERSON, Scope, run_scope
 
@@ -41,14 +30,12 @@ if TYPE_CHECKING:
     from ralph.records.iteration import Iteration
     from ralph.records.note import Author
 
-_LOG_SINCE = "1d"
 _MEMORIES = {
     "conversation": "conversations",
     "knowledge": "knowledge of all projects",
     "notes": "notes",
     "plan": "learnings and features of the plan",
 }
-_LOG_MOST = 1000
 _TITLE_CHARS = 80
 _NO_CONVERSATIONS = (
     "No conversations here yet. `ralph hooks install` records them, "
@@ -88,14 +75,7 @@ def _scope() -> Scope:
     f"Hide results that score below this (0 to 1, default {Settings().min_score:.2f})."
 )
 @context.flag("--explain", "Show how each result got its score.")
-def search(
-    query: tuple[str, ...],
-    feature: str | None,
-    kinds: tuple[str, ...],
-    min_score: float | None,
-    explain: bool,
-    **given: Any,
-) -> Result:
+def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: Any) -> Result:
     """Search everything in memory, by meaning and by words.
 
     Iterations, notes, learnings, features, conversations, documents and published lessons are
@@ -108,34 +88,30 @@ def search(
       ralph search "retry policy" --kind conversation --since 7d
     """
     check_sources({"feature": feature, **given})
-    if given.pop("conversations"):
-        kinds = (*kinds, "conversation", "document")
-    if given.pop("knowledge"):
-        kinds = (*kinds, "lesson")
+    given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
+    given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
     with context.opened(anywhere=True) as ralph:
         names = [memory.name for memory in ralph.features()]
-        floor = ralph.store.settings.min_score if min_score is None else min_score
-        features = None if feature is None else [feature]
-        answer = ralph.search(
-            " ".join(query),
-            kinds=kinds,
-            features=features,
-            min_score=floor,
-            scope=_scope(),
-            **given,
-        )
+        if given["min_score"] is None:
+            given["min_score"] = ralph.store.settings.min_score
+        answer = ralph.search(" ".join(query), scope=_scope(), **_of(feature), **given)
         answer = cards.located(answer, ralph.project.root)
         notes = list(answer.notes)
-        if kinds == ("lesson",) and not ralph.config.settings.knowledge_receive:
+        if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
             notes.append("this project receives no knowledge: knowledge_receive is false")
     if feature is not None and feature not in names:
         listed = ", ".join(names) or "none yet"
         notes.append(f"no feature {feature!r} in memory (features: {listed})")
-    empty = f"No results above {floor:.2f}. Try different words or a lower --min-score."
+    floor = f"{given['min_score']:.2f}"
+    empty = f"No results above {floor}. Try different words or a lower --min-score."
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
-    return Result(
-        value, Cards(answer, partial(cards.show_hit, explain=explain), empty), notes=notes
-    )
+    view = Cards(answer, partial(cards.show_hit, explain=explain), empty)
+    return Result(value, view, notes=notes)
+
+
+def _of(feature: str | None) -> dict[str, Any]:
+    """The features to look at: this one, or all."""
+    return {"features": None if feature is None else [feature]}
 
 
 def check_sources(given: dict[str, Any]) -> None:
@@ -179,8 +155,8 @@ def log(feature: str | None, **given: Any) -> Result:
       ralph log
       ralph log --since 7d --kind iteration
     """
-    given["since"] = given["since"] or (None if given["until"] else _LOG_SINCE)
-    hits = _recent(_LOG_MOST, feature, given)
+    given["since"] = given["since"] or (None if given["until"] else "1d")
+    hits = _recent(1000, feature, given)
 
     def show(page: Page) -> None:
         day = ""
@@ -189,13 +165,9 @@ def log(feature: str | None, **given: Any) -> Result:
                 day = hit.at[:10]
                 page.line((day, "bold"))
             outcome = getattr(hit.record, "outcome", "")
-            spans: list[Span] = [cards.short_id(hit.id), f"  {hit.at[11:16]}  "]
-            spans += [
-                f"{KINDS[hit.kind].label:12}  ",
-                cards.styled(outcome),
-                " " if outcome else "",
-            ]
-            page.line(*spans, cards.one_line_of(hit), indent=2)
+            place = f"  {hit.at[11:16]}  {KINDS[hit.kind].label:12}  "
+            text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
+            page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
             page.line("Nothing in these days. `ralph log --since 30d` looks further back.")
 
@@ -204,8 +176,7 @@ def log(feature: str | None, **given: Any) -> Result:
 
 def _recent(count: int, feature: str | None, given: dict[str, Any]) -> list[Hit]:
     with context.opened(anywhere=True) as ralph:
-        features = None if feature is None else [feature]
-        return ralph.recent(count, features=features, scope=_scope(), **given)
+        return ralph.recent(count, scope=_scope(), **_of(feature), **given)
 
 
 @click.command(cls=Command)
@@ -316,12 +287,12 @@ def open_(record_id: str, everywhere: bool) -> Result:
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not is_terminal(sys.stdout):
+    if not render.is_terminal(sys.stdout):
         return shown
     if file is not None and disk.exists(file) and editor:
         click.edit(filename=str(file), editor=editor)
     else:
-        text = page_text(shown.view)
+        text = render.page_text(shown.view)
         if editor:
             click.edit(text, editor=editor, extension=".txt")
         else:
@@ -357,11 +328,8 @@ def opened(ralph: Ralph, hit: Hit) -> Result:
 def _iteration(ralph: Ralph, hit: Hit) -> Result:
     import msgspec
 
-    places = [
-        place
-        for place, _ in ralph.feature(hit.record.feature).iterations()
-        if place.record.id == hit.id
-    ]
+    found = ralph.feature(hit.record.feature).iterations()
+    places = [place for place, _ in found if place.record.id == hit.id]
     place = places[-1]
     several = f"{hit.id} is in the journal with {len(places)} contents; this is the last"
     value = cards.hit_json(hit) | {
@@ -391,15 +359,9 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
             page.line()
             _show_exchange(page, exchange, texts.get(exchange.id, ""), steps=alone)
 
-    value = {
-        **picked(talk, *CONVERSATION_FIELDS),
-        "tags": list(found.tags),
-        "summary": texts.get(talk.id, ""),
-        "exchanges": [
-            each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges
-        ],
-    }
-    return Result(value, show)
+    about = {"tags": list(found.tags), "summary": texts.get(talk.id, "")}
+    said = [each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges]
+    return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": said}, show)
 
 
 def conversation_table(
@@ -410,8 +372,8 @@ def conversation_table(
     for item in listed:
         talk = item.conversation
         words = [excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)]
-        title = " ".join([*words, "(this one)"] if talk.id == current else words)
-        facts = (str(item.exchanges), talk.source, talk.project, title)
+        words += ["(this one)"] if talk.id == current else []
+        facts = (str(item.exchanges), talk.source, talk.project, " ".join(words))
         rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
     heads = ("id", "last", "exchanges", "source", "project", "title")
     return Table(heads, rows, empty or _NO_CONVERSATIONS)

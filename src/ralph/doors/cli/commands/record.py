@@ -23,7 +23,6 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -59,10 +58,10 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
             data = b"".join([*lines, stream.read()])
             plain_records = context.json_objects(data, name=name, todo=_EXPECTED)
     if plain_records:
-        iterations = []
-        for line, plain in plain_records:
-            where = f"{name}:{line}"
-            iterations.append(schema.read_iteration(_filled(plain, flags, where), where=where))
+        iterations = [
+            schema.read_iteration(_filled(plain, flags, f"{name}:{line}"), where=f"{name}:{line}")
+            for line, plain in plain_records
+        ]
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
@@ -113,14 +112,10 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
         "files_touched": schema.FileTouched,
     }
     names = [key for _, plain in given for key in plain if key not in schema.FIELDS]
-    names += [
-        f"{key}.{name}"
-        for _, plain in given
-        for key, kind in parts.items()
-        for part in plain.get(key) or ()
-        for name in part
-        if name not in kind.__struct_fields__
-    ]
+    for _, plain in given:
+        for key, kind in parts.items():
+            inner = [name for part in plain.get(key) or () for name in part]
+            names += [f"{key}.{name}" for name in inner if name not in kind.__struct_fields__]
     return list(dict.fromkeys(names))
 
 
@@ -159,7 +154,7 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
                 return lines, dialect
             if event.keys() & set(schema.FIELDS):
                 return lines, None
-        if len(lines) == _LINES_TO_JUDGE:
+        if len(lines) == 200:
             break
     return lines, None
 
@@ -180,13 +175,7 @@ def _record_run(
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
-        iteration = captured.to_iteration(
-            feature=flags["feature"],
-            task_id=flags["task_id"],
-            task_title=flags["task_title"] or "",
-            discipline=flags["discipline"] or "",
-            outcome=flags["outcome"],
-        )
+        iteration = captured.to_iteration(**flags)
         # Some agents' output has no time; a run that was recorded before has the time of then.
         before = (
             old.timestamp

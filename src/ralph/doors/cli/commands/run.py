@@ -30,8 +30,8 @@ from ralph.memory.project import untrusted
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
+    from rich.text import Text
 
     from ralph.loop.agent import Listener, LoopEvent
 
@@ -124,9 +124,8 @@ class RunScreen:
 
     def __init__(self, stopping: Callable[[], bool], root: str) -> None:
         self._page = Page()
-        self._stopping = stopping
-        self._root = root
-        self._moving: MovingLine | None = None
+        self._stopping, self._root = stopping, root
+        self._text, self._start = "", 0.0
         self._live: Live | None = None
 
     def listen(self, event: LoopEvent) -> None:
@@ -140,7 +139,7 @@ class RunScreen:
         """Remove the moving line."""
         if self._live is not None:
             self._live.stop()
-            self._live = self._moving = None
+            self._live = None
 
     def move(self, text: str) -> None:
         """Show a moving line, if there is a terminal."""
@@ -148,9 +147,9 @@ class RunScreen:
             return
         from rich.live import Live
 
-        self._moving = MovingLine(text, self._stopping)
+        self._text, self._start = text, time.monotonic()
         self._live = Live(
-            self._moving,
+            get_renderable=self._moving_line,
             console=console(sys.stderr),
             refresh_per_second=5,
             transient=True,
@@ -158,6 +157,14 @@ class RunScreen:
             redirect_stdout=False,
         )
         self._live.start(refresh=True)  # at once: a quick agent is over before the next tick
+
+    def _moving_line(self) -> Text:
+        """One line, never wider than the terminal: the time so far, and what the agent does."""
+        from rich.text import Text
+
+        text = "stopping the agent, then recording" if self._stopping() else self._text
+        line = f"  {duration(int(time.monotonic() - self._start)):>4}  {one_span(text)}"
+        return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
 
     def _memory(self, facts: dict[str, Any]) -> None:
         self._page.line((facts["line"], "bold" if facts["available"] else "yellow"))
@@ -174,8 +181,7 @@ class RunScreen:
         self.move("starting the agent")
 
     def _doing(self, facts: dict[str, Any]) -> None:
-        if self._moving is not None:
-            self._moving.text = _doing_line(facts, self._root)
+        self._text = _doing_line(facts, self._root)
 
     def _ended(self, facts: dict[str, Any]) -> None:
         cost = cost_text(facts["duration_ms"] or 0, None, facts["cost_usd"])
@@ -219,24 +225,6 @@ class RunScreen:
         counts += [usd(facts["cost_usd"])] if facts["cost_usd"] else []
         after = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + after)
-
-
-class MovingLine:
-    """One line, never wider than the terminal: the time so far, and what the agent does."""
-
-    def __init__(self, text: str, stopping: Callable[[], bool]) -> None:
-        self.text = text
-        self._stopping = stopping
-        self._start = time.monotonic()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        time_text = duration(int(time.monotonic() - self._start))
-        text = "stopping the agent, then recording" if self._stopping() else self.text
-        yield Text(
-            f"  {time_text:>4}  {one_span(text)}", style="dim", no_wrap=True, overflow="ellipsis"
-        )
 
 
 def _doing_line(facts: dict[str, Any], root: str) -> str:

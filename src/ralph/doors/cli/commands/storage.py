@@ -54,9 +54,8 @@ def verify(feature: str | None) -> Result:
         streams = [one for one in ralph.streams(feature) if one.label != "plan"]
         results = [one.verify() for one in streams]
         # Knowledge has one for each project: they learn from each other.
-        journals = sum(
-            len(one.store.journals.names()) if one.label == "knowledge" else 1 for one in streams
-        )
+        shared = [one.store.journals for one in streams if one.label == "knowledge"]
+        journals = len(streams) + sum(len(each.names()) - 1 for each in shared)
     records = sum(number for number, _ in results)
     complaints = [complaint for _, found in results for complaint in found]
 
@@ -68,7 +67,8 @@ def verify(feature: str | None) -> Result:
     plain = [picked(each, "file", "line", "what") for each in complaints]
     value = {"ok": not complaints, "records": records, "complaints": plain}
     problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
-    return Result(value, show, code=1, notes=[problems]) if complaints else Result(value, show)
+    notes = [problems] if complaints else []
+    return Result(value, show, code=len(notes), notes=notes)
 
 
 @journal.command()
@@ -101,17 +101,10 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
+    given: dict[str, Any] = {"everything": everything, "dry_run": dry_run}
+    given |= {"source": begin, "target": target, "progress": lambda _, number: bar(number)}
     with context.warnings_noted(), contextlib.closing(bar):
-        moved = transfer.move_project(
-            project,
-            config.settings,
-            home,
-            source=begin,
-            target=target,
-            everything=everything,
-            dry_run=dry_run,
-            progress=lambda _, number: bar(number),
-        )
+        moved = transfer.move_project(project, config.settings, home, **given)
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
         notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
@@ -219,9 +212,7 @@ def deliver() -> Result:
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
     notes = [f"still waiting: {names}"] if left else []
     view = text if delivered else "Nothing is waiting here."
-    return Result(
-        {"delivered": delivered, "waiting": left}, view, code=int(bool(left)), notes=notes
-    )
+    return Result({"delivered": delivered, "waiting": left}, view, code=len(notes), notes=notes)
 
 
 # -- index
@@ -337,10 +328,11 @@ def rebuild(feature: str | None) -> Result:
             is_feature = isinstance(stream, FeatureMemory)
             written = synced.written >= min(records, 1) or not is_feature
             _check_built(label, synced, complete=written)
+            took = {"records": records, "seconds": round(time.monotonic() - start, 3)}
             if is_feature:
-                features.append({"feature": label, **_took(records, start)})
+                features.append({"feature": label, **took})
             else:
-                beside[label] = _took(records, start)
+                beside[label] = took
     total = plural(sum(each["records"] for each in features), "record")
     seconds = sum(each["seconds"] for each in features)
     lines = [f"Rebuilt {total} of {plural(len(features), 'feature')} in {seconds:.1f} s."]
@@ -348,10 +340,6 @@ def rebuild(feature: str | None) -> Result:
         counted = plural(each["records"], "record")
         lines.append(f"Rebuilt {counted} of {label} in {each['seconds']:.1f} s.")
     return Result({"features": features} | beside, lines)
-
-
-def _took(records: int, start: float) -> dict[str, Any]:
-    return {"records": records, "seconds": round(time.monotonic() - start, 3)}
 
 
 def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
@@ -399,9 +387,8 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     if not (memory.store.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
-    if not memory.store.names():
-        target, index = memory.target(), memory.store.index
-        gone = [each.name for each in index.collections() if each.name == target.name][:1]
-        for name in gone:
-            index.drop(name)
-    return gone + memory.store.index.prune()
+    target, index = memory.target().name, memory.store.index
+    if not memory.store.names() and any(each.name == target for each in index.collections()):
+        index.drop(target)
+        gone = [target]
+    return gone + index.prune()

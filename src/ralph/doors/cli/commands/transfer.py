@@ -108,11 +108,8 @@ def import_(file: str, own: bool) -> Result:
             page.show(staged_table(staged))
             page.line("To publish them for all projects: ralph knowledge checkpoint --imported")
 
-    left_out = (
-        f"left out {plural(found.left_out, 'line')} that would publish, rate or forget knowledge; "
-        "for a backup of your own, use --own"
-    )
-    notes = [left_out] if found.left_out else []
+    left_out = f"left out {plural(found.left_out, 'line')} that would publish, rate or forget"
+    notes = [f"{left_out} knowledge; for a backup of your own, use --own"] if found.left_out else []
     notes += _listed(found.complaints, "line")
     code = 1 if found.complaints else 0
     return Result(msgspec.to_builtins(found), show, code=code, notes=notes)
@@ -196,11 +193,9 @@ def export_conversations(
     """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
+        names = portable_ids(memory.store.home) if everywhere else None
         exported = conversation_json.export_conversations(
-            memory.within(everywhere),
-            project_ids=portable_ids(memory.store.home) if everywhere else None,
-            conversations=ids,
-            since=since,
+            memory.within(everywhere), project_ids=names, conversations=ids, since=since
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
@@ -233,15 +228,12 @@ def import_conversations(
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
-    data = context.read_input(source)
+    data, name = context.read_input(source), context.shown_name(source)
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
+        root = project.root.name if project else ""
         found = conversation_json.import_conversations(
-            memory.store,
-            memory.stream,
-            data,
-            name=context.shown_name(source),
-            project=project.root.name if project else "",
+            memory.store, memory.stream, data, name=name, project=root
         )
         prune_if_due(memory)
     return _imported(found)._replace(code=0)
@@ -253,17 +245,11 @@ def _import_sessions(
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
-        importer = Importer(
-            client,
-            memory.store,
-            folder=Path(folder).expanduser() if folder else None,
-            within=None if everything else project,
-            progress=bar,
-        )
-        try:
+        place = Path(folder).expanduser() if folder else None
+        within = None if everything else project
+        importer = Importer(client, memory.store, folder=place, within=within, progress=bar)
+        with contextlib.closing(bar):
             found = importer.once()
-        finally:
-            bar.close()
         prune_if_due(memory)
         result = _imported(found)
         if not follow:
@@ -286,18 +272,15 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
             new = [each for each in complaints if str(each) not in printed]
             printed |= {str(each) for each in new}
             result = _imported(found)._replace(notes=_listed(new, "place"))
-            if found.exchanges:
-                _print_now(result)
-            else:
-                render.render(result._replace(view=""), as_json=False)
+            _print_now(result, quiet=not found.exchanges)
 
 
-def _print_now(result: Result) -> None:
-    """Print one of several results: a line each."""
-    if wants_json():
+def _print_now(result: Result, *, quiet: bool = False) -> None:
+    """Print one of several results, a line each; of a quiet one its notes alone."""
+    if wants_json() and not quiet:
         render.print_json_line(result.value)
-        result = result._replace(view="")
-    render.render(result, as_json=False)
+    quiet = quiet or wants_json()
+    render.render(result._replace(view="") if quiet else result, as_json=False)
     sys.stdout.flush()
 
 
@@ -347,12 +330,7 @@ def _talks_text(conversations: int, exchanges: int) -> str:
 @context.option("--reason", "Why; it is saved with the id.", "R")
 @context.flag("--yes", "Do not ask.")
 def forget(
-    ids: tuple[str, ...],
-    everything: bool,
-    project: tuple[str, ...],
-    reason: str | None,
-    yes: bool,
-    **chosen: Any,
+    ids: tuple[str, ...], everything: bool, project: tuple[str, ...], yes: bool, **chosen: Any
 ) -> Result:
     """Delete records for good, with what was learned from them.
 
@@ -379,6 +357,7 @@ def forget(
     if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
+    reason: str | None = chosen.pop("reason")
     with context.opened(anywhere=chosen["conversations"]) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
@@ -411,11 +390,10 @@ def forget(
         for remaining in done.remains:
             page.line(f"Still there: {remaining}")
 
-    records_json: list[dict[str, Any]] = [
-        {"id": each, "feature": None if key.memory != FEATURES or key.name == NOTES else key.name}
-        for key, some in choice.ids.items()
-        for each in some
-    ]
+    records_json: list[dict[str, Any]] = []
+    for key, some in choice.ids.items():
+        name = None if key.memory != FEATURES or key.name == NOTES else key.name
+        records_json += [{"id": each, "feature": name} for each in some]
     records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []

@@ -1,0 +1,142 @@
+"""Merge two versions of a plan's file that grew from one: by entry and field, not by line.
+
+A proposal is brought into the plan this way, and so are two branches, by git's merge driver. What
+only one side changed is taken from it, and both sides may add. A new task whose number the other
+side has taken as well gets a free one. What both sides changed differently is a conflict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ralph.errors import BadPlan
+from ralph.plan.edit import next_id
+from ralph.plan.judge import AllowAll, list_change, merge_changes
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Kind,
+    TaskId,
+    by_key,
+    deep_copy,
+    identical,
+    identity,
+    text_of,
+)
+from ralph.plan.yaml import PlanFile
+
+# The later moment and the higher count are right for both sides.
+_RISING = ("updated", "completed", "hit_count", "touch_count", "last_touched", "last_seen")
+
+
+class Merge(msgspec.Struct, frozen=True):
+    """The merged data, the new numbers of tasks, and the entries that both sides changed."""
+
+    data: Data
+    renumbered: dict[str, TaskId]
+    conflicts: list[str]
+
+
+def merge(kind: Kind, was: Data, now: Data, current: Data) -> Merge:
+    """`current` with everything that changed from `was` to `now`.
+
+    It stays as it is where both sides changed the same field in different ways.
+    """
+    renumbered: dict[str, TaskId] = {}
+    if kind == "tasks":
+        now, renumbered = _renumber(was, now, current)
+    careful = _Careful(kind, current, was, now)
+    return Merge(merge_changes(kind, was, now, current, careful), renumbered, careful.conflicts)
+
+
+def merge_files(base: bytes, ours: bytes, theirs: bytes, *, name: str) -> tuple[bytes, Merge]:
+    """The merged file as git's merge driver wants it, in the layout of our side."""
+    was, current, now = (PlanFile.read(raw, name=name) for raw in (base, ours, theirs))
+    kinds = [kind for kind in KINDS if kind in current.data or kind in now.data]
+    if len(kinds) != 1:
+        todo = "It needs one list: `features:`, `tasks:` or `disciplines:`."
+        raise BadPlan("this is not a file of the plan", where=name, todo=todo)
+    found = merge(kinds[0], was.data, now.data, current.data)
+    return current.with_data(found.data).text.encode(), found
+
+
+class _Careful(AllowAll):
+    """Lets a change through where nobody else has touched the same thing since."""
+
+    def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
+        super().__init__(kind)
+        self._current = by_key(current, kind)
+        self.conflicts: list[str] = []
+        # A change to something that is gone by now has nowhere to go.
+        before, after = by_key(was, kind), by_key(now, kind)
+        for key in before.keys() & after.keys() - self._current.keys():
+            if not identical(before[key], after[key]):
+                self._conflict(key)
+
+    def gone(self, key: str, entry: Data) -> bool:
+        if identical(self._current.get(key), entry):
+            return True
+        self._conflict(key)
+        return False
+
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
+        if identical(kept, was) or identical(kept, now):
+            return now
+        if field in _RISING:
+            return _later(now, kept)
+        if all(isinstance(x, list | None) for x in (was, now, kept)):
+            return _grow(was or [], now or [], kept or [])
+        if field == "status" and "done" in (now, kept):
+            return "done"
+        self._conflict(key)
+        return kept
+
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
+        return now if identical(kept, was) else kept
+
+    def _conflict(self, key: str) -> None:
+        named = f"{SINGULAR[self._kind]} {key}"
+        if named not in self.conflicts:
+            self.conflicts.append(named)
+
+
+def _grow(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
+    """The items of both sides, each text once, each count as high as either side has it."""
+    present = {text_of(item).casefold() for item in kept} - {""}
+    before = {identity(item) for item in was}
+    new = [x for x in now if identity(x) in before or text_of(x).casefold() not in present]
+    counted = {identity(item): item for item in kept if isinstance(item, dict)}
+    result = list_change(was, new, kept)
+    for item in (item for item in result if isinstance(item, dict)):
+        other = counted.get(identity(item), {})
+        for field in other.keys() & item.keys() & set(_RISING):
+            item[field] = _later(item[field], other[field])
+    return result
+
+
+def _later(left: Any, right: Any) -> Any:
+    comparable = type(left) is type(right) and isinstance(left, str | int)
+    return max(left, right) if comparable else left if right is None else right
+
+
+def _renumber(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, TaskId]]:
+    """The changed file with other ids for its new tasks where somebody has taken theirs since."""
+    known, taken, new = (by_key(data, "tasks") for data in (was, current, now))
+
+    def is_other(key: str) -> bool:
+        return any(new[key].get(name) != taken[key].get(name) for name in ("feature", "title"))
+
+    clashes = [key for key in new if key not in known and key in taken and is_other(key)]
+    if not clashes or not isinstance(now.get("tasks"), list):
+        return now, {}
+    free = max(next_id(now), next_id(current))
+    ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(clashes)}
+    result: Data = deep_copy(now)
+    for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
+        entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
+        if isinstance(waits := entry.get("blocked_by"), list):
+            entry["blocked_by"] = [ids.get(str(one), one) for one in waits]
+    return result, ids
