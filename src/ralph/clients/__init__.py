@@ -23,7 +23,7 @@ from ralph.programs import find_program, python
 from ralph.records import Complaint
 
 if TYPE_CHECKING:
-    from ralph.capture.lines import SessionHead, SessionReader, SessionStart
+    from ralph.capture.lines import FileStamp, SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
 # Where an agent that is not in the table finds its MCP servers.
@@ -49,6 +49,12 @@ class SessionFiles(Protocol):
 
     def session_files(self, folder: Path) -> Iterator[Path]:
         """Every session's file under a folder."""
+
+    def session_stamp(self, path: Path) -> FileStamp:
+        """How large one is, and when it last changed."""
+
+    def open_session(self, path: Path) -> BinaryIO:
+        """The lines of one."""
 
     def session_head(self, path: Path, file: BinaryIO) -> SessionHead | None:
         """The session that a file holds, None when it holds none."""
@@ -109,6 +115,7 @@ CLIENTS = (
     Client("claude", "claude-code", "Claude Code", "claude_code"),
     Client("codex", "codex", "Codex", "codex"),
     Client("gemini", "gemini-cli", "Gemini CLI", "gemini"),
+    Client("opencode", "opencode", "OpenCode", "opencode"),
 )
 BY_AGENT = {client.agent: client for client in CLIENTS}
 BY_SOURCE = {client.source: client for client in CLIENTS}

@@ -176,3 +176,5 @@ def _folder(path: Path) -> str:
 
 
 session_reader = GeminiSession
+session_stamp = lines.file_stamp
+open_session = lines.open_file

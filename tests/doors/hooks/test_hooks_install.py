@@ -613,6 +613,8 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
         ("codex", "project"),
         ("gemini", "user"),
         ("gemini", "project"),
+        ("opencode", "user"),
+        ("opencode", "project"),
     ]
     assert {one["mcp"]["state"] for one in found["places"]} == {"none"}
 

@@ -129,7 +129,14 @@ class HookCall:
     def transcript(self) -> str:
         """The file the client writes the session to."""
         path = self.text("transcript_path")
+        if not path and "lines" in self.event_input:
+            return os.path.join(self.spool, f"{self.text('session_id')}.jsonl")
         return "" if "\0" in path else os.path.expanduser(path)
+
+    @property
+    def spool(self) -> str:
+        """Where lines of clients that write no transcript wait to be captured."""
+        return os.path.join(self.own_folder, "spool")
 
     @property
     def sessions(self) -> Sessions:
@@ -258,6 +265,11 @@ def _answer(call: HookCall) -> str:
 def _note_session(call: HookCall) -> None:
     """Note how the session goes on, before anything is loaded: this hook may be killed."""
     session, transcript = call.session, call.transcript
+    if lines := call.event_input.get("lines"):
+        from ralph.doors.hooks.sessions import append
+
+        disk.make_folder(call.spool)
+        append(transcript, b"".join(json.dumps(one).encode() + b"\n" for one in lines))
     if call.event == "session-start":
         call.sessions.begin(session, transcript, remembers=call.text("source") == "resume")
     elif call.event == "user-prompt-submit":

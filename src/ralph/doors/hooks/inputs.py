@@ -46,7 +46,17 @@ def _codex(event: str, given: HookInput) -> HookInput | None:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _opencode(event: str, given: HookInput) -> HookInput | None:
+    """OpenCode: our own plugin says it as Claude Code does; its ids look like secrets."""
+    from ralph.clients.opencode_sessions import plain_id
+
+    lines = given.get("messages")
+    named = {"session_id": plain_id(str(given.get("session_id", "")))}
+    return {**given, **named, "lines": lines if isinstance(lines, list) else []}
+
+
 _CLIENTS: dict[str, Callable[[str, HookInput], HookInput | None]] = {
     "gemini": _gemini,
     "codex": _codex,
+    "opencode": _opencode,
 }

@@ -76,6 +76,14 @@ class TranscriptReader:
         self.complete = True
         return found
 
+    def is_spent(self, spool: str) -> bool:
+        """Whether this is lines that a hook was given, and nothing was added since they were read.
+
+        They are nobody's but ours, so they go once they are captured.
+        """
+        file = self._file
+        return str(file.parent) == spool and file.stat().st_size <= self.exchanges.ends_at
+
     @property
     def begins_at(self) -> int:
         """Where the exchange under way begins, or what was not kept yet."""
@@ -213,7 +221,11 @@ def _capture(
         # At Stop there was a prompt, though it may not be written yet.
         under_way |= session.under_way and not exchanges and own and call.event in _OVER
         if exchanges or reader.complete:
+            spent = not under_way and reader.is_spent(call.spool)
+            offset = 0 if spent else offset
             call.sessions.keep(session, offset, under_way=under_way, complete=reader.complete)
+            if spent:
+                Path(transcript).unlink()
     return fresh, under_way
 
 
