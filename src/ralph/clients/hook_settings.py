@@ -12,6 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ralph.clients import setup
 
 _HOOKS = "hooks"
@@ -48,6 +50,7 @@ class HooksSetup(setup.ClientSetup):
         file = self.hooks_file(root)
         if not mcp or self.servers_file(root) != file:
             found = self._edits(file, root, call, self.with_hooks, self.without_hooks)
+            found = [msgspec.structs.replace(edit, keeps_previous=True) for edit in found]
             return found + (super().edits(root, call) if mcp else [])
 
         def put_in(text: str | None, call: setup.RalphCall, where: Path) -> str:

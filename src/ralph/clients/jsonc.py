@@ -64,7 +64,7 @@ def take(text: str, path: tuple[str, ...]) -> str:
         else:  # the last one: the comma before it goes, and a comment between them stays
             before = len(data[:start].rstrip()) - 1
             cut_here = [span] if data[before] == "{" else [(before, before + 1), span]
-        inside = text[at:ends] != data[at:ends]  # a comment stays, with the object around it
+        inside = text[at:ends] != with_commas[at:ends]  # a comment stays, with the object around it
         cut = cut_here if not cut or len(members) > 1 or was_commented else cut
         was_commented = inside
     for start, ends in reversed(cut):
