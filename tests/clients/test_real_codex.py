@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clients import FEATURES, TASKS, client, ralph
 from codex import MAKEFILE, Codex
-from hooking import exchanges
+from hooking import exchanges, roomy
 from scripted_model import Call, Run, Step
 
 from ralph.plan.store import Plan
@@ -84,6 +84,7 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path
     runs = Run(when="csv export work", steps=steps), Run(steps=(Step(text="I see."),))
     ask = "Please make the csv export work."
     again = "The csv export again fails, what did we do in the Makefile?"
+    codex.world.environ |= roomy()
     # Only a person can trust hooks.
     trust = "--dangerously-bypass-hook-trust"
     words = ["exec", "--skip-git-repo-check", "-s", "workspace-write", trust]

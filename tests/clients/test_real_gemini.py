@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from clients import FEATURES, TASKS, World, client, ralph, worlds
-from hooking import exchanges
+from hooking import exchanges, roomy
 from scripted_model import Call, Run, ScriptedModel, Step
 
 from ralph.plan.store import Plan
@@ -44,7 +44,7 @@ def root(world: World) -> Path:
 
 
 def talk_to(world: World, model: ScriptedModel) -> None:
-    world.environ |= {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.url}
+    world.environ |= {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.url, **roomy()}
 
 
 def prompt(world: World, root: Path, text: str) -> None:

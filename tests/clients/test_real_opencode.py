@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from clients import FEATURES, TASKS, World, client, ralph, worlds
-from hooking import exchanges
+from hooking import exchanges, roomy
 from scripted_model import Call, Run, ScriptedModel, Step
 
 from ralph.plan.store import Plan
@@ -54,6 +54,7 @@ def talk_to(world: World, model: ScriptedModel) -> None:
     (folder / "opencode.json").write_text(json.dumps(settings), encoding="utf-8")
     names = ("MODELS_FETCH", "AUTOUPDATE", "DEFAULT_PLUGINS", "LSP_DOWNLOAD")
     world.environ |= {f"OPENCODE_DISABLE_{name}": "1" for name in names}
+    world.environ |= roomy()
     # It would fetch a package for its plugins.
     world.environ |= {"NPM_CONFIG_REGISTRY": model.url, "NPM_CONFIG_FETCH_RETRIES": "0"}
 

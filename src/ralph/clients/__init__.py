@@ -119,6 +119,18 @@ CLIENTS = (
 )
 BY_AGENT = {client.agent: client for client in CLIENTS}
 BY_SOURCE = {client.source: client for client in CLIENTS}
+# Editors that take the MCP server and nothing else.
+EDITORS = {"cursor": "Cursor", "vscode": "VS Code", "zed": "Zed", "windsurf": "Windsurf"}
+TITLES = {client.agent: client.title for client in CLIENTS} | EDITORS
+
+
+def client_setup(agent: str) -> ClientSetup:
+    """How Ralph is put into the settings of a client or an editor."""
+    if agent in BY_AGENT:
+        return BY_AGENT[agent].program.setup()
+    from ralph.clients.editors import EditorSetup
+
+    return EditorSetup(agent)
 
 
 def takes_servers(agent: str) -> bool:

@@ -312,7 +312,7 @@ _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
 # of a tool does not tell whether that failed.
 _HOOKS = {
     "SessionStart": ("session-start", 10),
-    "UserPromptSubmit": ("user-prompt-submit", 5),
+    "UserPromptSubmit": ("user-prompt-submit", 10),
     "Stop": ("stop", 15),
     "PreCompact": ("pre-compact", 10),
     "SessionEnd": ("session-end", 3),

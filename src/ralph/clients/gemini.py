@@ -140,8 +140,8 @@ class GeminiRun(ToolRun):
 # before every request to the model, not only when something is compressed.
 _HOOKS = (
     ("SessionStart", "session-start", "", 10_000),
-    ("BeforeAgent", "user-prompt-submit", "", 5_000),
-    ("AfterTool", "post-tool-use-failure", "run_shell_command|write_file|replace", 5_000),
+    ("BeforeAgent", "user-prompt-submit", "", 10_000),
+    ("AfterTool", "post-tool-use-failure", "run_shell_command|write_file|replace", 10_000),
     ("AfterAgent", "stop", "", 15_000),
     ("SessionEnd", "session-end", "", 2_000),
 )

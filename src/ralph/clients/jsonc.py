@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, read_json, refusal
+from ralph.errors import BadInput
 
 # A text is skipped whole, so that what looks like a comment in it is none.
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -105,14 +106,21 @@ class JsoncSetup(ClientSetup):
 
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
         """The file with our MCP server in it."""
-        settings = self._read(text, where) if text is not None and text.strip() else {}
+        entry = self.server_entry(call)
+        settings: dict[str, Any] = {}
+        if text is not None and text.strip():
+            try:
+                settings = self._read(text, where)
+            except BadInput as error:
+                member = json.dumps({self.servers_key: {SERVER: entry}}, ensure_ascii=False)
+                todo = f"Fix it and run this again, or add by hand: {member}"
+                raise refusal(error.what, error.where, f"{todo}.") from None
         servers = settings.get(self.servers_key, {})
         if not isinstance(servers, dict):
             raise refusal(f"{self.servers_key} must be an object", where)
         before = self.call_of(servers.get(SERVER))
         if SERVER in servers and before is None:
             raise foreign_server(where)
-        entry = self.server_entry(call)
         if text is not None and servers.get(SERVER) == entry:
             return text
         start = text if text is not None and text.strip() else "{}\n"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ralph.capture import lines
 from ralph.capture.lines import count, items, mapping, objects, text_of
 from ralph.clients.turns import ToolTurn, failure_text
+from ralph.errors import BadInput
 
 if TYPE_CHECKING:
     import sqlite3
@@ -184,9 +185,8 @@ def _connected(file: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5.0)) as database:
             yield database
     except sqlite3.Error as error:
-        raise OSError(
-            None, f"not a database of OpenCode that can be read: {error}", str(file)
-        ) from None
+        what = f"this is no database of OpenCode that can be read: {error}"
+        raise BadInput(what, where=str(file), todo="Name the folder that holds it.") from None
 
 
 def _loaded(data: object) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph import __version__, disk
-from ralph.clients import CLIENTS
+from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.errors import BadInput, RalphError
 from ralph.programs import find_program, python
 
@@ -488,8 +488,8 @@ class ClientSetup(ABC):
 def look(root: Path | None) -> ClientStatus:
     """What is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
-    for client in CLIENTS:
-        setup = client.program.setup()
+    for agent in TITLES:
+        setup = client_setup(agent)
         places = setup.places(root)
         all_places += places
         warnings += setup.warnings(places, root)

@@ -615,6 +615,13 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
         ("gemini", "project"),
         ("opencode", "user"),
         ("opencode", "project"),
+        ("cursor", "user"),
+        ("cursor", "project"),
+        ("vscode", "user"),
+        ("vscode", "project"),
+        ("zed", "user"),
+        ("zed", "project"),
+        ("windsurf", "user"),
     ]
     assert {one["mcp"]["state"] for one in found["places"]} == {"none"}
 

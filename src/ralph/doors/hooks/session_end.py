@@ -149,6 +149,8 @@ def keep(call: HookCall) -> None:
     if not transcript:
         call.note("the input names no transcript", "transcript_path")
         return
+    if Path(transcript).parent == Path(call.spool) and not Path(transcript).exists():
+        return  # everything that was handed on is captured
     with open_memory(call) as ralph:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
