@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +21,17 @@ from typing import Any
 import msgspec
 
 from ralph.clients import EDITORS
-from ralph.clients.jsonc import JsoncSetup
-from ralph.clients.setup import SERVERS, RalphCall, SetupPlace
+from ralph.clients.jsonc import plain, put, take
+from ralph.clients.setup import (
+    SERVER,
+    SERVERS,
+    ClientSetup,
+    RalphCall,
+    SetupPlace,
+    foreign_server,
+    read_json,
+    refusal,
+)
 from ralph.errors import BadInput
 
 
@@ -62,6 +73,47 @@ _EDITORS = {
     "zed": Editor(_zed, ".zed/settings.json", "context_servers"),
     "windsurf": Editor(_home(".codeium", "windsurf", "mcp_config.json"), None),
 }
+
+
+class JsoncSetup(ClientSetup):
+    """A client whose MCP servers are in a file with comments."""
+
+    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+        """The file with our MCP server in it."""
+        entry = self.server_entry(call)
+        settings: dict[str, Any] = {}
+        if text is not None and text.strip():
+            try:
+                settings = self._read(text, where)
+            except BadInput as error:
+                member = json.dumps({self.servers_key: {SERVER: entry}}, ensure_ascii=False)
+                todo = f"Fix it and run this again, or add by hand: {member}"
+                raise refusal(error.what, error.where, f"{todo}.") from None
+        servers = settings.get(self.servers_key, {})
+        if not isinstance(servers, dict):
+            raise refusal(f"{self.servers_key} must be an object", where)
+        before = self.call_of(servers.get(SERVER))
+        if SERVER in servers and before is None:
+            raise foreign_server(where)
+        if text is not None and servers.get(SERVER) == entry:
+            return text
+        start = text if text is not None and text.strip() else "{}\n"
+        return put(start, (self.servers_key, SERVER), entry)
+
+    def without_server(self, text: str, where: Path) -> str | None:
+        """The file without our MCP server; None when nothing else was in it."""
+        if self.server_in(text, where) is None:
+            return text
+        left = take(text, (self.servers_key, SERVER))
+        return None if re.fullmatch(r"\s*\{\s*\}\s*", left) else left
+
+    def server_in(self, text: str, where: Path) -> RalphCall | None:
+        """How our MCP server is called, None where it is not registered."""
+        servers = self._read(text, where).get(self.servers_key) if text.strip() else None
+        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
+
+    def _read(self, text: str, where: Path) -> dict[str, Any]:
+        return read_json(plain(text), where)
 
 
 class EditorSetup(JsoncSetup):

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
-
-from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, read_json, refusal
-from ralph.errors import BadInput
 
 # A text is skipped whole, so that what looks like a comment in it is none.
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -99,44 +95,3 @@ def _skip(data: str, at: int) -> int:
 def _dumped(value: Any, depth: int) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return text.replace("\n", "\n" + "  " * depth)
-
-
-class JsoncSetup(ClientSetup):
-    """A client whose MCP servers are in a file with comments."""
-
-    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
-        """The file with our MCP server in it."""
-        entry = self.server_entry(call)
-        settings: dict[str, Any] = {}
-        if text is not None and text.strip():
-            try:
-                settings = self._read(text, where)
-            except BadInput as error:
-                member = json.dumps({self.servers_key: {SERVER: entry}}, ensure_ascii=False)
-                todo = f"Fix it and run this again, or add by hand: {member}"
-                raise refusal(error.what, error.where, f"{todo}.") from None
-        servers = settings.get(self.servers_key, {})
-        if not isinstance(servers, dict):
-            raise refusal(f"{self.servers_key} must be an object", where)
-        before = self.call_of(servers.get(SERVER))
-        if SERVER in servers and before is None:
-            raise foreign_server(where)
-        if text is not None and servers.get(SERVER) == entry:
-            return text
-        start = text if text is not None and text.strip() else "{}\n"
-        return put(start, (self.servers_key, SERVER), entry)
-
-    def without_server(self, text: str, where: Path) -> str | None:
-        """The file without our MCP server; None when nothing else was in it."""
-        if self.server_in(text, where) is None:
-            return text
-        left = take(text, (self.servers_key, SERVER))
-        return None if re.fullmatch(r"\s*\{\s*\}\s*", left) else left
-
-    def server_in(self, text: str, where: Path) -> RalphCall | None:
-        """How our MCP server is called, None where it is not registered."""
-        servers = self._read(text, where).get(self.servers_key) if text.strip() else None
-        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
-
-    def _read(self, text: str, where: Path) -> dict[str, Any]:
-        return read_json(plain(text), where)

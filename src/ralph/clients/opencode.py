@@ -17,7 +17,7 @@ from typing import Any
 from ralph.capture import AgentRun, Capture
 from ralph.capture.lines import count, mapping, money, text_of
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.jsonc import JsoncSetup
+from ralph.clients.editors import JsoncSetup
 from ralph.clients.opencode_sessions import take_tool, tokens_in
 from ralph.clients.setup import (
     NAME,

@@ -189,13 +189,10 @@ def serve(argv: list[str]) -> int:
         if root:
             disk.protect(home)
             event = _event(event, event_input) or event
-            if agent != CLAUDE and event in EVENTS and not trouble:
-                from ralph.doors.hooks.inputs import as_claude
-
-                known = as_claude(agent, event, event_input)
-                if known is None:
-                    return 0
-                event_input = known
+            plain = _as_claude(agent, event, event_input)
+            if plain is None:
+                return 0
+            event_input = plain
             call = HookCall(event, event_input, root, home, watch, agent)
             watch.limit_s = _first_limit_s(event)
             if trouble:
@@ -362,6 +359,41 @@ def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     if not isinstance(event_input, dict):
         return {}, f"the input is not a JSON object but {type(event_input).__name__}"
     return event_input, ""
+
+
+# -- what other clients give their hooks, as Claude Code would have said it
+
+
+def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The input of an event, None where there is nothing to do."""
+    if agent == "gemini" and event == "user-prompt-submit":
+        # What SessionStart told may be before it.
+        _, _, prompt = str(given.get("prompt", "")).rpartition("</hook_context>")
+        return {**given, "prompt": prompt.strip()}
+    if agent == "gemini" and event == "post-tool-use-failure":
+        return _gemini_failure(given)
+    if agent == "opencode":
+        from ralph.clients.opencode_sessions import plain_id
+
+        lines, name = given.get("messages"), plain_id(str(given.get("session_id", "")))
+        return {**given, "session_id": name, "lines": lines if isinstance(lines, list) else []}
+    return given if agent in (CLAUDE, "codex", "gemini") else None
+
+
+def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
+    """A tool of Gemini CLI that failed; None for one that did not."""
+    import re
+
+    response = given.get("tool_response")
+    response = response if isinstance(response, dict) else {}
+    output, error = str(response.get("llmContent", "")), response.get("error")
+    if code := re.search(r"^Exit Code: (-?[1-9]\d{0,8})$", output, re.M):
+        noise = r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$|^Exit Code: .*$"
+        plain = re.sub(noise, "", output, flags=re.M).strip()
+        return {**given, "tool_name": "Bash", "error": f"Exit code {code[1]}\n{plain}"}
+    if not isinstance(error, dict):
+        return None
+    return {**given, "error": str(error.get("message", ""))}
 
 
 def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
