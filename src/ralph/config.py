@@ -10,8 +10,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -24,11 +25,9 @@ PROJECT_FILE = "rag_config.json"
 _PREFIX = "RALPH_"
 # Names in the environment that say where things are, not how they behave.
 _PLACES = frozenset(
-    {
-        *("RALPH_HOME", "RALPH_DEBUG", "RALPH_PROJECT", "RALPH_COMMAND"),
-        # What the loop tells the agents it starts.
-        *("RALPH_FEATURE", "RALPH_TASK", "RALPH_MCP_CONFIG"),
-    }
+    "RALPH_HOME RALPH_DEBUG RALPH_PROJECT RALPH_COMMAND"
+    # What the loop tells the agents it starts.
+    " RALPH_FEATURE RALPH_TASK RALPH_MCP_CONFIG".split()
 )
 
 
@@ -57,30 +56,14 @@ _T = TypeVar("_T")
 _rules: list[Rule] = []
 
 
-def _setting(default: _T, rule: Rule) -> _T:
+def _setting(level: Level, default: _T, *rule: Any, **more: Any) -> _T:
     """Keep the rule of a field, in the order of the fields, and give its default."""
-    _rules.append(rule)
+    _rules.append(Rule(level, *rule, **more))
     return default
 
 
-def _harmless(default: _T, what: str, low: float = 0, high: float = 0) -> _T:
-    return _setting(default, Rule("harmless", what, low, high))
-
-
-def _trusted(
-    default: _T, what: str, low: float = 0, high: float = 0, free: tuple[object, ...] = ()
-) -> _T:
-    return _setting(default, Rule("trusted", what, low, high, free))
-
-
-def _personal(
-    default: _T, what: str, low: float = 0, high: float = 0, *, secret: bool = False
-) -> _T:
-    return _setting(default, Rule("personal", what, low, high, secret=secret))
-
-
-def _switch(what: str) -> bool:
-    return _trusted(True, what, free=(False,))
+_safe, _trusted, _own = (partial(_setting, level) for level in get_args(Level))
+_switch = partial(_trusted, True, free=(False,))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,15 +74,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "what turns text into vectors; `none` searches by words alone",
         free=("static", "minilm", "none"),
     )
-    search_limit: int = _harmless(10, "how many results a search shows", 1, 20)
-    min_score: float = _harmless(0.40, "hide results that score below this", 0, 1)
-    journal_lock_timeout_s: float = _harmless(
+    search_limit: int = _safe(10, "how many results a search shows", 1, 20)
+    min_score: float = _safe(0.40, "hide results that score below this", 0, 1)
+    journal_lock_timeout_s: float = _safe(
         30.0, "how long a write waits for another process that writes", 0, 600
     )
-    index_lock_timeout_s: float = _harmless(
+    index_lock_timeout_s: float = _safe(
         2.0, "how long a search waits for another process that indexes", 0, 60
     )
-    remember_budget_s: float = _harmless(
+    remember_budget_s: float = _safe(
         2.0,
         "how long memory may hold up its caller: indexing, a connection, a query's vector",
         0,
@@ -109,74 +92,68 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
     model_work: str | None = _trusted(None, "the agent's model for work")
     model_review: str | None = _trusted(None, "the agent's model for reviews")
-    iteration_timeout_s: float = _trusted(
-        1800.0, "stop an iteration after this time", 0, 7 * 86_400
-    )
-    review_every: int = _harmless(
-        5, "every so many iterations one is a review; 0 for none", 0, 1000
-    )
-    stagnation_limit: int = _harmless(
+    iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)
+    review_every: int = _safe(5, "every so many iterations one is a review; 0 for none", 0, 1000)
+    stagnation_limit: int = _safe(
         3, "stop after so many iterations without a change to the plan", 0, 1000
     )
-    prompt_tokens: int = _harmless(12000, "the size of the loop's prompt", 0, 200_000)
+    prompt_tokens: int = _safe(12000, "the size of the loop's prompt", 0, 200_000)
     rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
-    rag_conversation_limit: int = _harmless(3, "from how many conversations", 1, 20)
-    rag_exchange_limit_per_conversation: int = _harmless(2, "how many exchanges of each", 1, 20)
-    rag_min_similarity: float = _harmless(0.70, "hide exchanges that score below this", 0, 1)
-    rag_recency_half_life_days: float = _harmless(
+    rag_conversation_limit: int = _safe(3, "from how many conversations", 1, 20)
+    rag_exchange_limit_per_conversation: int = _safe(2, "how many exchanges of each", 1, 20)
+    rag_min_similarity: float = _safe(0.70, "hide exchanges that score below this", 0, 1)
+    rag_recency_half_life_days: float = _safe(
         0.0, "how fast old exchanges fade; 0 for never", 0, 36_500
     )
     summarizer_conversation_enabled: bool = _switch("summarize conversations in the background")
     summarizer_exchange_enabled: bool = _switch("summarize exchanges in the background")
     embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
     # A clone must not decide what of a person's memory goes.
-    conversations_keep_days: int = _personal(
+    conversations_keep_days: int = _own(
         0, "delete conversations after so many days; 0 for never", 0, 36_500
     )
     knowledge_give: bool = _switch("publish this project's lessons to your other projects")
     knowledge_receive: bool = _switch("use the lessons of your other projects")
-    knowledge_keep_days: int = _personal(365, "delete lessons that are older than this", 1, 36_500)
-    technology: str | None = _harmless(None, "the project's technology, to match lessons")
-    journal_url: str | None = _personal(
-        None, "a PostgreSQL server that holds the journals", secret=True
-    )
-    qdrant_url: str | None = _personal(None, "a Qdrant server that holds the index")
-    qdrant_api_key: str | None = _personal(None, "its key", secret=True)
-    qdrant_binary: str | None = _personal(None, "a Qdrant program that Ralph starts and stops")
+    knowledge_keep_days: int = _own(365, "delete lessons that are older than this", 1, 36_500)
+    technology: str | None = _safe(None, "the project's technology, to match lessons")
+    journal_url: str | None = _own(None, "a PostgreSQL server that holds the journals", secret=True)
+    qdrant_url: str | None = _own(None, "a Qdrant server that holds the index")
+    qdrant_api_key: str | None = _own(None, "its key", secret=True)
+    qdrant_binary: str | None = _own(None, "a Qdrant program that Ralph starts and stops")
     hook_capture: bool = _switch("hooks save sessions")
     hook_inject: bool = _switch("hooks tell the model what memory has")
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
     )
-    pause_folders: tuple[str, ...] | None = _personal(
+    pause_folders: tuple[str, ...] | None = _own(
         None,
         "patterns of folders where nothing is saved or recalled, such as `~/clients/*`; once set "
         "(`[]`: none), hooks also work without `ralph init`",
     )
-    ollama_url: str = _personal("http://127.0.0.1:11434", "where Ollama listens")
+    ollama_url: str = _own("http://127.0.0.1:11434", "where Ollama listens")
     ollama_model: str = _trusted("nomic-embed-text", "its embedding model")
-    openai_base_url: str = _personal(
+    openai_base_url: str = _own(
         "https://api.openai.com/v1", "an OpenAI-compatible server for embeddings"
     )
     openai_model: str = _trusted("text-embedding-3-small", "its embedding model")
     openai_dimensions: int | None = _trusted(
         None, "the length of its vectors, where the model lets you choose", 1, 65_536
     )
-    openai_api_key: str | None = _personal(None, "its key", secret=True)
-    chat_model: str | None = _personal(
+    openai_api_key: str | None = _own(None, "its key", secret=True)
+    chat_model: str | None = _own(
         None,
         "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
     )
-    chat_base_url: str | None = _personal(None, "its server, if it is not the provider's")
-    chat_api_key: str | None = _personal(None, "its key", secret=True)
+    chat_base_url: str | None = _own(None, "its server, if it is not the provider's")
+    chat_api_key: str | None = _own(None, "its key", secret=True)
     chat_timeout_s: float = _trusted(300.0, "how long an answer may take", 0.1, 3600)
     chat_max_tokens: int = _trusted(4096, "how long an answer may be", 1, 1_000_000)
-    summary_model: str | None = _personal(
+    summary_model: str | None = _own(
         None, "the model that writes summaries; without one they are extracts"
     )
-    summary_base_url: str | None = _personal(None, "its server")
-    summary_api_key: str | None = _personal(None, "its key", secret=True)
-    summary_spend_cap_usd: float = _personal(
+    summary_base_url: str | None = _own(None, "its server")
+    summary_api_key: str | None = _own(None, "its key", secret=True)
+    summary_spend_cap_usd: float = _own(
         1.0, "stop summarizing when one run of the workers has cost this much", 0, 100_000
     )
 
@@ -276,9 +253,7 @@ def load(
             take(name, {key: _parse(key, value)})
     take("given", given or {})
     settings = Settings(**values)
-    explained = tuple(
-        Setting(key, safe_value(key, getattr(settings, key)), origins[key]) for key in KEYS
-    )
+    explained = tuple(Setting(k, safe_value(k, getattr(settings, k)), origins[k]) for k in KEYS)
     return Config(settings, explained, ignored)
 
 
@@ -288,9 +263,7 @@ def trust_requests(*, home: Path, project_file: Path) -> list[TrustRequest]:
     return _trust_requests(_read(project_file), weaker, where=str(project_file))
 
 
-def _trust_requests(
-    plain: Mapping[str, Any], weaker: Settings, *, where: str
-) -> list[TrustRequest]:
+def _trust_requests(plain: Mapping[str, Any], weaker: Settings, where: str) -> list[TrustRequest]:
     """The settings of the trusted level that are not free and would change something."""
     found: list[TrustRequest] = []
     for key, value in _drop_retired(plain, where=where).items():
@@ -361,17 +334,16 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         plain = json.loads(disk.read(file))
         json.dumps(plain, ensure_ascii=False).encode()  # no half of a surrogate pair goes further
+        if isinstance(plain, dict):
+            return plain
+        what = "the settings must be one JSON object"
     except FileNotFoundError:
         return {}
     except UnsafeFile:
         raise  # it says everything itself
     except (ValueError, OSError, RecursionError) as error:
         what = f"the settings cannot be read: {error}"
-        raise BadSetting(what, where=str(file), todo="Mend or delete it.") from None
-    if not isinstance(plain, dict):
-        what = "the settings must be one JSON object"
-        raise BadSetting(what, where=str(file), todo="Mend or delete it.")
-    return plain
+    raise BadSetting(what, where=str(file), todo="Mend or delete it.")
 
 
 def _fit(key: str, value: Any, *, where: str) -> Any:
@@ -405,8 +377,7 @@ def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
             import logging
 
             _warned.add((where, key))
-            warning = "%s: %s has no effect: %s"
-            logging.getLogger("ralph").warning(warning, where, key, RETIRED[key])
+            logging.getLogger("ralph").warning("%s: %s has no effect: %s", where, key, RETIRED[key])
     return {key: value for key, value in plain.items() if key not in RETIRED}
 
 

@@ -340,9 +340,7 @@ def _kind(name: str, folder: int | None) -> str:
     except FileNotFoundError:
         return ""
     # A junction of Windows is no symbolic link, and leads elsewhere all the same.
-    if getattr(found, "st_reparse_tag", 0):
-        return _LINK
-    return _mode_name(found.st_mode)
+    return _LINK if getattr(found, "st_reparse_tag", 0) else _mode_name(found.st_mode)
 
 
 def _mode_name(mode: int) -> str:
@@ -510,7 +508,9 @@ def _drafted(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
     with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
+        # Two threads of a process may be at the same file.
+        above, last = os.path.split(name)
+        draft = os.path.join(above, f".{last}.{os.getpid()}-{next(_serial)}.tmp")
         usual = mode if mode is not None else 0o666 if fenced else 0o600
         with contextlib.suppress(FileNotFoundError):  # of a process that was killed
             os.unlink(draft, dir_fd=folder)
@@ -527,12 +527,6 @@ def _drafted(
             with contextlib.suppress(OSError):  # it has been put in place, or cannot be removed
                 os.unlink(draft, dir_fd=folder)
     flush_folder(path.parent)
-
-
-def _draft(name: str) -> str:
-    # Two threads of a process may be at the same file.
-    folder, last = os.path.split(name)
-    return os.path.join(folder, f".{last}.{os.getpid()}-{next(_serial)}.tmp")
 
 
 def find_repository(start: str) -> str:

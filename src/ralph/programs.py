@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # -P keeps the current folder out of Python's path. -E ignores PYTHONPATH, where an empty or
 # relative entry would bring it back. The user's own site stays: `pip install --user` puts us there.
@@ -36,6 +37,19 @@ def find_program(name: str, *, root: Path | None = None, path: str | None = None
             if _runs(program):
                 return str(program)
     return None
+
+
+def ask_program(command: list[str], *, timeout_s: float, **more: Any) -> tuple[int, str]:
+    """Run a command that nobody watches: its exit code and output, or -1 and what went wrong."""
+    import subprocess  # most who look programs up start none
+
+    more |= {"stdin": subprocess.DEVNULL, "capture_output": True, "check": False}
+    try:
+        done = subprocess.run(command, timeout=timeout_s, **more)
+    except (OSError, subprocess.SubprocessError) as error:
+        return -1, str(error)
+    output = done.stderr if done.returncode else done.stdout
+    return done.returncode, (output or done.stdout).decode(errors="replace").strip()
 
 
 def _folders(path: str, root: Path | None) -> Iterator[Path]:

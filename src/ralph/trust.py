@@ -39,9 +39,8 @@ class TrustRequest(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """The same for the same wish, whatever order its parts are written in."""
-        content = [self.kind, self.name, _plain(self.value)]
         # In ASCII, so half of a surrogate pair does no harm.
-        text = json.dumps(content, sort_keys=True, default=str)
+        text = json.dumps([self.kind, self.name, _plain(self.value)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -78,8 +77,7 @@ def trust(home: Path, root: Path, wishes: Iterable[TrustRequest], *, more: bool 
 
     def change(folders: dict[str, FolderTrust]) -> None:
         before = folders.get(_key(root))
-        kept = before.wishes if before and more else {}
-        folders[_key(root)] = FolderTrust(at, {**kept, **found})
+        folders[_key(root)] = FolderTrust(at, (before.wishes if before and more else {}) | found)
 
     _change(home, change)
 

@@ -202,11 +202,9 @@ _Sent = tuple[str, str, bytes, dict[str, str]]
 class _Request:
     """A request in its own thread. It ends in time, or its socket is shut down."""
 
-    def __init__(
-        self, connection: HTTPConnection, request: _Sent, deadline: Deadline, take: Take
-    ) -> None:
-        self.connection = connection
-        self._request = request
+    def __init__(self, link: HTTPConnection, sent: _Sent, deadline: Deadline, take: Take) -> None:
+        self.connection = link
+        self._request = sent
         self._deadline = deadline
         self._take = take
         self._lock = threading.Lock()
@@ -214,9 +212,9 @@ class _Request:
         self._abandoned = self._over = False
         self._sock: socket.socket | None = None
         # For a thread that nobody waits for any more.
-        connection.timeout = max(deadline.remaining_s(), 0.001)
-        if connection.sock is not None:
-            connection.sock.settimeout(connection.timeout)
+        link.timeout = max(deadline.remaining_s(), 0.001)
+        if link.sock is not None:
+            link.sock.settimeout(link.timeout)
         threading.Thread(target=self._work, name="ralph-wire", daemon=True).start()
 
     def reply(self) -> Reply:

@@ -267,9 +267,9 @@ def test_the_binary_on_the_path_is_taken(
     url: str, binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert local_server(url, key=None, binary=None, home=tmp_path) is None
+    assert local_server(url, key="", binary="", home=tmp_path) is None
     monkeypatch.setenv("PATH", str(binary.parent))
-    assert local_server(url, key=None, binary=None, home=tmp_path) is not None
+    assert local_server(url, key="", binary="", home=tmp_path) is not None
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def test_the_binary_on_the_path_is_taken(
     ],
 )
 def test_nothing_is_started_for_another_machine(elsewhere: str, binary: Path) -> None:
-    found = local_server(elsewhere, key=None, binary=str(binary), home=binary.parent)
+    found = local_server(elsewhere, key="", binary=str(binary), home=binary.parent)
     assert found is None
 
 
 def test_several_threads_start_one_server(url: str, binary: Path, tmp_path: Path) -> None:
-    started = local_server(url, key=None, binary=str(binary), home=tmp_path / "home")
+    started = local_server(url, key="", binary=str(binary), home=tmp_path / "home")
     assert started is not None
     failures: list[IndexOff] = []
 

@@ -101,7 +101,7 @@ def test_what_is_no_journal_is_not_listed(tmp_path: Path) -> None:
 
 
 def test_complaints_name_the_file_as_it_is_shown(tmp_path: Path) -> None:
-    folder = JournalFolder(tmp_path, shown_as=".ralph/db/memory")
+    folder = JournalFolder(tmp_path, shown=".ralph/db/memory")
     (tmp_path / "auth.jsonl").write_bytes(b"foreign\n")
     (complaint,) = folder.journal("auth").verify()[1]
     assert (complaint.file, complaint.line) == (".ralph/db/memory/auth.jsonl", 1)

@@ -201,7 +201,7 @@ class Forgetful(JournalFolder):
 
 
 class Dropping(JsonlJournal):
-    def append(self, drafts: Sequence[Record | Draft], **more: Any) -> list[Appended]:
+    def append(self, drafts: Sequence[Record | Draft], *args: Any, **more: Any) -> list[Appended]:
         return super().append(drafts[:-1], **more)
 
 

@@ -21,6 +21,7 @@ from ralph.journal.file import JournalFolder
 from ralph.journal.postgres import PostgresJournals, Tried
 from ralph.journal.session import Link, Patience
 from ralph.journal.spool import (
+    Spool,
     SpooledJournal,
     SpooledJournals,
     deliver_to_files,
@@ -29,6 +30,10 @@ from ralph.journal.spool import (
 from ralph.records import Record
 
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
+
+
+def spool_of(journals: SpooledJournals, name: str) -> Spool:
+    return journals._spool(journals.spool_folder, name)
 
 
 class Place:
@@ -147,7 +152,7 @@ def test_what_was_delivered_keeps_its_numbers(place: Place) -> None:
 
 
 def test_a_process_that_knows_less_does_not_take_back_what_another_has_seen(place: Place) -> None:
-    slow, fast = place.opened()._spool_of("auth"), place.opened()._spool_of("auth")
+    slow, fast = spool_of(place.opened(), "auth"), spool_of(place.opened(), "auth")
     slow.note(7)
     fast.note(9)
     slow.note(8)
@@ -165,7 +170,7 @@ class Dying(SpooledJournal):
 
 def test_no_number_is_given_twice_when_everything_dies_right_after_a_commit(place: Place) -> None:
     journals = place.opened()
-    spool = journals._spool_of("auth")
+    spool = spool_of(journals, "auth")
     dying = Dying(journals.link, journals.memory, "auth", lambda: spool)
     with pytest.raises(SystemExit):
         dying.append([unnumbered("a")])
@@ -183,7 +188,7 @@ def test_the_highest_number_is_noted_whoever_notes_at_the_same_time(place: Place
     lost: list[int] = []
 
     def note_all(first: int) -> None:
-        spool, seen = (place.opened()._spool_of("auth") for _ in range(2))
+        spool, seen = (spool_of(place.opened(), "auth") for _ in range(2))
         for number in range(first, 1200, 4):
             spool.note(number)
             lost.extend([number] if seen.last_seen() < number else [])
@@ -238,7 +243,7 @@ def test_a_folder_that_cannot_be_noted_in_is_told_once(
 ) -> None:
     journals = place.opened()
     (place.home / "spool").write_text("in the way", encoding="utf-8")
-    spool = journals._spool_of("auth")
+    spool = spool_of(journals, "auth")
     with caplog.at_level(logging.WARNING):
         spool.note(1)
         spool.note(2)

@@ -227,12 +227,10 @@ class WorkerCommands:
         return BadInput("unknown arguments", todo=f"Usage: {self._prefix}{form}")
 
 
-def _by_kind(counts: Counter[str], indent: str) -> list[str]:
+def _by_kind(counts: Counter[str], lead: str) -> list[str]:
     """A line for each kind; exchanges and documents only if there are any."""
-    always = ("conversations", "summaries")
-    return [
-        f"{indent}{text}: {counts[k]:,}" for k, text in _KINDS.items() if counts[k] or k in always
-    ]
+    main = ("conversations", "summaries")
+    return [f"{lead}{text}: {counts[k]:,}" for k, text in _KINDS.items() if counts[k] or k in main]
 
 
 def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:

@@ -222,10 +222,9 @@ class EmbeddingPipeline(Worker):
             return
         self.set(note=problem)
         if problem != _BUSY:  # else another process does it
-            count = after.count
-            failed = self._retries.failed(EMBEDDING, EMBEDDING, EMBEDDING, problem, count=count)
-            if failed.given_up:
-                self.add(failed=count)
+            names = (EMBEDDING, EMBEDDING, EMBEDDING)
+            failed = self._retries.failed(*names, problem, count=after.count)
+            self.add(failed=after.count if failed.given_up else 0)
 
     def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
         """The batches, put between the index and the embedder."""
@@ -252,14 +251,12 @@ class EmbeddingPipeline(Worker):
             return None
         return failing
 
-    def _sync(
-        self, memory: Conversations, batches: BatchEmbedder | None, attempts: int
-    ) -> str | None:
+    def _sync(self, memory: Conversations, batches: BatchEmbedder | None, tries: int) -> str | None:
         """Bring the index up to date; returns the problem, if any."""
         try:
             if batches is not None:
-                batches.careful = 0 < attempts >= self._retries.max_retries
-                if attempts:
+                batches.careful = 0 < tries >= self._retries.max_retries
+                if tries:
                     batches.check()  # otherwise a server that failed is left alone a while
             synced = memory.sync()
         except MemoryOff as error:

@@ -96,16 +96,15 @@ def search_conversations(
         limit: The most hits to return, 1 to 20.
     """
     # `options` are those of a search of conversations.
-    floor = memory.store.settings.min_score
-    answer = memory.search(query, limit=limit, min_score=floor, **options)
+    answer = memory.search(query, limit=limit, min_score=memory.store.settings.min_score, **options)
     everywhere: bool = options.get("everywhere", False)
     asked = recalled.harmless(query, 120)
     where = "in any project" if everywhere else "in this project"
     if not answer:
-        lines = [f'No past conversation {where} matches "{asked}" well enough.']
-        lines.append("Try other words; if that finds nothing either, go on without it.")
-        lines += [f"Note: {recalled.harmless(note)}" for note in answer.notes]
-        return ToolResult("\n".join(lines))
+        again = "Try other words; if that finds nothing either, go on without it."
+        notes = [f"Note: {recalled.harmless(note)}" for note in answer.notes]
+        nothing = f'No past conversation {where} matches "{asked}" well enough.'
+        return ToolResult("\n".join([nothing, again, *notes]))
     states = memory.states(everywhere=everywhere)
 
     def text(hit: Any, detail: Detail) -> str:
@@ -113,14 +112,10 @@ def search_conversations(
             return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         state = states.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        lines = recalled.hit_lines(
-            hit,
-            side_chars=max(detail.prose // 2, 80),
-            errors=detail.errors,
-            files=detail.files,
-            about=recalled.about(state.conversation.title, state.tags) if state else (),
-            summary=summary.text if summary else "",
-        )
+        chars, summarized = max(detail.prose // 2, 80), summary.text if summary else ""
+        about = recalled.about(state.conversation.title, state.tags) if state else ()
+        counts = {"errors": detail.errors, "files": detail.files}
+        lines = recalled.hit_lines(hit, side_chars=chars, about=about, summary=summarized, **counts)
         return "\n".join(lines)
 
     sections = sum(hit.kind == DOCUMENT for hit in answer)
@@ -171,8 +166,7 @@ def conversation_details(
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
     rest = printed if alone else "Ask for single exchanges by exchange_id."
-    budget_tokens = recalled.RECORD_TOKENS
-    fence = fenced_lines("What was said.", lines, budget_tokens=budget_tokens, rest=rest)
+    fence = fenced_lines("What was said.", lines, budget_tokens=recalled.RECORD_TOKENS, rest=rest)
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
 
 
@@ -383,13 +377,9 @@ class Chat:
             "cost_usd": answer.cost_usd,
             "model": answer.model,
         }
-        exchange = Exchange(
-            id=schema.exchange_id(self.session.id, uuid.uuid4().hex),
-            started=started,
-            completed=now(),
-            messages=tuple(answer.steps),
-            **fields,
-        )
+        identity, steps = schema.exchange_id(self.session.id, uuid.uuid4().hex), answer.steps
+        times: dict[str, Any] = {"started": started, "completed": now()}
+        exchange = Exchange(id=identity, messages=tuple(steps), **times, **fields)
         saved = None
         if not private:
             # A pause may have begun while the model was answering.
@@ -433,8 +423,7 @@ class Chat:
                 text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
                 turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
         what = f"the model only asks for tools, {_TOOL_ROUNDS} times already"
-        todo = "Ask a narrower question."
-        raise ModelOff(what, where=self.model.name, todo=todo, fault="prompt")
+        raise ModelOff(what, where=self.model.name, todo="Ask a narrower question.", fault="prompt")
 
     def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
         memory = self.memory.conversations
@@ -451,14 +440,13 @@ class Chat:
     def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
         history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=paused)
         if left_out:
-            what = "this conversation is long: the model no longer sees its oldest exchanges"
-            self._note_once(what)
+            self._note_once(
+                "this conversation is long: the model no longer sees its oldest exchanges"
+            )
         section = recalled.related_text(found, budget_tokens=2_000, tools=tools)
-        system = recalled.chat_system(
-            today=date.today().isoformat(),
-            project=self.memory.project.root.name if self.memory.project.exists else "",
-            memory=self.remembers,
-        )
+        today, project = date.today().isoformat(), self.memory.project
+        name = project.root.name if project.exists else ""
+        system = recalled.chat_system(today=today, project=name, memory=self.remembers)
         question = f"{prompt}\n\n{section}" if section else prompt
         return [ChatTurn("system", system), *history, ChatTurn("user", question)]
 

@@ -13,17 +13,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadInput, BadSetting, ModelOff
+from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.text.redact import redact
 from ralph.wire import usable_url
-
-if TYPE_CHECKING:
-    from ralph.loop.process import AgentEnd
 
 ModelRole = Literal["chat", "summary"]
 # A server may answer later; a setting must be changed by a person; another prompt may work now.
@@ -318,15 +316,12 @@ class ClaudeModel:
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
         from ralph.clients import agent_environment, found_command
-        from ralph.loop.process import AgentProcess
 
         check_turns(messages)
-        env = {
-            name: value
-            for name, value in agent_environment(also=self._also, given=_QUIET).items()
-            # Our own keys are for other servers.
-            if not (name.startswith("RALPH_") and name.endswith("_API_KEY"))
-        }
+        env = agent_environment(also=self._also, given=_QUIET)
+        for name in [name for name in env if name.startswith("RALPH_")]:
+            if name.endswith("_API_KEY"):  # our own keys are for other servers
+                del env[name]
         try:
             command = found_command(self._command, env)
         except BadInput as error:

@@ -321,8 +321,7 @@ def _anthropic_messages(turns: Turns) -> list[dict[str, Any]]:
     blocks = [(t.role, b) for t in turns if t.role != "system" for b in _anthropic_blocks(t)]
     sides = [("assistant" if role == "assistant" else "user", block) for role, block in blocks]
     if sides and sides[0][0] == "assistant":
-        earlier = "[earlier messages are left out]"
-        sides.insert(0, ("user", {"type": "text", "text": earlier}))
+        sides.insert(0, ("user", {"type": "text", "text": "[earlier messages are left out]"}))
     by_side = groupby(sides, key=lambda pair: pair[0])
     return [{"role": side, "content": [block for _, block in same]} for side, same in by_side]
 
@@ -424,9 +423,7 @@ class HttpModel:
             model=stream.model or self._dialect.model,
         )
 
-    def _stream(
-        self, messages: Turns, tools: Tools, stream: AnswerStream, deadline: Deadline
-    ) -> None:
+    def _stream(self, turns: Turns, tools: Tools, stream: AnswerStream, deadline: Deadline) -> None:
         if self._needs_key and not self._access.key:
             raise self._off("needs a key", f"Set {self._access.variable}.", "setting")
         events = EventReader()
@@ -441,7 +438,7 @@ class HttpModel:
             return stream.over or bool(errors)
 
         while True:
-            body = msgspec.json.encode(self._dialect.body(messages, tools))
+            body = msgspec.json.encode(self._dialect.body(turns, tools))
             reply = self._wire.call("POST", self._dialect.path, body, deadline=deadline, take=take)
             # Each refusal teaches something new or is the last.
             complaint = reply.body.decode("utf-8", "replace")

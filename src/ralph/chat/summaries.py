@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -126,8 +127,7 @@ def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
         "it repeats itself": len(words) > 20 and len(set(words)) < len(words) / 4,
         f"it has {len(text):,} characters": len(text) > _TOO_LONG * _CHARS[of],
     }
-    problem = next((what for what, applies in problems.items() if applies), "")
-    if problem:
+    if problem := next((what for what, applies in problems.items() if applies), ""):
         raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
     return sanitize(redact(summary))
 
@@ -165,10 +165,9 @@ class PendingSummary(msgspec.Struct, frozen=True):
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
-            try:
+            with suppress(BadRecord):  # `verify` reports it
                 return "", [content_of(history.records[self.target])]
-            except BadRecord:  # `verify` reports it
-                return "", []
+            return "", []
         exchanges = history.read_exchanges([self.target])
         title = history.conversations[self.target].conversation.title
         return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")
@@ -266,10 +265,9 @@ class Summarizer(Worker):
         """Whether the model must not be asked now; the note says why."""
         cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
-            self.set(
-                note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
-                "To continue: ralph config --user summary_spend_cap_usd USD"
-            )
+            spent = f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session"
+            todo = "To continue: ralph config --user summary_spend_cap_usd USD"
+            self.set(note=f"{spent}. {todo}")
             return True
         return self._is_resting
 

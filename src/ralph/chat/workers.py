@@ -15,20 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from ralph import disk
+from ralph.chat.model import ChatModel
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import SummaryTarget
 from ralph.trust import FILE as TRUST_FILE
-
-if TYPE_CHECKING:
-    from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
 SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
@@ -169,11 +167,9 @@ def settings_state(ralph: Ralph) -> list[object]:
     home = ralph.store.home
     found: list[object] = []
     for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
-        try:
+        with suppress(OSError):
             stat = file.stat()
-            found.append((stat.st_mtime_ns, stat.st_size))
-        except OSError:
-            found.append(None)
+            found.append((file, stat.st_mtime_ns, stat.st_size))
     return found
 
 
@@ -240,8 +236,7 @@ class Worker(ABC):
             with suppress(OSError):  # a full disk: others see less, the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
-                line = msgspec.json.encode((os.getpid(), self.own_status))
-                os.write(self._fd, line + b"\n")
+                os.write(self._fd, msgspec.json.encode((os.getpid(), self.own_status)) + b"\n")
 
     def add(self, **counts: float) -> None:
         """Add to the counts of the status."""
@@ -339,9 +334,9 @@ class Worker(ABC):
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
-            try:
+            with suppress(disk.Busy):
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
-            except disk.Busy:
+            if self._fd is None:
                 yield False
                 return
             try:
@@ -442,8 +437,7 @@ class Workers:
     def _listen(self) -> None:
         """Wake them when another machine writes to a journal on a server; else they still poll."""
         with suppress(RalphError, OSError), self.open_memory() as ralph:
-            listener = ralph.conversations.store.journals.listener()
-            if listener is None:
+            if (listener := ralph.conversations.store.journals.listener()) is None:
                 return
             with closing(listener):
                 while not self._ended.is_set():
@@ -482,8 +476,7 @@ class Workers:
     def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
         """The status of each worker, in whichever process it runs."""
         found = {name: self._workers[name].status() for name in names}
-        stopped = [status for status in found.values() if status.state == "stopped"]
-        if stopped:
+        if stopped := [status for status in found.values() if status.state == "stopped"]:
             with self.open_memory() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():

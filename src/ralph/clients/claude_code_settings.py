@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ralph.clients import setup
 from ralph.clients.hook_settings import HooksSetup
 from ralph.errors import RalphError
-from ralph.programs import find_program
+from ralph.programs import ask_program, find_program
 
 PLUGIN = "ralph@ralph"
 # The plugin as it was installed with this package; it is a marketplace too.
@@ -50,7 +50,7 @@ def _ask(*requests: list[str]) -> str | None:
     if program is None:
         return " && ".join(shlex.join(["claude", *words]) for words in requests)
     for words in requests:
-        code, why = setup.ask_program([program, *words])
+        code, why = ask_program([program, *words], timeout_s=setup.TIMEOUT_S)
         if code != 0:
             raise RalphError(
                 f"claude could not change its MCP servers: {why}",

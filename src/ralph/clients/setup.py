@@ -18,7 +18,6 @@ import os
 import re
 import shlex
 import stat
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ import msgspec
 from ralph import __version__, disk
 from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.errors import BadInput, RalphError
-from ralph.programs import find_program, python
+from ralph.programs import ask_program, find_program, python
 
 # The shell, and Claude Code in its own files, put the variable's value here, else the name.
 NAMED = "${RALPH_COMMAND:-ralph}"
@@ -38,7 +37,7 @@ NAME = "ralph"
 SERVER = "ralph-memory"
 SERVERS = "mcpServers"
 _MODULE = ("-m", "ralph")
-_TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0
 # A hook by name. The shell looks the program up, and calls it only if that gives a full path (`?:`
 # is a drive of Windows) outside the project.
 _GUARDED = (
@@ -85,12 +84,8 @@ class RalphCall(msgspec.Struct, frozen=True):
 
     def server(self) -> dict[str, Any]:
         """The server as Claude Code's files describe one; its tools are shown at once."""
-        return {
-            "type": "stdio",
-            "command": self.program,
-            "args": self.server_words,
-            "alwaysLoad": True,
-        }
+        call = {"type": "stdio", "command": self.program, "args": self.server_words}
+        return call | {"alwaysLoad": True}
 
     @property
     def shown(self) -> str:
@@ -142,8 +137,7 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
     """
     if root is not None:
         named = RalphCall(NAMED if variables else NAME)
-        program = named.found()
-        if program is not None and _is_this_one(program):
+        if (found := named.found()) and _is_this_one(found):
             return named
     elif given := os.environ.get("RALPH_COMMAND"):
         return RalphCall(find_program(given) or given)
@@ -153,25 +147,9 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
 
 def _is_this_one(program: str) -> bool:
     """Other programs are called ralph too, and other versions may not know our hooks."""
-    code, answer = ask_program([program, "--version"], cwd=Path(sys.executable).parent)
-    return code is not None and answer == f"ralph {__version__}"
-
-
-def ask_program(command: list[str], *, cwd: Path | None = None) -> tuple[int | None, str]:
-    """Run a command that nobody watches: its exit code and output, or None and what went wrong."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            cwd=cwd,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, str(error)
-    output = done.stderr if done.returncode else done.stdout
-    return done.returncode, (output or done.stdout).decode(errors="replace").strip()
+    folder = Path(sys.executable).parent
+    _, answer = ask_program([program, "--version"], timeout_s=TIMEOUT_S, cwd=folder)
+    return answer == f"ralph {__version__}"
 
 
 # -- Files of other programs: read whole, changed all or none, and left as they were on failure.
@@ -209,8 +187,7 @@ def read_text(file: Path, *, root: Path | None = None) -> str | None:
 
     In a project at `root` nothing is read through a link: it may lead to a person's own files.
     """
-    if root is not None:
-        _refuse_links(file, root)
+    _refuse_links(file, root)
     try:
         about = file.stat()
         if not stat.S_ISREG(about.st_mode):
@@ -261,8 +238,9 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
 
-def _refuse_links(file: Path, root: Path) -> None:
-    inside = [each for each in (file, *file.parents) if each != root and each.is_relative_to(root)]
+def _refuse_links(file: Path, root: Path | None) -> None:
+    parts = () if root is None else (file, *file.parents)
+    inside = [each for each in parts if each != root and each.is_relative_to(root or "")]
     for link in filter(Path.is_symlink, inside):
         raise refusal("this is a link, and Ralph follows none in a project", link, _MOVE)
 
@@ -275,8 +253,7 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
         if edit.before == edit.after:
             continue
         try:
-            if edit.root is not None:
-                _refuse_links(edit.file, edit.root)
+            _refuse_links(edit.file, edit.root)
             backup = edit.file.with_name(f"{edit.file.name}.bak")
             rewrites = edit.keeps_previous and edit.before is not None and edit.after is not None
             if rewrites and disk.create(backup, (edit.before or "").encode()):
@@ -323,6 +300,8 @@ def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
 
 # -- What is set up.
 
+PutIn = Callable[[str | None, RalphCall, Path], str]
+TakeOut = Callable[[str, Path], str | None]
 State = Literal["installed", "partly", "disabled", "none", "unreadable"]
 
 
@@ -400,8 +379,8 @@ class ClientSetup(ABC):
         file: Path,
         root: Path | None,
         call: RalphCall | None,
-        put_in: Callable[[str | None, RalphCall, Path], str],
-        take_out: Callable[[str, Path], str | None],
+        put_in: PutIn,
+        take_out: TakeOut,
     ) -> list[SettingsEdit]:
         text = read_text(file, root=root)
         if text is None and call is None:
@@ -507,8 +486,7 @@ def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], Setup
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:
     """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
-    by_name = root is not None and call.program in (NAMED, NAME)
-    return not by_name and not call.is_safe
+    return not (root is not None and call.program in (NAMED, NAME)) and not call.is_safe
 
 
 def setup_call(call: RalphCall) -> SetupCall:

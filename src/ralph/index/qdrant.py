@@ -16,7 +16,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +24,11 @@ from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
 from ralph.index import qdrant_view as layout
 from ralph.index.matrix import facet_tokens
+from ralph.index.qdrant_start import CollectionNames
 from ralph.index.qdrant_view import CollectionGone, CollectionMetadata, chunks, holding, point_id
 from ralph.index.sync import batches
 from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
-
-if TYPE_CHECKING:
-    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 Start = Callable[[], bool]
@@ -375,8 +373,7 @@ class QdrantStore:
         """Let a complete collection answer from now on, and drop the one before."""
         alias = self._names.alias(collection.name)
         before = self._view().aliases().get(alias)
-        building = self._names.building(collection.name)
-        self._point_alias(collection.physical, alias, instead=building)
+        self._point_alias(collection.physical, alias, instead=self._names.building(collection.name))
         if before is not None and before != collection.physical:
             self._delete_collection(before)
 
@@ -463,9 +460,7 @@ class QdrantStore:
 
     def _forget(self, name: str, ids: list[str]) -> None:
         payloads = [{"type": _STONE, "buried": True, "id": one} for one in ids]
-        stones = [
-            {"id": point_id(_STONE, one["id"]), "payload": one, "vector": {}} for one in payloads
-        ]
+        stones = [{"id": point_id(_STONE, p["id"]), "payload": p, "vector": {}} for p in payloads]
         self._upsert(name, stones)
         for part in chunks(ids, layout.PAGE):
             # Heads last here too: what is half gone must be seen again.
@@ -477,8 +472,7 @@ class QdrantStore:
         """Take out what the sweep has not met; heads last."""
         older = {"key": "sweep", "range": {"lt": metadata.sweep}}
         stale = {"must": [*holding(head=True)["must"], older]}
-        keys = ["record", "digest", "count"]
-        scrolled = self._view().scroll(metadata.physical, stale, keys)
+        scrolled = self._view().scroll(metadata.physical, stale, ["record", "digest", "count"])
         found = [one.payload for one in scrolled]
         places = [(one, place) for one in found for place in range(1, one["count"])]
         for some in (places, [(one, 0) for one in found]):

@@ -63,7 +63,7 @@ class LocalServer(msgspec.Struct, eq=False):
     port: int
     binary: Path
     folder: Path
-    key: str | None = None
+    key: str = ""
     ready_s: float = _READY_S
     keeper: subprocess.Popen[bytes] | None = None
 
@@ -170,9 +170,7 @@ class LocalServer(msgspec.Struct, eq=False):
         return IndexOff(f"Qdrant ({self.binary}) {what}", where=where, todo=todo)
 
 
-def local_server(
-    url: str, *, key: str | None, binary: str | None, home: Path
-) -> LocalServer | None:
+def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer | None:
     """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
     parts = usable_url(url)
     host = (parts.hostname or "") if parts else ""
@@ -238,7 +236,7 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
     from ralph.index.qdrant import QdrantStore
 
     url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.wait_s
-    key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
+    key, binary = settings.qdrant_api_key or "", settings.qdrant_binary or ""
     place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
     short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
     server = _server(settings.qdrant_url, key, timeout_s, binary, home)
@@ -246,15 +244,13 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
 
 
 @functools.cache
-def _server(
-    url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
-) -> QdrantConnection:
+def _server(url: str, key: str, timeout_s: float, binary: str, home: Path) -> QdrantConnection:
     """One for all indexes of a process: what fails for one need not be tried by the others."""
     from ralph.index.qdrant import QdrantConnection
 
     local = local_server(url, key=key, binary=binary, home=home)
     start = local.start if local else lambda: False
-    return QdrantConnection(url, key=key or "", timeout_s=timeout_s, start=start)
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
 
 
 def _database(url: str) -> str:

@@ -154,8 +154,7 @@ def holding(**wanted: Any) -> Filter:
 
 def _fitting(only: Only) -> Filter | None:
     """What has, of each facet asked for, one of the values or none."""
-    groups = wanted_tokens(only)
-    must = [{"key": "facets", "match": {"any": group}} for group in groups]
+    must = [{"key": "facets", "match": {"any": group}} for group in wanted_tokens(only)]
     return {"must": must} if must else None
 
 
@@ -370,8 +369,7 @@ class QdrantView(msgspec.Struct, eq=False):
             missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
             if missing and (side or n % 2 == 0):  # the main sides are the even ones
                 having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
-                exact = {"exact": True}
-                searches[n] = _search(queries[n // 2], using, len(missing), having, exact)
+                searches[n] = _search(queries[n // 2], using, len(missing), having, {"exact": True})
         found = self._near(name, list(searches.values())) if searches else []
         for n, more in zip(searches, found, strict=True):
             sides[n].update(more)
@@ -381,9 +379,7 @@ class QdrantView(msgspec.Struct, eq=False):
         body = {"searches": searches}
         answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
         whole = self._whole(name, [point for answer in answers for point in answer.points])
-        return [
-            {one.id: one.score for one in answer.points if one.id in whole} for answer in answers
-        ]
+        return [{p.id: p.score for p in answer.points if p.id in whole} for answer in answers]
 
     def _whole(self, name: str, points: Iterable[StoredPoint]) -> set[str]:
         """The points whose record is there whole: another process may be writing it just now, or
@@ -440,11 +436,9 @@ class QdrantView(msgspec.Struct, eq=False):
             for point, row in wanted.items()
         }
 
-    def _payloads(
-        self, name: str, points: Sequence[str], keys: list[str]
-    ) -> dict[str, Mapping[str, Any]]:
+    def _payloads(self, name: str, points: Sequence[str], keys: list[str]) -> dict[str, Any]:
         """The payloads of all of these points; CollectionGone where one is missing."""
-        found: dict[str, Mapping[str, Any]] = {}
+        found: dict[str, Any] = {}
         for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
             found |= {point.id: point.payload for point in self._retrieve(name, some, keys)}
         if len(found) < len(points):
@@ -456,10 +450,8 @@ class QdrantView(msgspec.Struct, eq=False):
         for some in chunks(points, PAGE):
             yield from (point.id for point in self._retrieve(name, some, False))
 
-    def _retrieve(
-        self, name: str, points: Sequence[str], keys: list[str] | bool
-    ) -> list[StoredPoint]:
-        body = {"ids": points, "with_payload": keys}
+    def _retrieve(self, name: str, ids: Sequence[str], keys: list[str] | bool) -> list[StoredPoint]:
+        body = {"ids": ids, "with_payload": keys}
         return self._of_points(name, "", body, returns=list[StoredPoint])
 
     # -- for whoever syncs and checks

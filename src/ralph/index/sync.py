@@ -435,6 +435,11 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             del self.store
 
 
+# By the setting that names a server for the index, the module of this room whose `open_store`
+# opens it.
+SERVERS = {"qdrant_url": "qdrant_start"}
+
+
 def open_index(
     settings: Any, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
 ) -> Index:
@@ -444,13 +449,12 @@ def open_index(
     the names of this memory's collections begin with.
     """
     timeout_s = settings.index_lock_timeout_s
-    if settings.qdrant_url:
-        from ralph.index.qdrant_start import open_store
-
+    if module := next((SERVERS[one] for one in SERVERS if getattr(settings, one)), None):
         # Its lock may lie in the system's folder too; nothing of the index does.
         places = [*folders, Path(tempfile.gettempdir())]
+        open_store = import_module(f"ralph.index.{module}").open_store
         store = functools.partial(open_store, settings, folders[0], home, scope)
-        return Index(store, lambda: _writable(places) / "qdrant", lock_timeout_s=timeout_s)
+        return Index(store, lambda: _writable(places) / module, lock_timeout_s=timeout_s)
     file = functools.cache(lambda: _writable(folders) / FILE_NAME)
     return Index(lambda: SqliteStore(file(), folders), file, lock_timeout_s=timeout_s)
 

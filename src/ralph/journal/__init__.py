@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]
 Drafts = Sequence[Record | Draft]
+Ids = Collection[str]
+Stones = Sequence[Tombstone]
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -60,9 +62,7 @@ class Journal(Followed, Protocol):
     def append(self, drafts: Drafts) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there.
 
         `stones` were made elsewhere: what they stand for goes too, and cannot come later.

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -18,9 +18,9 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
-from ralph.journal import Appended, Batch, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal import line as entries
-from ralph.journal.line import AppenderState, Step, Unreadable, read_line, read_lines, short_hash
+from ralph.journal.line import AppenderState, Check, Step, Unreadable, read_line, read_lines
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
@@ -97,9 +97,7 @@ class FilePosition(msgspec.Struct, frozen=True):
 _NO_FILE = FilePosition(0, 0, 0, 0, 0, 0, "", done=True)
 
 
-def _position(
-    stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool
-) -> str:
+def _position(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, done: bool) -> str:
     inode, size, mtime_ns = stat.st_ino, stat.st_size, stat.st_mtime_ns
     return write_position(FilePosition(offset, line, inode, size, mtime_ns, crc, tail, done))
 
@@ -108,7 +106,7 @@ def _tail_hash(file: BinaryIO, offset: int) -> str:
     """A hash of the last bytes before the offset."""
     start = max(0, offset - _TAIL_BYTES)
     file.seek(start)
-    return short_hash(file.read(offset - start))
+    return entries.short_hash(file.read(offset - start))
 
 
 def _crc_of(file: BinaryIO, end: int) -> int:
@@ -138,9 +136,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
     def __post_init__(self) -> None:
         self.name = self.name or self.path.name
 
-    def append(
-        self, drafts: Drafts, *, above: int = 0, check: entries.Check | None = None
-    ) -> list[Appended]:
+    def append(self, drafts: Drafts, above: int = 0, check: Check | None = None) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
 
         Numbers go on from the highest in the file, or from `above` where that is higher.
@@ -188,9 +184,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
             return False  # reading tells why
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         with self._reading():
             if not stones and not (ids and disk.exists(self.path)):
@@ -308,7 +302,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
         if at is not None and at.offset == size:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
-            tail = short_hash((last + data)[-_TAIL_BYTES:])
+            tail = entries.short_hash((last + data)[-_TAIL_BYTES:])
             crc = crc32(data, at.crc)
             end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
             self.state.position = end
@@ -375,12 +369,10 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE
 class JournalFolder:
     """The journals of one memory, each in a file named after it."""
 
-    def __init__(
-        self, path: Path, *, shown_as: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S
-    ) -> None:
+    def __init__(self, path: Path, shown: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self.path = path
         self.where = str(path)
-        self._shown_as = shown_as
+        self._shown = shown
         self._lock_timeout_s = lock_timeout_s
         self._open: dict[str, JsonlJournal] = {}
 
@@ -392,7 +384,7 @@ class JournalFolder:
                 what = f"{name!r} differs from a name already used only in upper and lower case, "
                 what += "which this file system does not tell apart"
                 raise BadInput(what, where=self.where, todo="Use the name as it was written first.")
-            shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
+            shown = f"{self._shown}/{file.name}" if self._shown else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
 
@@ -404,8 +396,7 @@ class JournalFolder:
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
         with disk.open_reader(self.journal(name).path) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _END_BYTES))
+            file.seek(max(0, file.seek(0, 2) - _END_BYTES))
             lines = file.read().splitlines()
         newest = ""
         for line in lines:

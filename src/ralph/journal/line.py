@@ -16,6 +16,7 @@ VERSION = 1
 FORGOTTEN = "forgotten"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 4 * 1024 * 1024
+_ENVELOPE = ("kind", "id", "number", "at", "digest", "source")
 # Raises where a record cannot be kept.
 Check = Callable[[Record], None]
 # What every reader of JSON keeps exactly.
@@ -45,22 +46,13 @@ class Unreadable(Exception):
 
 _decode = msgspec.json.Decoder(_JournalLine).decode
 _decode_lines = msgspec.json.Decoder(_JournalLine).decode_lines
-_decode_version = msgspec.json.Decoder(_Version).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def write_record(record: Record) -> bytes:
     """The line a record is kept as, newline included; refuses what would not read back."""
-    line = {
-        "v": VERSION,
-        "kind": record.kind,
-        "id": record.id,
-        "number": record.number,
-        "at": record.at,
-        "digest": record.digest,
-        "source": record.source,
-        "body": msgspec.Raw(record.body),
-    }
+    envelope = {name: getattr(record, name) for name in _ENVELOPE}
+    line = {"v": VERSION, **envelope, "body": msgspec.Raw(record.body)}
     try:
         raw = _encode(line)
         back, _ = read_line(raw)
@@ -140,7 +132,7 @@ def _entry(line: _JournalLine) -> Record | Tombstone:
 
 def _why(raw: bytes, error: Exception) -> str:
     try:
-        version = _decode_version(raw).v
+        version = msgspec.json.decode(raw, type=_Version).v
     except (msgspec.DecodeError, RecursionError):
         return f"is not an entry of this journal ({error})"
     if version > VERSION:

@@ -8,16 +8,15 @@ begin again for it.
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Draft, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal import line as entries
 from ralph.journal.file import check_name
 from ralph.journal.line import FORGOTTEN, VERSION, AppenderState, Step, short_hash
@@ -71,9 +70,7 @@ def is_text(text: str) -> bool:
     return "\0" not in text
 
 
-def _put(
-    talk: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]
-) -> int:
+def _put(db: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]) -> int:
     """Write the entries behind the head, each at the next position; gives the new head."""
     chunk: list[Row] = []
     size = 0
@@ -81,9 +78,8 @@ def _put(
         row = _row(position, entry)
         chunk.append(row)
         size += len(row[8] or "")
-        full = len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES
-        if full or position == head + len(entries):
-            talk.rows(_PUT, [stream, *(list(column) for column in zip(*chunk, strict=True))])
+        if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES or position == head + len(entries):
+            db.rows(_PUT, [stream, *(list(column) for column in zip(*chunk, strict=True))])
             chunk, size = [], 0
     return head + len(entries)
 
@@ -122,7 +118,7 @@ def _steps(rows: Iterable[Row]) -> Iterator[Step]:
 
 
 def _plan(
-    talk: DatabaseSession, stream: int, last_number: int, drafts: Drafts, name: str
+    db: DatabaseSession, stream: int, last_number: int, drafts: Drafts, name: str
 ) -> tuple[list[Appended], list[Record], int]:
     """What an append comes to, the records to write, and the last number.
 
@@ -159,7 +155,7 @@ def _plan(
         if seen <= asked:
             return appended, [record for record, _ in fresh], state.last_number
         keys = (list(values) for values in zip(*(seen - asked), strict=True))
-        facts.update((row[0], row) for row in talk.rows(_ABOUT, [stream, *keys]))
+        facts.update((row[0], row) for row in db.rows(_ABOUT, [stream, *keys]))
         asked = set(seen)
 
 
@@ -234,9 +230,7 @@ class Tried(msgspec.Struct):
     whoever has to number something while the server is away must not give it out again.
     """
 
-    numbers: Callable[[], AbstractContextManager[Numbers]] = lambda: contextlib.nullcontext(
-        Numbers()
-    )
+    numbers: Callable[[], AbstractContextManager[Numbers]] = lambda: nullcontext(Numbers())
     xid: str | None = None
     appended: list[Appended] = []
 
@@ -272,19 +266,19 @@ class PostgresJournal:
         if not drafts:
             return []
 
-        def work(talk: DatabaseSession) -> list[Appended]:
-            with talk.transaction():
-                stream = self._locked(talk)
-                if tried.xid is not None and _committed(talk, tried.xid):
+        def work(db: DatabaseSession) -> list[Appended]:
+            with db.transaction():
+                stream = self._locked(db)
+                if tried.xid is not None and _committed(db, tried.xid):
                     return tried.appended  # only the answer to the commit was lost
                 tried.xid, tried.appended = None, []
                 with tried.numbers() as numbers:
                     last = max(stream.last_number, numbers.highest)
-                    appended, fresh, last = _plan(talk, stream.stream, last, drafts, self.name)
+                    appended, fresh, last = _plan(db, stream.stream, last, drafts, self.name)
                     numbers.highest = last
                 if fresh:
-                    head = _put(talk, stream.stream, stream.head, fresh)
-                    tried.xid = self._move(talk, stream, head, last)
+                    head = _put(db, stream.stream, stream.head, fresh)
+                    tried.xid = self._move(db, stream, head, last)
                 tried.appended = appended
                 self.last_number = last
             return appended
@@ -293,19 +287,17 @@ class PostgresJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` entries."""
-        return self._link.run(lambda talk: self._read(talk, position, limit))
+        return self._link.run(lambda db: self._read(db, position, limit))
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
         at = read_position(position, TablePosition)
         if at is None:
             return False
-        state, fits = self._link.run(lambda talk: self._state(talk, at))
+        state, fits = self._link.run(lambda db: self._state(db, at))
         return fits and at.at == (state.head if state else 0)
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         given = {stone.id: stone for stone in stones}
         for stone in given.values():
@@ -317,28 +309,28 @@ class PostgresJournal:
             return []
         tried: list[tuple[str, list[str]]] = []
 
-        def work(talk: DatabaseSession) -> list[str]:
-            with talk.transaction():
-                if not given and not talk.rows(_STATE, [0, self._memory(), self._stream]):
+        def work(db: DatabaseSession) -> list[str]:
+            with db.transaction():
+                if not given and not db.rows(_STATE, [0, self._memory(), self._stream]):
                     return []
-                stream = self._locked(talk)
+                stream = self._locked(db)
                 for xid, before in tried:
-                    if _committed(talk, xid):
+                    if _committed(db, xid):
                         return before  # only the answer to the commit was lost
                 at = now()
                 gone: dict[str, Tombstone] = {}
                 buried: set[str] = set()
-                for found, kind, number, was_at in talk.rows(_FOUND, [stream.stream, wanted]):
+                for found, kind, number, was_at in db.rows(_FOUND, [stream.stream, wanted]):
                     if kind == FORGOTTEN:
                         buried.add(found)
                     else:
                         gone[found] = Tombstone(found, at, reason, number, was_at)
                 stones = [stone for i, stone in (gone | given).items() if i not in buried]
                 if gone or stones:
-                    removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
-                    head = _put(talk, stream.stream, stream.head, stones)
+                    removed = db.rows(_DELETE, [stream.stream, list(gone)])[0][0]
+                    head = _put(db, stream.stream, stream.head, stones)
                     last = max([stream.last_number, *(stone.number for stone in stones)])
-                    tried.append((self._move(talk, stream, head, last, removed), list(gone)))
+                    tried.append((self._move(db, stream, head, last, removed), list(gone)))
             return list(gone)
 
         return self._link.run(work)
@@ -349,9 +341,9 @@ class PostgresJournal:
 
     # -- reading
 
-    def _state(self, talk: DatabaseSession, at: TablePosition) -> tuple[_StreamRow | None, bool]:
+    def _state(self, db: DatabaseSession, at: TablePosition) -> tuple[_StreamRow | None, bool]:
         """The stream as it is now, and whether the position still fits it."""
-        rows = talk.rows(_STATE, [at.at, self._memory(), self._stream])
+        rows = db.rows(_STATE, [at.at, self._memory(), self._stream])
         if not rows:
             return None, at.at == 0
         stream, epoch, head, last_number, *marked = rows[0]
@@ -363,45 +355,42 @@ class PostgresJournal:
         # A row that is gone was forgotten; one that is another came with a restored database.
         return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
 
-    def _read(self, talk: DatabaseSession, position: str | None, limit: int | None) -> Batch:
+    def _read(self, db: DatabaseSession, position: str | None, limit: int | None) -> Batch:
         at = read_position(position, TablePosition)
         start = at or TablePosition("", 0)
-        state, fits = self._state(talk, start)
+        state, fits = self._state(db, start)
         restarted = position is not None and (at is None or not fits)
         if state is None:
-            end = write_position(TablePosition("", 0))
-            return Batch((), (), (), end, restarted, done=True)
+            return Batch((), (), (), write_position(TablePosition("", 0)), restarted, done=True)
         after = start.at if fits and at is not None else 0
-        rows = list(self._rows(talk, state, after, limit))
+        rows = list(self._rows(db, state, after, limit))
         done = limit is None or len(rows) <= limit
         rows = rows[:limit]
         last = state.head if done else (rows[-1][0] if rows else after)
-        marked = talk.rows(_MARK, [state.stream, last])
-        mark = _mark(marked[0]) if marked else ""
-        end = write_position(TablePosition(state.epoch, last, mark))
+        marked = db.rows(_MARK, [state.stream, last])
+        end = write_position(TablePosition(state.epoch, last, _mark(marked[0]) if marked else ""))
         return Batch(*entries.sort_steps(self.name, _steps(rows)), end, restarted, done)
 
     def _rows(
-        self, talk: DatabaseSession, state: _StreamRow, after: int, limit: int | None
+        self, db: DatabaseSession, state: _StreamRow, after: int, limit: int | None
     ) -> Iterator[Row]:
         """The rows up to the head as it was, and one beyond the limit where there is one."""
         left = sys.maxsize if limit is None else limit + 1
         while after < state.head and left > 0:
-            size = min(left, _PAGE_ROWS)
-            page = talk.rows(_PAGE, [state.stream, after, state.head, size])
+            page = db.rows(_PAGE, [state.stream, after, state.head, min(left, _PAGE_ROWS)])
             if not page:
                 return
             yield from page
             after = page[-1][0]
             left -= len(page)
 
-    def _verify(self, talk: DatabaseSession) -> tuple[int, list[Complaint]]:
-        with talk.transaction(snapshot=True):
-            state, _ = self._state(talk, TablePosition("", 0))
+    def _verify(self, db: DatabaseSession) -> tuple[int, list[Complaint]]:
+        with db.transaction(snapshot=True):
+            state, _ = self._state(db, TablePosition("", 0))
             if state is None:
                 return 0, []
-            count, complaints = entries.judge(self.name, _steps(self._rows(talk, state, 0, None)))
-            [(expected, there, beyond)] = talk.rows(_COUNTS, [state.stream])
+            count, complaints = entries.judge(self.name, _steps(self._rows(db, state, 0, None)))
+            [(expected, there, beyond)] = db.rows(_COUNTS, [state.stream])
         if expected != there or beyond:
             what = f"{there} entries stand here and {expected} were written: rows were taken away"
             complaints.append(Complaint(self.name, state.head, what))
@@ -409,29 +398,29 @@ class PostgresJournal:
 
     # -- writing
 
-    def _locked(self, talk: DatabaseSession) -> _StreamRow:
+    def _locked(self, db: DatabaseSession) -> _StreamRow:
         """The stream with its lock held, made where it is new."""
         names = [self._memory(), self._stream]
-        rows = talk.rows(_LOCK, names, waits=True)
+        rows = db.rows(_LOCK, names, waits=True)
         if not rows:
-            talk.rows(_MAKE, names, waits=True)
-            rows = talk.rows(_LOCK, names, waits=True)
+            db.rows(_MAKE, names, waits=True)
+            rows = db.rows(_LOCK, names, waits=True)
         return _StreamRow(*rows[0])
 
     def _move(
-        self, talk: DatabaseSession, stream: _StreamRow, head: int, last: int, removed: int = 0
+        self, db: DatabaseSession, stream: _StreamRow, head: int, last: int, removed: int = 0
     ) -> str:
         """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
         woken = f"{self._memory()}\n{self._stream}"
-        return str(talk.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
+        return str(db.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
 
 
 def _mark(row: Sequence[object]) -> str:
     return short_hash(f"{row[0]} {row[1]}".encode())
 
 
-def _committed(talk: DatabaseSession, xid: str) -> bool:
-    return bool(talk.rows(_FATE, [xid, xid])[0][0] == "committed")
+def _committed(db: DatabaseSession, xid: str) -> bool:
+    return bool(db.rows(_FATE, [xid, xid])[0][0] == "committed")
 
 
 # -- The journals of one memory, each a stream of one database.
@@ -474,17 +463,17 @@ class PostgresJournals:
 
     def names(self) -> list[str]:
         """The names of all journals that are there."""
-        rows = self.link.run(lambda talk: talk.rows(_NAMES, [self.memory()]))
+        rows = self.link.run(lambda db: db.rows(_NAMES, [self.memory()]))
         return sorted(row[0] for row in rows)
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
-        rows = self.link.run(lambda talk: talk.rows(_NEWEST, [self.memory(), name]))
+        rows = self.link.run(lambda db: db.rows(_NEWEST, [self.memory(), name]))
         return max((row[0] for row in rows), default="")
 
     def size_bytes(self, name: str) -> int:
         """About how much there is to read in a journal; of a very long one only a part."""
-        return int(self.link.run(lambda talk: talk.rows(_SIZE, [self.memory(), name]))[0][0])
+        return int(self.link.run(lambda db: db.rows(_SIZE, [self.memory(), name]))[0][0])
 
     def trouble(self) -> str | None:
         """Why the server was not reached the last time; None where it was."""

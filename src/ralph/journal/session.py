@@ -164,6 +164,9 @@ _SCHEMES = ("postgresql://", "postgres://")
 # hand, a failing disk, a standby that only reads.
 _UNABLE = ("53", "57", "58", "25006")
 _DEFAULT_PORT = "5432"
+# Of a connection, unless its address says otherwise.
+_OPTIONS = {"application_name": "ralph", "client_encoding": "utf8", "tcp_user_timeout": "10000"}
+_OPTIONS |= {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3"}
 ANSWER_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 10.0
 
@@ -264,17 +267,9 @@ class Link:
 
     def _connect(self) -> psycopg.Connection[Row]:
         driver = _driver()
-        options = {
-            "connect_timeout": max(1, math.ceil(self.patience.connect_s)),
-            "application_name": "ralph",
-            "keepalives_idle": 5,
-            "keepalives_interval": 2,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 10_000,
-            "client_encoding": "utf8",
-        }
+        options = {**_OPTIONS, "connect_timeout": str(max(1, math.ceil(self.patience.connect_s)))}
         given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
-        asked = {name: str(value) for name, value in options.items() if name not in given}
+        asked = {name: value for name, value in options.items() if name not in given}
         address = driver.conninfo.make_conninfo(self._url, **asked)
         return cast("psycopg.Connection[Row]", driver.connect(address, autocommit=True))
 
@@ -301,8 +296,7 @@ class Link:
             return self.trouble
         if self._note is not None:
             with contextlib.suppress(OSError):
-                age_s = time.time() - self._note.stat().st_mtime
-                if 0.0 <= age_s < self.patience.retry_after_s:
+                if 0.0 <= time.time() - self._note.stat().st_mtime < self.patience.retry_after_s:
                     return self._note.read_text(encoding="utf-8", errors="replace")
         return None
 

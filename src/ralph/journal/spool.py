@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -13,11 +14,11 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, RecordForgotten
-from ralph.journal import Appended, Batch, Drafts, read_position, write_position
+from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
 from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
-from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
+from ralph.records import Complaint, JournalRecord, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
@@ -42,8 +43,8 @@ class Spool:
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
         # Two names that a file system takes for one are refused: their records would mix.
-        files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
-        self.file = files.journal(name)
+        self._files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
+        self.file = self._files.journal(name)
         self._lock_timeout_s = lock_timeout_s
         path = self.file.path
         self._seen_file = path.with_name(path.name + _SEEN)
@@ -54,10 +55,7 @@ class Spool:
     @property
     def holds(self) -> bool:
         """Whether anything waits."""
-        try:
-            return self.file.path.stat().st_size > 0
-        except FileNotFoundError:
-            return False
+        return self._files.size_bytes(self.name) > 0
 
     def keep(self, drafts: Drafts) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
@@ -264,9 +262,7 @@ class SpooledJournal(PostgresJournal):
             return not spool.holds if at.spool is None else spool.file.unchanged(at.spool)
         return same and at.spool is None and not spool.holds
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, on the server; JournalDown where it is not reached."""
         self.deliver()
         return super().forget(ids, reason=reason, stones=stones)
@@ -298,7 +294,7 @@ class SpooledJournals(PostgresJournals):
         # The same without a spool: what does not reach it is an error.
         self.server = PostgresJournals(link, memory)
         self._spools = spools
-        self._spool: dict[tuple[Path, str], Spool] = {}
+        self._spool = functools.cache(functools.partial(Spool, lock_timeout_s=link.patience.lock_s))
 
     @property
     def spool_folder(self) -> Path:
@@ -308,7 +304,8 @@ class SpooledJournals(PostgresJournals):
     def journal(self, name: str) -> SpooledJournal:
         """The journal of this name."""
         file_name(name)  # what cannot be kept here cannot be kept
-        return SpooledJournal(self.link, self.memory, name, lambda: self._spool_of(name))
+        spool = self._spool
+        return SpooledJournal(self.link, self.memory, name, lambda: spool(self.spool_folder, name))
 
     def names(self) -> list[str]:
         """The names of all journals that are there, as far as anybody can tell here."""
@@ -348,12 +345,6 @@ class SpooledJournals(PostgresJournals):
         """Hand over what waits here for the server, and say how many records that were."""
         self.link.retry()
         return sum(self.journal(name).deliver() for name in waiting_names(self.spool_folder))
-
-    def _spool_of(self, name: str) -> Spool:
-        key = self.spool_folder, name
-        if key not in self._spool:
-            self._spool[key] = Spool(key[0], name, lock_timeout_s=self.link.patience.lock_s)
-        return self._spool[key]
 
 
 # The memories of a process share a connection; whoever closes it last closes it for all.

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ from ralph.config import variable_text
 from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
+from ralph.memory.ralph import Ralph
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
@@ -31,10 +32,6 @@ from ralph.records import now
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 from ralph.trust import trusted_hashes
-
-if TYPE_CHECKING:
-    from ralph.memory.ralph import Ralph
-
 
 # -- What the loop tells while it runs: one value a fact, for a screen, a log or a program.
 
@@ -323,8 +320,7 @@ class AgentDriver:
         return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
-        command = clients.agent_command(self.agent, call)
-        return clients.found_command(command, env, root=self._root)
+        return clients.found_command(clients.agent_command(self.agent, call), env, root=self._root)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return clients.agent_environment(also=self._settings.agent_env, given=given)

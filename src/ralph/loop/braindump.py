@@ -234,11 +234,9 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
     limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
     if not requirements.strip():
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
-    tokens = estimate_tokens(requirements)
-    if tokens > limits.requirements:
+    if (tokens := estimate_tokens(requirements)) > limits.requirements:
         what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
-        todo = "Split them, and plan one part after the other."
-        raise BadInput(what, where=source, todo=todo)
+        raise BadInput(what, where=source, todo="Split them, and plan one part after the other.")
     return braindump_prompt(
         requirements,
         plan.read(),
@@ -276,20 +274,18 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
     return Plan(root, state=copy.cache)
 
 
-def _refuse_nothing(
-    captured: AgentRun, ended: AgentEnd, repaired: list[str], *, changed: bool
-) -> None:
+def _refuse_nothing(run: AgentRun, ended: AgentEnd, repaired: list[str], *, changed: bool) -> None:
     """Raise for a run that came to nothing, with what had to be done to the plan because of it."""
     if ended.interrupted:
         raise KeyboardInterrupt
-    last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
+    last = [run.summary] if run.summary else [e.message for e in run.errors[-1:]]
     words = " ".join(" ".join(last).split())
     said = f": {words[:300]}" if words else ""
     todo = "" if repaired else "Nothing was changed."
     if ended.timed_out:
         what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
         todo = f"Give it more with --timeout. {todo}"
-    elif captured.is_error or ended.exit_code not in (0, None):
+    elif run.is_error or ended.exit_code not in (0, None):
         what = f"the agent failed{said}"
     elif not changed:
         what = f"the agent planned nothing{said}"

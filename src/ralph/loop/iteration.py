@@ -141,21 +141,19 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
-def judge(
-    before: Task | None, after: Task | None, *, timed_out: bool, rate_limited: bool
-) -> Outcome:
+def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: bool) -> Outcome:
     """Done is success; begun or commented on is partial; unchanged is failure.
 
     A task that got done counts as done even when the clock ran out right after.
     """
-    if before and after and after.status == "done" and before.status != "done":
+    if old and new and new.status == "done" and old.status != "done":
         return "success"
     if timed_out or rate_limited:
         return "timeout" if timed_out else "rate_limited"
-    if before is None or after is None:
+    if old is None or new is None:
         return "unknown"
-    moved = after.status in _MOVED and after.status != before.status
-    commented = any(comment not in before.comments for comment in after.comments)
+    moved = new.status in _MOVED and new.status != old.status
+    commented = any(comment not in old.comments for comment in new.comments)
     return "partial" if moved or commented else "failure"
 
 
@@ -201,8 +199,7 @@ class IterationRunner:
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self._knowledge.context(facts)
-        if context is not None:
+        if (context := self._knowledge.context(facts)) is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
         carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
@@ -350,9 +347,8 @@ class IterationRunner:
             duration_ms=captured.duration_ms or ended.duration_ms or None,
             # The start, not the end: finishing the same work twice gives the same record.
             timestamp=work.started_at,
+            session_id=captured.session_id or work.run,
         )
-        if not iteration.session_id:
-            iteration = msgspec.structs.replace(iteration, session_id=work.run)
         return self.ralph.feature(work.feature).remember(iteration).record
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
@@ -365,13 +361,11 @@ class IterationRunner:
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
         told = history(self.ralph, work.feature)
-        earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
+        # Only what was touched just now can have become worth listing.
+        paths = {file.path for file in iteration.files_touched}
         try:
-            drafts = extract(iteration, earlier)
-            number = iteration.iteration_number or 0
+            drafts, number = extract(iteration, told), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
-            # Only what was touched just now can have become worth listing.
-            paths = {file.path for file in iteration.files_touched}
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran

@@ -34,8 +34,7 @@ _Table = dict[int, tuple[int, int, str]]
 
 def main(arguments: list[str]) -> int:
     """`keeper.py SOCKET_FD GRACE_S COMMAND...`"""
-    control = socket.socket(fileno=int(arguments[0]))
-    grace_s = float(arguments[1])
+    control, grace_s = socket.socket(fileno=int(arguments[0])), float(arguments[1])
     command = arguments[2:]
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # Ralph decides, and tells us over the socket
@@ -97,8 +96,7 @@ class _Family:
         """End everyone: asked once, then killed until nobody is left."""
         named: set[int] = set()
         for round_number in range(_ROUNDS):
-            alive = self._alive()
-            if not alive:
+            if not (alive := self._alive()):
                 break
             named |= alive
             for pid in alive:
@@ -136,16 +134,11 @@ class _Family:
 
 
 def _descendants(root: int, table: _Table) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for pid, (parent, _, _) in table.items():
-        children.setdefault(parent, []).append(pid)
     found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            if child not in found:
-                found.add(child)
-                waiting.append(child)
+    new = {root}
+    while new:
+        new = {pid for pid, (parent, _, _) in table.items() if parent in new} - found
+        found |= new
     return found
 
 

@@ -231,13 +231,11 @@ class AgentProcess(_System):
         if self._failed:
             what = f"the agent's command {self._program!r} cannot be started: {self._failed}"
             raise BadInput(what, todo="Install it, or name another with --agent.")
-        duration_ms = int((time.monotonic() - self._began) * 1000)
+        took_ms = int((time.monotonic() - self._began) * 1000)
         with self._stderr.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
             stderr = file.read().decode("utf-8", "replace").strip()
-        return AgentEnd(
-            self._exit_code, timed_out, interrupted, duration_ms, stderr, self._left_behind
-        )
+        return AgentEnd(self._exit_code, timed_out, interrupted, took_ms, stderr, self._left_behind)
 
     def __enter__(self) -> Self:
         return self

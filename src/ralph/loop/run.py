@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,8 @@ from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
-from ralph.memory.checkpoints import prune_if_due
+from ralph.memory.checkpoints import CheckpointResult, prune_if_due
+from ralph.memory.knowledge import Context
 from ralph.memory.lessons import lessons, portable, technology_of
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
@@ -37,11 +38,6 @@ from ralph.records import utc
 from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Context
-
 
 # -- The loop as an orchestrator: what it takes from other projects' knowledge for an agent, and
 # what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
@@ -180,8 +176,7 @@ class Orchestrator(msgspec.Struct, eq=False):
         try:
             yield
         except (RalphError, OSError) as error:
-            line = f"{otherwise} ({error})"
-            if line not in self.complained:
+            if (line := f"{otherwise} ({error})") not in self.complained:
                 self.complained.add(line)
                 self._say(line, False)
 
@@ -257,11 +252,9 @@ class RunResult(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-def run(
-    ralph: Ralph, options: RunOptions, *, listener: Listener, stop: threading.Event
-) -> RunResult:
+def run(ralph: Ralph, given: RunOptions, *, listener: Listener, stop: threading.Event) -> RunResult:
     """Drive an agent over the plan until there is a reason to stop."""
-    return _LoopRun(ralph, options, listener, stop).go()
+    return _LoopRun(ralph, given, listener, stop).go()
 
 
 class _LoopRun:
@@ -286,8 +279,7 @@ class _LoopRun:
     def go(self) -> RunResult:
         try:
             self._knowledge.begin()
-            recovered = self._iterating.recover(self._claims.take)
-            if recovered:
+            if recovered := self._iterating.recover(self._claims.take):
                 self._tell("recovered", iterations=len(recovered))
             self._refuse_bad_plan()
             self._driver.check()
@@ -338,8 +330,7 @@ class _LoopRun:
         return "taken", f"other loops work on every feature with a ready task: {names}"
 
     def _why_none_is_ready(self) -> str:
-        wanted = self._options.task_id
-        if wanted is None:
+        if (wanted := self._options.task_id) is None:
             return "no task is ready"
         task = self._plan.task(wanted)
         if task.status in ("pending", "in_progress"):
@@ -376,8 +367,7 @@ class _LoopRun:
 
     def _wait_for_rate(self, captured: AgentRun) -> None:
         seconds = _RATE_LIMIT_WAIT_S
-        until = captured.rate_limit_resets_at
-        if until:
+        if until := captured.rate_limit_resets_at:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
             # A stated time that is over does not help twice: somebody's clock is wrong.

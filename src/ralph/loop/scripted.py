@@ -123,31 +123,18 @@ class ScriptedAgent:
         """Play the run to its end; the exit code is the real client's."""
         started = time.monotonic()
         try:
-            self._emit(
-                "system",
-                subtype="init",
-                cwd=str(Path.cwd()),
-                tools=["Bash", "Read", "Write", "Edit"],
-                mcp_servers=self._connected(),
-                model="scripted",
-                permissionMode="acceptEdits",
-            )
+            begin: dict[str, Any] = {"subtype": "init", "cwd": str(Path.cwd()), "model": "scripted"}
+            begin |= {"tools": ["Bash", "Read", "Write", "Edit"], "permissionMode": "acceptEdits"}
+            self._emit("system", **begin, mcp_servers=self._connected())
             result = self._play()
         finally:
             for server in self._servers.values():
                 server.close()
         usage = {"input_tokens": len(self._prompt) // 4, "output_tokens": self._turns * 50}
-        self._emit(
-            "result",
-            subtype="success",
-            is_error=False,
-            result=result,
-            num_turns=self._turns,
-            duration_ms=int((time.monotonic() - started) * 1000),
-            total_cost_usd=float(self._run.get("cost_usd", 0.0)),
-            usage=usage,
-            permission_denials=[],
-        )
+        end: dict[str, Any] = {"subtype": "success", "is_error": False, "result": result}
+        end |= {"num_turns": self._turns, "usage": usage, "permission_denials": []}
+        end["duration_ms"] = int((time.monotonic() - started) * 1000)
+        self._emit("result", **end, total_cost_usd=float(self._run.get("cost_usd", 0.0)))
         return 0
 
     def _play(self) -> str:
@@ -192,22 +179,13 @@ class ScriptedAgent:
         self._answer(use, "File edited", {"filePath": file})
 
     def _bash(self, step: dict[str, Any]) -> None:
-        command = (
-            step["bash"]
-            .replace("{{python}}", shlex.quote(sys.executable))
-            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
-            .replace("{{prompt}}", shlex.quote(self._prompt))
-        )
+        words = {"python": [sys.executable], "ralph": [*python(), "-m", "ralph"]}
+        command = step["bash"]
+        for name, value in (words | {"prompt": [self._prompt]}).items():
+            command = command.replace(f"{{{{{name}}}}}", shlex.join(value))
         use = self._call("Bash", command=command)
-        done = subprocess.run(
-            command,
-            shell=True,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
+        texts: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+        done = subprocess.run(command, shell=True, timeout=60, check=False, **texts)
         output = (done.stdout + done.stderr).strip()
         text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
         detail = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
@@ -255,8 +233,7 @@ class ScriptedAgent:
         self._emit("assistant", message=message, parent_tool_use_id=None)
 
     def _emit(self, kind: str, **event: Any) -> None:
-        line = json.dumps({"type": kind, **event, "session_id": self._session})
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(json.dumps({"type": kind, **event, "session_id": self._session}) + "\n")
         sys.stdout.flush()
 
 
@@ -273,8 +250,7 @@ def _whole(path: str) -> str:
 def main(arguments: list[str]) -> int:
     """Play the script named on the command line."""
     script = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    return ScriptedAgent(script, prompt).play()
+    return ScriptedAgent(script, sys.stdin.buffer.read().decode("utf-8", "replace")).play()
 
 
 if __name__ == "__main__":

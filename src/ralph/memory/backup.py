@@ -139,8 +139,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
 
         def add(data: bytes, **named: Any) -> None:
-            sha256 = hashlib.sha256(data).hexdigest()
-            member = BackupMember(**named, bytes=len(data), sha256=sha256)
+            member = BackupMember(**named, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
             archive.writestr(member.path, data)
             manifest.members.append(member)
 

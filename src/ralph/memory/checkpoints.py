@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk, errors
-from ralph.index import ASIDE, Embedder, Passage
+from ralph.index import ASIDE, Collection, Embedder, IndexView, Passage, Vectors
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
@@ -29,7 +29,6 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
 
 
@@ -218,8 +217,7 @@ class CachedEmbedder:
 
     def vector(self, text: str) -> Vectors:
         """The vector of the first piece of a text that was embedded ahead."""
-        first = next(part for part in text.split(ASIDE) if part)
-        return self._made[self.pieces(first)[0]]
+        return self._made[self.pieces(next(part for part in text.split(ASIDE) if part))[0]]
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         """What was made ahead, and the rest by the embedder."""
@@ -388,9 +386,7 @@ class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     patterns: int = 0
 
 
-def prune(
-    memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
-) -> PrunedKnowledge:
+def prune(memory: Knowledge, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
     before = days_before(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()

@@ -56,23 +56,19 @@ _ATTACHMENTS = {**dict.fromkeys(("image", "image_url", "input_image"), "[image]"
 
 def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
     """How a conversation is written, `message` for one message of it, nothing for neither."""
-    if not isinstance(plain, dict):
-        return ""
-    if "exchanges" in plain:
-        return "exchanges"
-    if "messages" in plain:
-        return "messages"
-    return "message" if "role" in plain and "content" in plain else ""
+    keys = plain.keys() if isinstance(plain, dict) else ()
+    if "exchanges" in keys or "messages" in keys:
+        return "exchanges" if "exchanges" in keys else "messages"
+    return "message" if "role" in keys and "content" in keys else ""
 
 
 def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
     """The conversation in our own plain form; a turn without words is left out."""
     exchanges = map(_exchange_of_messages, _turns(plain["messages"], f"{where}.messages"))
-    return {
+    told = {name: text_of(plain.get(name)) or None for name in ("source", "project")}
+    return told | {
         "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
         "title": _first(plain, "title", "name", "summary"),
-        "source": text_of(plain.get("source")) or None,
-        "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
         "exchanges": [x for x in exchanges if x["user"] or x["assistant"]],
     }
@@ -142,9 +138,7 @@ def _words(content: Any) -> str:
         return content
     if isinstance(content, dict):
         return _ATTACHMENTS.get(text_of(content.get("type")), "") or _words(content.get("text"))
-    if isinstance(content, list):
-        return "\n\n".join(filter(None, map(_words, content)))
-    return ""
+    return "\n\n".join(filter(None, map(_words, content))) if isinstance(content, list) else ""
 
 
 def _when(plain: dict[str, Any]) -> str | None:
@@ -207,10 +201,8 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
     """Every field under its published name; numbers are the journal's own and stay there."""
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
-    exchanges = [
-        {name: value for name, value in exchange.to_json().items() if name not in hidden}
-        for exchange in talk.exchanges
-    ]
+    fully = [exchange.to_json().items() for exchange in talk.exchanges]
+    exchanges = [{key: value for key, value in one if key not in hidden} for one in fully]
     about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
     about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
     plain = {name: getattr(talk.conversation, name) for name in fields}
@@ -260,8 +252,7 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
         version = document.get("version", VERSION)
         if version != VERSION:
             what = f"is of version {version!r}, and this Ralph reads version {VERSION}"
-            todo = "A newer Ralph may read it; nothing was kept."
-            raise _bad(what, f"{where}.version", todo)
+            raise _bad(what, f"{where}.version", "A newer Ralph may read it; nothing was kept.")
         listed, where = document["conversations"], f"{where}.conversations"
         if not isinstance(listed, list):
             raise _bad("must be a list", where)
@@ -282,24 +273,19 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     elif shape != "exchanges":
         raise _bad("this is not a conversation", where)
     read = _converted(plain, where)
-    source = read.source or SOURCE
-    conversation = Conversation(
-        id=_conversation_id(read, source),
-        title=read.title or "",
-        source=source,
-        project=project if read.project is None else read.project,
-        created=_time(read.created, f"{where}.created"),
-    )
+    source, title = read.source or SOURCE, read.title or ""
+    project = project if read.project is None else read.project
+    created, name = _time(read.created, f"{where}.created"), _conversation_id(read, source)
+    talk = Conversation(id=name, title=title, source=source, project=project, created=created)
     exchanges: list[Exchange] = []
     times: dict[str, int] = {}
     for number, exchange in enumerate(read.exchanges):
-        place = f"{where}.exchanges[{number}]"
-        exchanges.append(_exchange(exchange, conversation, place, times))
-    if conversation.created is None:  # it began no later than what was said in it
+        exchanges.append(_exchange(exchange, talk, f"{where}.exchanges[{number}]", times))
+    if talk.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
-        conversation = msgspec.structs.replace(conversation, created=begun)
+        talk = msgspec.structs.replace(talk, created=begun)
     about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
-    return ConversationContent(conversation, exchanges, *about)
+    return ConversationContent(talk, exchanges, *about)
 
 
 def _exchange(
@@ -317,15 +303,10 @@ def _exchange(
     started = _time(plain.started, f"{where}.started")
     given = msgspec.structs.asdict(plain).items()
     fields = {name: value for name, value in given if value is not None}
-    own = {
-        "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
-        "conversation": talk.id,
-        "user": user,
-        "assistant": assistant,
-        "started": started,
-        "completed": _time(plain.completed, f"{where}.completed") or started or talk.created,
-    }
-    return Exchange(**fields | own)
+    fields |= {"user": user, "assistant": assistant, "started": started, "conversation": talk.id}
+    fields["completed"] = _time(plain.completed, f"{where}.completed") or started or talk.created
+    fields["id"] = key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key)
+    return Exchange(**fields)
 
 
 def _conversation_id(read: _PlainConversation, source: str) -> str:
@@ -437,11 +418,9 @@ def export_conversations(
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
-            exchanges = [
-                each
-                for each in history.read_exchanges([name])
-                if begun is None or not is_before(each.completed or "", begun)
-            ]
+            exchanges = history.read_exchanges([name])
+            if begun is not None:
+                exchanges = [x for x in exchanges if not is_before(x.completed or "", begun)]
             if exchanges or begun is None:
                 told = [name, *(one.id for one in exchanges)]
                 summaries = [history.summaries[i] for i in told if i in history.summaries]

@@ -125,9 +125,8 @@ def list_documents(memory: Conversations) -> list[ListedDocument]:
 
 def read_document(file: Path, name: str) -> list[Document]:
     """A file's sections without secrets; `name` is what its path is called."""
-    text = _text(file)
     # Before it is cut: half a secret is not recognised as one.
-    cut = [one for one in sections(redact(text)) if one.text.strip()]
+    cut = [one for one in sections(redact(_text(file))) if one.text.strip()]
     title = next((one.heading.split(BETWEEN_HEADINGS)[0] for one in cut if one.heading), "")
     title = (title or file.name)[:_TITLE_CHARS]
     return [Document(path=name, title=title, **one._asdict()) for one in cut]
@@ -178,8 +177,7 @@ def _files(paths: Sequence[Path], base: Path) -> tuple[dict[str, Path], list[Ref
     found: dict[str, Path] = {}
     refused: list[Refused] = []
     for path in paths:
-        files = list(_texts_in(path)) if path.is_dir() else [path]
-        for file in files:
+        for file in list(_texts_in(path)) if path.is_dir() else [path]:
             real = file.resolve()
             name = (real.relative_to(base) if real.is_relative_to(base) else real).as_posix()
             if path.exists():

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from ralph.errors import BadRecord
+from ralph.journal import Batch, Journal
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.feature import ProjectStream
+from ralph.memory.knowledge import Knowledge
 from ralph.memory.knowledge_state import stream_of
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.ralph import Ralph
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES, Store
 from ralph.records import Complaint, Record, Source, Tombstone, clean
 from ralph.records.iteration import from_record
 from ralph.records.knowledge import ENTRIES, is_knowledge_kind, knowledge_from
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
-
-if TYPE_CHECKING:
-    from ralph.journal import Batch, Journal
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Store
 
 
 class JournalKey(NamedTuple):
@@ -35,16 +32,11 @@ class JournalKey(NamedTuple):
 
 def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
     """Every journal of this project; `everywhere`: in Ralph's home, those of all projects."""
-    own = {
-        CONVERSATIONS: [part.name for part in ralph.conversations.stream.parts],
-        KNOWLEDGE: [stream_of(ralph.project.id)],
-    }
-    return [
-        JournalKey(memory, name)
-        for memory in (FEATURES, CONVERSATIONS, KNOWLEDGE)
-        for name in _store(ralph, memory).journals.names()
-        if everywhere or name in own.get(memory, [name])
-    ]
+    said = [part.name for part in ralph.conversations.stream.parts]
+    own = {CONVERSATIONS: said, KNOWLEDGE: [stream_of(ralph.project.id)]}
+    memories = (FEATURES, CONVERSATIONS, KNOWLEDGE)
+    keys = (JournalKey(one, n) for one in memories for n in _store(ralph, one).journals.names())
+    return [key for key in keys if everywhere or key.name in own.get(key.memory, [key.name])]
 
 
 def journal_of(ralph: Ralph, key: JournalKey) -> Journal:

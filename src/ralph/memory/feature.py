@@ -20,7 +20,7 @@ from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import KINDS, Hit
-from ralph.records import JournalRecord, Record, Source, Tombstone, clean, clean_text, now, utc
+from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
@@ -167,11 +167,9 @@ class ProjectStream(Stream):
         disk.remove(self.store.dropped / file_name(self.name))
         self.store.sync_soon(self.target())
 
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
+    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
-        gone = self.journal.forget(ids, reason=clean(reason), stones=clean(stones))
+        gone = self.journal.forget(ids, reason=clean(reason))
         if gone:
             self.store.erase_soon(self.target())
         return gone

@@ -125,8 +125,7 @@ def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
     if begins and any(_folded(text).startswith(begins) for text in gone):
         return True
     own = {word for text in gone for word in tokens(text)}
-    others = {word for text in left for word in tokens(text)}
-    return not (own - others).isdisjoint(tokens(title))
+    return not (own - {word for text in left for word in tokens(text)}).isdisjoint(tokens(title))
 
 
 class Words:
@@ -137,8 +136,7 @@ class Words:
         self.match = _spaced(match)
         # As it is written: any case, line breaks anywhere.
         self.written = re.compile(r"\s+".join(map(re.escape, re.split(r"\s+", match))), re.I)
-        folded = set(map(_folded, texts))
-        self._texts = {text for text in folded if len(text) >= _TELLING_CHARS}
+        self._texts = {text for text in set(map(_folded, texts)) if len(text) >= _TELLING_CHARS}
 
     def stand_in(self, text: str) -> bool:
         """Whether a text holds what was matched, or repeats one of the texts or a part of it."""
@@ -256,18 +254,14 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
     """
     home, cache = ralph.store.home, ralph.project.cache
     plan = _plan(ralph).cache
+    plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
     found = {
         "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
         "log lines": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
-        "lines that could not be delivered": _without_lines(
-            home.glob("spool/**/*.left-*"), words.stand_in
-        ),
+        "lines that could not be delivered": _without_lines(home.glob(left), words.stand_in),
         "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
         "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
-        "copies of the plan": _whole(
-            [*plan.glob("versions/*"), *plan.glob("rejected/*")],
-            lambda data: versions or words.in_file(data),
-        ),
+        "copies of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
         "proposals of a plan": _whole(cache.glob("braindump/*"), words.in_file),
         "unfinished runs": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
     }
@@ -344,12 +338,10 @@ def _import_marks(folder: Path, words: Words) -> int:
     for file in sorted(folder.glob("*.json")):
         with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             marks = read_marks(file)
-            titled = [name for name, mark in marks.items() if mark.title]
-            telling = [name for name in titled if words.stand_in(marks[name].title)]
-            for name in telling:
-                marks[name] = msgspec.structs.replace(marks[name], title="")
+            telling = {i: m for i, m in marks.items() if m.title and words.stand_in(m.title)}
+            untitled = {i: msgspec.structs.replace(m, title="") for i, m in telling.items()}
             if telling:
-                write_marks(file, marks)
+                write_marks(file, marks | untitled)
             gone += len(telling)
     return gone
 

@@ -6,7 +6,7 @@ entry and takes the line out again, so that what it says stands in one place and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -15,20 +15,16 @@ from ralph.memory.checkpoints import said_draft
 from ralph.memory.knowledge import SavedEntry
 from ralph.memory.knowledge_state import ProjectKnowledge, prepared_entry
 from ralph.memory.lessons import portable
+from ralph.memory.ralph import Ralph
 from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
-from ralph.plan.model import Limits
+from ralph.plan.model import Limits, Task
+from ralph.plan.store import Plan
 from ralph.records import Record
 from ralph.records import knowledge as kinds
 from ralph.records.knowledge import Gate, GateApproval, GateRejection, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
-
-if TYPE_CHECKING:
-    from ralph.memory.ralph import Ralph
-    from ralph.plan.model import Task
-    from ralph.plan.store import Plan
-
 
 _TASK_CHARS = 100
 # Says who speaks in a comment on a task.
@@ -61,8 +57,7 @@ def reject(
     about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
     given = Gate(task=_name_of(task), gate_type=gate_type, human_feedback=feedback, **about)
     # Through the same checks as the entry it will become; its revision is not known yet.
-    told = _rejection(portable(given, ralph.project.root), revision="later")
-    entry = prepared_entry(told)
+    entry = prepared_entry(_rejection(portable(given, ralph.project.root), revision="later"))
     names = [name for name in Gate.__struct_fields__ if name != "task"]
     gate = Gate(task=given.task, **{name: getattr(entry, name) for name in names})
     account = memory.account()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +16,7 @@ from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
+from ralph.memory.ralph import Ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.recall import exchange_of_run
 from ralph.records import Record, utc
@@ -24,9 +24,6 @@ from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.ralph import Ralph
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
@@ -77,10 +74,9 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     if not said:
         return []
     history, wanted = ralph.conversations.stream.history, set(said)
-    told = [
-        name for name, some in history.exchanges.items() if not wanted.isdisjoint([name, *some])
-    ]
-    sources = {history.conversations[name].conversation.source for name in told}
+    exchanges = history.exchanges.items()
+    names = [name for name, ids in exchanges if not wanted.isdisjoint([name, *ids])]
+    sources = {history.conversations[name].conversation.source for name in names}
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
@@ -194,18 +190,13 @@ def choose(
         if feature and key.name == NOTES:
             records = [one for one in records if content_of(one).feature == feature]
         patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
-        fit = [
-            one.id for one in records if fits((one.id, *patterns.get(one.id, ())), one.at, one.body)
-        ]
+        fit = [x.id for x in records if fits((x.id, *patterns.get(x.id, ())), x.at, x.body)]
         if key.memory == CONVERSATIONS and not wanted:
             fit, titles = _without_conversations(ralph, records, fit, match)
         chosen[key] = [*dict.fromkeys(fit)]
-    learnings = [
-        one
-        for one in (forgetting.learnings_of(ralph) if wanted or match else ())
-        if FEATURES in memories and feature in (None, one.feature)
-        if fits([one.id], one.created or "", one.text.encode())
-    ]
+    in_plan = forgetting.learnings_of(ralph) if FEATURES in memories and (wanted or match) else ()
+    of_feature = (one for one in in_plan if feature in (None, one.feature))
+    learnings = [x for x in of_feature if fits([x.id], x.created or "", x.text.encode())]
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
@@ -226,8 +217,7 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
     bound = {key: ids for key, ids in chosen.items() if ids}
     for key, ids in bound.items():
         if key.memory == CONVERSATIONS:
-            more = ralph.conversations.stream.bound_to(ids) - set(ids)
-            bound[key] = [*ids, *sorted(more)]
+            bound[key] = [*ids, *sorted(ralph.conversations.stream.bound_to(ids) - set(ids))]
     return bound
 
 
@@ -246,12 +236,9 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     told = (pair for name in features for pair in ralph.feature(name).iterations())
     iterations = [iteration for located, iteration in told if located.record.id in named]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
-    learnings = [
-        one
-        for one in (forgetting.learnings_of(ralph) if numbers else ())
-        if one.source != "human" and (one.feature, one.iteration) in numbers
-        if one not in choice.learnings
-    ]
+    made = [x for x in forgetting.learnings_of(ralph) if x.source != "human"] if numbers else []
+    made = [one for one in made if (one.feature, one.iteration) in numbers]
+    learnings = [one for one in made if one not in choice.learnings]
     own = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
     lessons = [one for one in _lessons_from(ralph, iterations) if one not in ids.get(own, ())]
     known = {*_ids_in(KNOWLEDGE, ids), *lessons}

@@ -225,11 +225,7 @@ class Knowledge(Stream):
         return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
-        self,
-        task_description: str,
-        *of: str | None,
-        basic: str | None = None,
-        **more: Any,
+        self, task_description: str, *of: str | None, basic: str | None = None, **more: Any
     ) -> Context:
         """The context an agent gets for a task; `basic` is what it is told without patterns.
 

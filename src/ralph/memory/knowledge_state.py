@@ -354,8 +354,7 @@ def prepared_entry(entry: Entry) -> Entry:
     }
     for name in texts.keys() & {"agent_type", "task_type", "technology", "gate_type"}:
         # As they are compared: lower case, single blanks; several values stay apart.
-        compared = ", ".join(facet_values(texts[name]))
-        texts[name] = cut(clean_text(compared), _SHORT_FIELD_CHARS)
+        texts[name] = cut(clean_text(", ".join(facet_values(texts[name]))), _SHORT_FIELD_CHARS)
     texts["subject"] = cut(clean_text(" ".join(texts["subject"].split())), _SUBJECT_CHARS)
     texts["project"] = project
     for name, todo in _NEEDED.items():

@@ -211,8 +211,7 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
         yield pauses
         if pauses != known:
             plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
-            data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
-            disk.replace(file, data, mode=0o600)
+            disk.replace(file, json.dumps({"pauses": plain}, indent=2).encode() + b"\n", mode=0o600)
 
 
 # -- what was held in a pause
@@ -239,7 +238,7 @@ def covers(
 
 
 def unpaused(
-    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, source: str
+    ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     pauses, project = read_pauses(ralph.store.home), ralph.project
@@ -249,8 +248,7 @@ def unpaused(
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(source, one.session_id or session)
-        folders = folders_of(str(project.root), one.cwd or "")
-        scope = project.ids, conversation, folders
+        scope = project.ids, conversation, folders_of(str(project.root), one.cwd or "")
         if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))
         else:

@@ -3,6 +3,7 @@ described. It is read whole whenever its files have changed; nothing is kept twi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import uuid
@@ -51,10 +52,8 @@ class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
         return "\n".join(filter(None, parts))
 
 
-_DECODERS = {
-    LEARNING: msgspec.json.Decoder(FeatureLearning).decode,
-    FEATURE: msgspec.json.Decoder(FeatureSnapshot).decode,
-}
+_TYPES = {LEARNING: FeatureLearning, FEATURE: FeatureSnapshot}
+_DECODERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.items()}
 
 
 def plan_content(record: Record) -> Any:
@@ -76,8 +75,7 @@ class PlanJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Everything, unless the files are those of the position."""
-        raw = self._raw()
-        here = self._position(raw)
+        here = self._position(self._raw())
         if here == position:
             return Batch((), (), (), here, False, True)
         if self._known[0] != here:
@@ -89,12 +87,10 @@ class PlanJournal:
         return Batch(self._known[1], (), (), here, position is not None, True)
 
     def _raw(self) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        for name in _FILES:
-            try:
-                found.append(disk.read(self._store.project.db / f"{name}.yaml"))
-            except (OSError, UnsafeFile):
-                found.append(None)
+        found: list[bytes | None] = [None for _ in _FILES]
+        for n, name in enumerate(_FILES):
+            with contextlib.suppress(OSError, UnsafeFile):
+                found[n] = disk.read(self._store.project.db / f"{name}.yaml")
         return found
 
     @staticmethod
@@ -113,18 +109,14 @@ class PlanJournal:
         for feature in view.features:
             made = feature.created or _NO_TIME
             if not feature.is_thin():
-                snapshot = FeatureSnapshot(
-                    feature=feature.name,
-                    description=feature.description or "",
-                    architecture=feature.architecture or "",
-                    boundaries=feature.boundaries or "",
-                    current_state=view.current_state(feature.name),
-                )
+                names = ("description", "architecture", "boundaries")
+                texts = {name: getattr(feature, name) or "" for name in names}
+                texts |= {"current_state": view.current_state(feature.name)}
+                snapshot = FeatureSnapshot(feature=feature.name, **texts)
                 identity = short_id(_NAMESPACE, FEATURE, feature.name)
                 records.append(Record(identity, FEATURE, 0, made, write_body(snapshot)))
             for one in feature.learnings:
-                fields = msgspec.structs.asdict(one)
-                learning = FeatureLearning(**fields, feature=feature.name)
+                learning = FeatureLearning(**msgspec.structs.asdict(one), feature=feature.name)
                 at = one.created or made
                 records.append(Record(one.id, LEARNING, 0, at, write_body(learning)))
         file = ".ralph/db/features.yaml"

@@ -65,10 +65,9 @@ def first_commit(top: str, home: Path) -> str:
 
 def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     """Git's exit code and what it says; -1 where it does not answer."""
-    import subprocess  # most projects are known without git
-    from pathlib import Path
+    from pathlib import Path  # most projects are known without git
 
-    from ralph.programs import find_program
+    from ralph.programs import ask_program, find_program
 
     program = find_program("git", root=Path(root))
     if program is None:
@@ -78,19 +77,7 @@ def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
     command = [program, "-C", os.fspath(root), "-c", "core.fsmonitor=false", *words]
-    try:
-        done = subprocess.run(
-            command,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return -1, str(error)
-    output = done.stdout if done.returncode == 0 else done.stderr
-    return done.returncode, output.decode(errors="replace").strip()
+    return ask_program(command, timeout_s=_TIMEOUT_S, env=environ)
 
 
 def _is_complete(git: str) -> bool:

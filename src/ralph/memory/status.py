@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index import CollectionSize, Corrupt
+from ralph.index import CollectionSize, Corrupt, Embedder
 from ralph.index.sync import IndexSpec, is_current
-
-if TYPE_CHECKING:
-    from ralph.index import Embedder
-    from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Stream
+from ralph.memory.ralph import Ralph
+from ralph.memory.store import Stream
 
 
 class Health(msgspec.Struct, frozen=True):

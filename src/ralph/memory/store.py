@@ -92,7 +92,7 @@ def _open(
         # agent does) must not decide that.
         if warns and spools.is_dir():
             _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown_as=shown, lock_timeout_s=lock_timeout_s)
+        return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
     from ralph.journal.spool import server_journals
 
     patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}

@@ -162,8 +162,7 @@ def move(
                 progress(f"{memory} {name}".strip(), count)
 
         streams = [_copy_checked(source.journal(name), target, name, report) for name in chosen]
-    left = len(names) - len(chosen)
-    return MovedMemory(memory, source.where, target.where, tuple(streams), left)
+    return MovedMemory(memory, source.where, target.where, tuple(streams), len(names) - len(chosen))
 
 
 class _Contents:
@@ -173,11 +172,8 @@ class _Contents:
         batch = journal.read()
         self.complaints = batch.complaints
         self.buried = {stone.id for stone in batch.tombstones}
-        self.living = {
-            (one.record.id, short_hash(write_record(one.record)))
-            for one in batch.records
-            if one.record.id not in self.buried
-        }
+        records = (one.record for one in batch.records if one.record.id not in self.buried)
+        self.living = {(one.id, short_hash(write_record(one))) for one in records}
 
 
 def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
@@ -215,11 +211,8 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
         if source.unchanged(position):
             break
     else:
-        raise JournalError(
-            f"{name!r} is written to faster than it can be copied",
-            where=place.where,
-            todo="Stop what writes to it, then move again.",
-        )
+        what, todo = "is written to faster than it can be copied", "Stop what writes to it, then"
+        raise JournalError(f"{name!r} {what}", where=place.where, todo=f"{todo} move again.")
     missing = {key[0] for key in ours.living - theirs.living} | ours.buried
     if missing := missing - theirs.buried:
         raise JournalError(
@@ -232,14 +225,9 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
 
 def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = None) -> MovedStream:
     lost = {key for key in ours.living if key[0] in theirs.buried}
-    return MovedStream(
-        name=name,
-        records=len(ours.living) - len(lost),
-        tombstones=len(ours.buried),
-        fresh=len(ours.living - theirs.living - lost) if fresh is None else fresh,
-        forgotten_there=len(lost),
-        unreadable=ours.complaints,
-    )
+    fresh = len(ours.living - theirs.living - lost) if fresh is None else fresh
+    records, stones = len(ours.living) - len(lost), len(ours.buried)
+    return MovedStream(name, records, stones, fresh, len(lost), ours.complaints)
 
 
 # -- what waits for a server
@@ -273,10 +261,8 @@ def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, in
     """Put what waits for a server into the files instead: all but other projects' features."""
     from ralph.journal.spool import deliver_to_files
 
-    folders: dict[str, Path] = {
-        f"{_FEATURE}/{project.id}": project.journals,
-        **{memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)},
-    }
+    folders = {memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)}
+    folders[f"{_FEATURE}/{project.id}"] = project.journals
     waiting = waiting_records(home)
     for memory in waiting.keys() & folders.keys():
         disk.make_folder(folders[memory])

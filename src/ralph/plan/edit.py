@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -62,9 +63,8 @@ def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
         users = []
         for name, task in by_key(data.get("tasks", {}), "tasks").items():
             uses = task.get(field)
-            users += (
-                [name] if str(key) in map(str, uses if isinstance(uses, list) else [uses]) else []
-            )
+            if str(key) in map(str, uses if isinstance(uses, list) else [uses]):
+                users.append(name)
         if users:
             what = f"task {key} blocks {', '.join(users[:10])}"
             todo = "Take it out of their blocked_by first, or set it to skipped."
@@ -154,13 +154,9 @@ def update_task(
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
     """The tasks to work on now: in progress first, then by priority, then by id."""
     done = {str(task.id) for task in tasks if task.status == "done"}
-    found = [
-        task
-        for task in tasks
-        if task.status in ("pending", "in_progress")
-        and (feature is None or task.feature == feature)
-        and all(str(blocker) in done for blocker in task.blocked_by)
-    ]
+    found = [task for task in tasks if feature is None or task.feature == feature]
+    found = [task for task in found if task.status in ("pending", "in_progress")]
+    found = [task for task in found if all(str(blocker) in done for blocker in task.blocked_by)]
     found.sort(key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id)))
     return found
 
@@ -235,8 +231,7 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
 
 
 def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> None:
-    plain = clean_text("comment", sanitize(comment), Limits.comment)
-    if not plain:
+    if not (plain := clean_text("comment", sanitize(comment), Limits.comment)):
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
     model.set_field(new, "author", clean_text("author", author, Limits.title))
@@ -273,6 +268,7 @@ _NOISE_NAMES = (
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
 _FILE_LISTS = ("context_files", "knowledge_paths")
+_COUNTS = ("touch_count", "last_touched")
 
 
 def is_noise(path: str) -> bool:
@@ -292,11 +288,10 @@ def enrich(
     files stay. Return the files that joined."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
-        number = iteration.iteration_number or position
         paths = {file.path for file in iteration.files_touched}
         for path in paths if among is None else paths & among:
             count, last = touched.get(path, (0, 0))
-            touched[path] = (count + 1, max(last, number))
+            touched[path] = count + 1, max(last, iteration.iteration_number or position)
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
         _drop_vanished(plan, entry)
@@ -304,13 +299,12 @@ def enrich(
         before = [_path_of_item(item) for item in items]
         for item in items:
             if _is_auto(item) and _path_of_item(item) in touched:
-                item["touch_count"], item["last_touched"] = touched[str(_path_of_item(item))]
-        for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
-            count, last = touched[path]
-            if count < Limits.context_after or path in before or is_noise(path):
-                continue
-            if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
-                counts = {"touch_count": count, "last_touched": last}
+                item.update(zip(_COUNTS, touched[item["path"]], strict=True))
+        often = [path for path, (count, _) in touched.items() if count >= Limits.context_after]
+        for path in sorted(often, key=lambda path: (-touched[path][0], path)):
+            new = path not in before and not is_noise(path) and len(path) <= Limits.path
+            if new and is_there(plan.project, path, file=True):
+                counts = dict(zip(_COUNTS, touched[path], strict=True))
                 items.append({"path": path, "source": "auto", **counts})
         _evict(items)
         model.set_field(entry, "context_files", items)
@@ -351,13 +345,11 @@ def _replace_files(old: Any, value: Any) -> list[Data]:
 def _evict(items: list[Any]) -> None:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     while len(items) > Limits.context_files:
-        own = [i for i, item in enumerate(items) if _is_auto(item)]
-        if not own:
+        if not (own := [i for i, item in enumerate(items) if _is_auto(item)]):
             most = Limits.context_files
             what = f"`context_files` can have {most} files, and people added them all"
             raise BadInput(what, todo="Remove one first.")
-        counts = ("touch_count", "last_touched")
-        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in counts])]
+        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in _COUNTS])]
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
@@ -371,8 +363,7 @@ def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
         items = entry.get(name)
         items = items if isinstance(items, tuple) else as_list(items)
         paths = [_path_of_item(item) for item in items]
-        gone = {path for path in paths if path and not is_there(plan.project, path)}
-        if gone:
+        if gone := {path for path in paths if path and not is_there(plan.project, path)}:
             notes += [stale_note(path, name) for path in paths if path in gone]
             kept = [item for item, path in zip(items, paths, strict=True) if path not in gone]
             model.set_field(entry, name, kept)
@@ -384,23 +375,20 @@ def project_file(root: Path, path: str) -> Path | None:
 
     A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
     """
-    try:
+    with suppress(OSError, ValueError, RuntimeError):  # the last: links in a circle
         top = root.resolve()
         file = (top / path).resolve()
-        if not file.is_relative_to(top) or not file.is_file():
-            return None
-        return None if file.relative_to(top).parts[0].lower() in (".git", ".ralph") else file
-    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
-        return None
+        if file.is_file() and file.relative_to(top).parts[0].lower() not in (".git", ".ralph"):
+            return file
+    return None
 
 
 def is_there(project: Path, path: str, *, file: bool = False) -> bool:
     """Whether there is anything (or a file) at this path; no file can have a name that is too long
     or has a NUL in it."""
-    try:
+    with suppress(OSError, ValueError):
         return (project / path).is_file() if file else (project / path).exists()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _path_of_item(item: Any) -> str | None:
@@ -435,7 +423,7 @@ def check(plan: Plan) -> list[model.Problem]:
     if len(files) == len(model.KINDS):
         problems += _references(files["tasks"], view)
     if "features" in files:
-        problems += _learnings_and_files(plan, files["features"], view)
+        problems += _features(plan, files["features"], view)
     return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
 
 
@@ -447,8 +435,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         path = model.path_of(file.data, "tasks", task.id)
         if task.feature not in features:
             what = f"task {task.id} belongs to the unknown feature {task.feature!r}"
-            todo = "Add the feature, or correct the name."
-            yield file.problem((*path, "feature"), what, todo)
+            yield file.problem((*path, "feature"), what, "Add the feature, or correct the name.")
         if task.discipline is not None and task.discipline not in disciplines:
             what = f"task {task.id} names the unknown discipline {task.discipline!r}"
             todo = "Add the discipline, or correct the name."
@@ -467,9 +454,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
         yield file.problem(path, what, "Take one of them out of blocked_by.")
 
 
-def _learnings_and_files(
-    plan: Plan, file: PlanFile, view: model.PlanView
-) -> Iterator[model.Problem]:
+def _features(plan: Plan, file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:
     from ralph.plan.learnings import conflicts  # who only changes a task compares no texts
 
     for feature in view.features:

@@ -11,20 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.model import PRIORITIES, SINGULAR, STATUSES, Comment, Data, Kind, Limits, Problem
+from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning
 from ralph.text.redact import redact
 from ralph.text.sanitize import visible
-
-if TYPE_CHECKING:
-    from ralph.plan.yaml import PlanFile
 
 Patch = Mapping[str, Any]
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -167,9 +165,7 @@ def _paths(chars: int, most: int) -> FieldRule:
     return _list(most, lambda path: clean_path(path, chars), clean)
 
 
-def _list(
-    most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], str | None]
-) -> FieldRule:
+def _list(most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], Any]) -> FieldRule:
     """A list of texts; a call's list that is full refuses (F2)."""
 
     def check(name: str, value: Any) -> list[str]:

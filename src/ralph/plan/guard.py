@@ -162,8 +162,7 @@ class Guard:
             else:
                 self._plan.put(kind, repair.result, "losses put back by the guard")
         if repair.direct and repair.result is not None:
-            at = self._plan.now()
-            self._plan.log.note(at, kind, repair.first, repair.result, _CHECKED)
+            self._plan.log.note(self._plan.now(), kind, repair.first, repair.result, _CHECKED)
 
     def _keep_lost(self, kind: Kind, repair: _FileRepair) -> list[str]:
         """Keep earlier versions of the file with words that neither the file nor a copy has now.
@@ -302,8 +301,7 @@ class _FileRepair:
                 steps.append(base)
             steps.append(_FileStep(write.at, write.after, raw_of(write.after), base=base))
         take_seen(None)
-        now = digest(self.last)
-        if now != steps[-1].key:
+        if (now := digest(self.last)) != steps[-1].key:
             steps.append(_FileStep(self._plan.now(), now, self.last))
         return steps
 
@@ -413,14 +411,12 @@ def _is_usable(path: Path) -> bool:
         return True
     except UnsafeFile:
         return False
-    plain = stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES
-    return plain and os.access(path, os.R_OK)
+    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES and os.access(path, os.R_OK)
 
 
 @lru_cache(maxsize=128)
 def _parsed(raw: bytes | None) -> Data | None:
     """The data in the bytes; an absent file holds nothing, an unreadable one is None."""
-    try:
+    with contextlib.suppress(BadPlan):
         return PlanFile.read(raw or b"", name="").data
-    except BadPlan:
-        return None
+    return None

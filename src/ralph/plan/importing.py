@@ -229,11 +229,9 @@ class _Import:
             self._named("disciplines", dict(entity.value))
         for entity in entities(document, "features"):
             entry = dict(entity.value)
-            tasks, learnings, _ = (
-                entry.pop(key, None) for key in ("tasks", "learnings", "created")
-            )
+            tasks, lessons, _ = (entry.pop(key, None) for key in ("tasks", "learnings", "created"))
             name = self._named("features", entry)
-            for item in _items(learnings):
+            for item in _items(lessons):
                 self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
             for task in _items(tasks):
                 self._task({"title": task} if isinstance(task, str) else dict(task), name)
@@ -263,8 +261,7 @@ class _Import:
         name = str(patch.pop("name", "") or "").strip()
         if not name or (kind == "features" and "/" in name):
             raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
-        entry = find_entity(self._data[kind], kind, name)
-        if entry is None:
+        if (entry := find_entity(self._data[kind], kind, name)) is None:
             add_named(self._plan, self._data[kind], kind, name, patch)
             self._added[kind].append(name)
         elif kind == "features" and (empty := {k: v for k, v in patch.items() if not entry.get(k)}):
@@ -332,12 +329,10 @@ class _Import:
         return found[0] if len(found) == 1 else None
 
     def _find_task(self, feature: str, title: object) -> TaskId | None:
-        wanted = str(title).casefold()
         tasks = model.by_key(self._data["tasks"], "tasks").values()
-        own = (task for task in tasks if task.get("feature") == feature)
-        return next(
-            (task["id"] for task in own if str(task.get("title")).casefold() == wanted), None
-        )
+        own = [task for task in tasks if task.get("feature") == feature]
+        same = [x for x in own if str(x.get("title")).casefold() == str(title).casefold()]
+        return same[0]["id"] if same else None
 
 
 def _items(value: Any) -> list[Any]:

@@ -91,8 +91,7 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
             if have is not None and decide.gone(key, old):
                 model.remove_entity(result, kind, key)
         elif new is not None and old is None and have is None:
-            entry = decide.added(key, deep_copy(new))
-            if entry is not None:
+            if (entry := decide.added(key, deep_copy(new))) is not None:
                 model.put_entity(result, kind, entry)
         elif new is not None and have is not None:
             old, entry = old or {model.KEY_OF[kind]: key}, deep_copy(have)
@@ -155,8 +154,7 @@ class AllowNoLoss(AllowAll):
     def _lost(self, key: str, field: str, items: list[Any], kept: Any) -> list[Any]:
         texts = {"", *map(text_of, items)}
         before = as_list(kept)
-        lost = [item for item in before if text_of(item) not in texts]
-        if lost:
+        if lost := [item for item in before if text_of(item) not in texts]:
             self.notes[key, field] = f"{len(lost)} of {len(before)} {field} were lost"
         return lost
 
@@ -277,10 +275,8 @@ class Judge(AllowNoLoss):
         new: list[Any] = []
         items: list[Any] = []
         for item in as_list(now):
-            same = old.get(text_of(item))
-            if same is None:
-                same = self._new_learning(key, item, [*before, *new], entry)
-                if same is None:
+            if (same := old.get(text_of(item))) is None:
+                if (same := self._new_learning(key, item, [*before, *new], entry)) is None:
                     continue
                 new.append(same)
             elif not identical(item, same):
@@ -324,8 +320,7 @@ class Judge(AllowNoLoss):
     def _context_files(self, key: str, now: list[Any], kept: Any) -> Any:
         present = set(map(identity, now))
         gone = [item for item in as_list(kept) if identity(item) not in present]
-        lost = [x for x in gone if not isinstance(x, dict) or x.get("source") != "auto"]
-        if lost:
+        if lost := [x for x in gone if not isinstance(x, dict) or x.get("source") != "auto"]:
             self.notes[key, "context_files"] = "files that a person had added were lost"
         return [*lost, *now][: Limits.context_files]
 

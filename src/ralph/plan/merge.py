@@ -12,20 +12,10 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadPlan
+from ralph.plan import model
 from ralph.plan.edit import next_id
 from ralph.plan.judge import AllowAll, list_change, merge_changes
-from ralph.plan.model import (
-    KINDS,
-    SINGULAR,
-    Data,
-    Kind,
-    TaskId,
-    by_key,
-    deep_copy,
-    identical,
-    identity,
-    text_of,
-)
+from ralph.plan.model import Data, Kind, TaskId, by_key, identical, identity, text_of
 from ralph.plan.yaml import PlanFile
 
 # The later moment and the higher count are right for both sides.
@@ -55,7 +45,7 @@ def merge(kind: Kind, was: Data, now: Data, current: Data) -> Merge:
 def merge_files(base: bytes, ours: bytes, theirs: bytes, *, name: str) -> tuple[bytes, Merge]:
     """The merged file as git's merge driver wants it, in the layout of our side."""
     was, current, now = (PlanFile.read(raw, name=name) for raw in (base, ours, theirs))
-    kinds = [kind for kind in KINDS if kind in current.data or kind in now.data]
+    kinds = [kind for kind in model.KINDS if kind in current.data or kind in now.data]
     if len(kinds) != 1:
         todo = "It needs one list: `features:`, `tasks:` or `disciplines:`."
         raise BadPlan("this is not a file of the plan", where=name, todo=todo)
@@ -98,8 +88,7 @@ class _Careful(AllowAll):
         return now if identical(kept, was) else kept
 
     def _conflict(self, key: str) -> None:
-        named = f"{SINGULAR[self._kind]} {key}"
-        if named not in self.conflicts:
+        if (named := f"{model.SINGULAR[self._kind]} {key}") not in self.conflicts:
             self.conflicts.append(named)
 
 
@@ -134,7 +123,7 @@ def _renumber(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Task
         return now, {}
     free = max(next_id(now), next_id(current))
     ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(clashes)}
-    result: Data = deep_copy(now)
+    result: Data = model.deep_copy(now)
     for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
         entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
         if isinstance(waits := entry.get("blocked_by"), list):

@@ -226,8 +226,7 @@ def find_entity(data: Data, kind: Kind, key: object) -> Data | None:
     _, *slot = path_of(data, kind, key)
     if not slot:
         return None
-    value = data[kind][slot[0]]
-    if value is None:
+    if (value := data[kind][slot[0]]) is None:
         value = data[kind][slot[0]] = {}
     return value if isinstance(value, dict) else None
 

@@ -218,8 +218,7 @@ class Plan:
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
         """The entry in this data, or an error that names what there is."""
-        entry = model.find_entity(data, kind, key)
-        if entry is None:
+        if (entry := model.find_entity(data, kind, key)) is None:
             raise self.missing(kind, key, data)
         return entry
 
@@ -234,7 +233,6 @@ class Plan:
 
 def read_bytes(path: Path) -> bytes | None:
     """The file's bytes, None when there is no such file."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return disk.read(path)
-    except FileNotFoundError:
-        return None
+    return None

@@ -102,11 +102,9 @@ class PlanFile:
         line, column = self.position(path)
         return f"{self.name}:{line}:{column}"
 
-    def problem(
-        self, path: DataPath, what: str, todo: str, severity: Severity = "error"
-    ) -> Problem:
+    def problem(self, at: DataPath, what: str, todo: str, severity: Severity = "error") -> Problem:
         """Something that is wrong with the value at the path."""
-        return Problem(self.name, *self.position(path), what, todo, severity)
+        return Problem(self.name, *self.position(at), what, todo, severity)
 
     def with_data(self, data: Data) -> PlanFile:
         """The file with other data. The new text is read again to be sure that it says the same."""
@@ -120,9 +118,8 @@ class PlanFile:
                     gap = "\n" if head and not head.endswith("\n") else ""
                     text = head + gap + _dump(_new_node(data))
                 else:
-                    text = _TextEdit(self._plain, careful=attempt > 0).apply(
-                        self._root, self.data, data
-                    )
+                    edit = _TextEdit(self._plain, careful=attempt > 0)
+                    text = edit.apply(self._root, self.data, data)
                 new = PlanFile(text.replace("\n", line_end), name=self.name)
                 if new.data == data:
                     return new
@@ -334,19 +331,16 @@ class _TextEdit:
         new = {k: v for k, v in wanted.items() if k not in named}
         new = {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}
         if new:
-            text = _dump(_new_node(new), self._dash_offset)
-            self._insert(self._next_line(last), text, first.start_mark.column)
+            text = _indented(_dump(_new_node(new), self._dash_offset), first.start_mark.column)
+            self._edits.append((at := self._next_line(last), at, text))
         return True
 
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
         """Edit a block sequence in place, if that can be done."""
         items, column = node.value, node.start_mark.column
-        dashes = [node.start_mark.index]
+        dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
         for before, item in pairwise(items):
-            end = self._end(before)
-            dashes.append(
-                self._text.find("\n" + " " * column + "-", end, item.start_mark.index) + 1
-            )
+            dashes.append(self._text.find(dash, self._end(before), item.start_mark.index) + 1)
         if not self._begins_line(dashes[0]) or 0 in dashes:
             return False
         steps = SequenceMatcher(None, _numbered(old), _numbered(wanted), False).get_opcodes()
@@ -359,7 +353,8 @@ class _TextEdit:
                 self._delete(dashes[i], items[i])
             if j1 < j2:
                 at = self._next_line(items[i2 - 1]) if i2 else self._line_start(dashes[0])
-                self._insert(at, _dump(_new_node(wanted[j1:j2]), 0), column)
+                new = _indented(_dump(_new_node(wanted[j1:j2]), 0), column)
+                self._edits.append((at, at, new))
         return True
 
     def _edit(self, node: Node, old: Any, wanted: Any, key: Node | None) -> None:
@@ -397,9 +392,6 @@ class _TextEdit:
     def _is_block(node: Node) -> bool:
         """Whether a collection stands in lines of its own, and in this place alone."""
         return isinstance(node, CollectionNode) and not node.flow_style and node.anchor is None
-
-    def _insert(self, at: int, text: str, column: int) -> None:
-        self._edits.append((at, at, _indented(text, column)))
 
     def _delete(self, at: int, node: Node) -> None:
         self._edits.append((self._line_start(at), self._next_line(node), ""))

@@ -90,8 +90,7 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
         raise BadRecord(
-            f"{field} {timestamp!r} is not a time",
-            todo="Write it as 2026-02-07T14:30:00Z.",
+            f"{field} {timestamp!r} is not a time", todo="Write it as 2026-02-07T14:30:00Z."
         ) from None
     spec = "auto" if moment.microsecond % 1000 or not moment.microsecond else "milliseconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
@@ -155,8 +154,7 @@ def clean(value: T) -> T:
         redacted = clean_text(value)
         result = value if redacted == value else redacted  # the cache may hold an equal string
     elif isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
-        found = {name: clean(getattr(value, name)) for name in names}
+        found = {name: clean(getattr(value, name)) for name in value.__struct_fields__}
         changed = {name: one for name, one in found.items() if one is not getattr(value, name)}
         result = msgspec.structs.replace(value, **changed) if changed else value
     elif isinstance(value, tuple | list):

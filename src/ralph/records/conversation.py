@@ -189,6 +189,5 @@ def content_of(record: Record) -> Any:
     """The value inside a record; None for a kind that is not known here."""
     if record.kind not in _DECODERS:
         return None
-    envelope = _ENVELOPES.get(record.kind, {})
-    said = {name: getattr(record, of) for name, of in envelope.items()}
+    said = {name: getattr(record, of) for name, of in _ENVELOPES.get(record.kind, {}).items()}
     return read_body(_DECODERS[record.kind], record, **said)

@@ -132,11 +132,8 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
     A field that is null is one that was left out.
     """
     if not isinstance(plain, Mapping):
-        raise BadRecord(
-            f"not an iteration: it is {type(plain).__name__}, not an object",
-            where=where,
-            todo=_HINT,
-        )
+        what = f"not an iteration: it is {type(plain).__name__}, not an object"
+        raise BadRecord(what, where=where, todo=_HINT)
     try:
         return msgspec.convert(_without_nulls(plain), Iteration)
     except msgspec.ValidationError as error:
@@ -241,8 +238,7 @@ def relative_path(path: str, root: str | None = None) -> str | None:
     if base and plain.startswith(base + "/"):
         plain = plain[len(base) + 1 :]
     pure = PurePosixPath(plain)
-    has_drive = str(pure)[1:2] == ":"
-    if "\0" in plain or has_drive or pure.is_absolute() or ".." in pure.parts:
+    if "\0" in plain or str(pure)[1:2] == ":" or pure.is_absolute() or ".." in pure.parts:
         return None
     return str(pure) if pure.parts else None
 

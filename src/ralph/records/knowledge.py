@@ -7,22 +7,12 @@ whether a pattern helped, a gate waits for the approval that follows its rejecti
 from __future__ import annotations
 
 import uuid
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import (
-    Record,
-    Source,
-    clean,
-    now,
-    read_body,
-    short_id,
-    to_json,
-    utc,
-    write_body,
-)
+from ralph.records import Record, Source, clean, now, read_body, short_id, to_json, utc, write_body
 
 FAILURE_SOLUTION: Final = "failure_solution"
 GATE_REJECTION: Final = "gate_rejection"
@@ -34,12 +24,7 @@ GATE = "gate"
 EntryType = Literal["failure_solution", "gate_rejection", "gate_approval"]
 CheckpointKind = Literal["phase_complete", "project_complete", "cancelled", "manual"]
 Quality = Literal["high", "highest"]
-CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = (
-    "phase_complete",
-    "project_complete",
-    "cancelled",
-    "manual",
-)
+CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = get_args(CheckpointKind)
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("5f6a1d0c-7a53-5a0e-9b1e-2f8f0d6c4e17")
@@ -177,10 +162,8 @@ def entry_record(
     entry: Entry, *, id: str, number: int, at: str | None = None, source: Source | None = None
 ) -> Record:
     """The entry in its envelope; it stands at the time it was captured."""
-    moment = utc(at, field="at") if at else now()
-    return Record(
-        id, entry.entry_type, number, moment, write_body(entry), clean(source or Source())
-    )
+    when = utc(at, field="at") if at else now()
+    return Record(id, entry.entry_type, number, when, write_body(entry), clean(source or Source()))
 
 
 def event_record(said: LedgerEvent, *, id: str, number: int, at: str | None = None) -> Record:

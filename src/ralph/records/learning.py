@@ -67,9 +67,7 @@ FIELDS: tuple[str, ...] = Learning.__struct_fields__
 _HINT = "Write a plain text, or a mapping with `text` and any of " + ", ".join(FIELDS[1:]) + "."
 
 
-def read_learning(
-    plain: object, *, where: str | None = None, max_chars: int = MAX_CHARS
-) -> Learning:
+def read_learning(plain: object, where: str | None = None, max_chars: int = MAX_CHARS) -> Learning:
     """A learning from YAML or JSON; a plain text is one too, anything odd is an error (F36)."""
     if isinstance(plain, str):
         return _need_text(Learning(text=cut(plain.strip(), max_chars)), where)

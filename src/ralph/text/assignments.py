@@ -40,9 +40,7 @@ _KNOWN = (
 )
 # Code: an attribute, a call, an item; a variable named like what it holds.
 _REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"
-_OWN_NAME = (
-    r"(?i)[a-z_]*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
-)
+_ALIAS = r"(?i)[a-z_]*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
 _OWN = r"(?i)pass|secret|token|key|auth|cred|name|value|string|client"
 _PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
 # What people say of a password, besides what it is.
@@ -83,8 +81,7 @@ def camel(part: str) -> bool:
     """Whether letters read as a word or as words run together, not as a random mixture."""
     if len(part) >= 12:
         return likeness(part) > -0.5
-    humps = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)
-    return len(part) >= 3 * (len(humps) - 1)
+    return len(part) >= 3 * (len(compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)) - 1)
 
 
 def plausible(tier: int, value: str, how: str) -> bool:
@@ -107,7 +104,7 @@ def plausible(tier: int, value: str, how: str) -> bool:
         return False
     # A number makes it a variable only where there is code around it: `login(password=pass2)`.
     numbered = how != "bare" and any(map(str.isdigit, value))
-    if (code or how == "pair") and not numbered and compiled(_OWN_NAME).match(value):
+    if (code or how == "pair") and not numbered and compiled(_ALIAS).match(value):
         return False
     one, letters = " " not in value, value.isalpha()
     strong = one and not wordy(value)
@@ -180,9 +177,7 @@ _WORDS = (
     r"|h[ae]slo|mdp|wachtwoord"
 )
 # These must not be the end of a longer word.
-_SHORT = frozenset(
-    "clave chave senha sifre sandi parola klucz jeton mdp haslo heslo clé passe".split()
-)
+_SHORT = "clave chave senha sifre sandi parola klucz jeton mdp haslo heslo clé passe".split()
 # The same in letters of their own, and what one such letter is.
 _SCRIPTS = (
     "[à-ɏа-яёα-ωόא-ת\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u3041-\u30ff\u4e00-\u9fff"
@@ -310,8 +305,7 @@ def member(name: str, value: str) -> str | None:
         match = compiled(pattern).search(lower(name) + "=")
         if match and _own_word(name, match) and not compiled(_HARMLESS).search(name):
             tier, kind = _tier(match["word"], name, name)
-            how = "phrase" if match["word"] == "passphrase" else "quoted"
-            if plausible(tier, value, how):
+            if plausible(tier, value, "phrase" if match["word"] == "passphrase" else "quoted"):
                 return kind
     return None
 
@@ -365,10 +359,8 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     tier, kind = _tier(match["word"], name, around)
     if "\n" in value:
         return None
-    doubtful = match.lastgroup in ("blank", "path") or (
-        match.lastgroup == "cell" and tier != PASSWORD
-    )
-    if doubtful and bare and how == "loose" and tier != PASSWORD:
+    vague = match.lastgroup in ("blank", "path") or (match.lastgroup == "cell" and tier != PASSWORD)
+    if vague and bare and how == "loose" and tier != PASSWORD:
         hidden = tier != KEY and compiled(r"[0-9a-f]{32,}\Z").match(value)
         if not hidden and not random_looking(value, 12 if tier != KEY else 20):
             return None

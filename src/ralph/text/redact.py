@@ -211,7 +211,7 @@ def _spans(text: str) -> list[Span]:
     words = [(word.start(), word[0]) for word in re.finditer(r"\S{20,}", text)]
     doubtful = any(secrets.is_doubtful(word) for _, word in words)
     for find in (_known, _encoded) if doubtful else (_known,):
-        found += _in_words(words, find)
+        found += _inside(words, find)
     encoded = doubtful and any(hint in word for _, word in words for hint in secrets.KEY_HINTS)
     found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
     if "://" in text and "@" in text:
@@ -220,14 +220,12 @@ def _spans(text: str) -> list[Span]:
     found += commands(text, lowered)
     found += named(text, lowered)
     if doubtful and not found:  # what only looks random waits until the surer ones are gone
-        random = _in_words(words, secrets.tokens)
+        random = _inside(words, secrets.tokens)
         found += [span for span in random if not _is_public(text, *span[:2])]
     return _merged(found)
 
 
-def _in_words(
-    words: list[tuple[int, str]], find: Callable[[str], Iterator[Span]]
-) -> Iterator[Span]:
+def _inside(words: list[tuple[int, str]], find: Callable[[str], Iterator[Span]]) -> Iterator[Span]:
     """What is found in each of these words, by its place in the text."""
     for at, word in words:
         yield from ((at + start, at + end, kind) for start, end, kind in find(word))
@@ -296,11 +294,9 @@ def _urls(text: str) -> Iterator[Span]:
     plain = compiled(user + r"(?::(?!\d{1,5}[/?#,])(?P<pw>[^\s/\"'<>`]{1,200}))?" + host)
     # People put raw passwords into these, slashes and all.
     raw = compiled(user + r":(?!\d{1,5}[/?#,])(?P<pw>[^\s?\"'<>`]{1,200})" + host)
-    stores = compiled(
-        r"(?i)(?:postgres|mysql|maria|mongo|redis|amqp|sql|click|oracle|ldap)[\w+]*\Z"
-    )
+    dbs = compiled(r"(?i)(?:postgres|mysql|maria|mongo|redis|amqp|sql|click|oracle|ldap)[\w+]*\Z")
     for at in compiled("://").finditer(text):
-        store = stores.search(text[max(0, at.start() - 24) : at.start()])
+        store = dbs.search(text[max(0, at.start() - 24) : at.start()])
         match = raw.match(text, at.start()) if store else None
         if not match or "://" in match["pw"]:
             match = plain.match(text, at.start())

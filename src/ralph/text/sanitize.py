@@ -437,8 +437,7 @@ def _marked(found: str, _: _Match) -> str:
     """An order with its words kept, but no sentence any more."""
     words = found.split()
     blanks = found[: len(found) - len(found.lstrip())]
-    joined = "_".join(words if len(words) > 1 else found.strip())
-    return blanks + NOT_AN_INSTRUCTION.format(joined)
+    return blanks + NOT_AN_INSTRUCTION.format("_".join(words if len(words) > 1 else found.strip()))
 
 
 def _roles(shadow: Shadow) -> Shadow:

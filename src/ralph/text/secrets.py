@@ -340,9 +340,7 @@ def tokens(word: str) -> Iterator[tuple[int, int, str]]:
     for part in compiled("[^ ]+").finditer(plain):
         for run in compiled(_RUN).finditer(part[0]) if is_doubtful(part[0]) else ():
             at = part.start() + run.start()
-            yield from (
-                (at + first, at + last, "high-entropy") for first, last in _stretches(run[0])
-            )
+            yield from ((at + a, at + b, "high-entropy") for a, b in _stretches(run[0]))
 
 
 def _restless(body: str) -> bool:
@@ -465,9 +463,7 @@ KEY_HINTS: Final = (
 _BREAK: Final = r"\r?\n|\\[rn]|%0[AD]|&#(?:10|x[aA]);|<br ?/?>"
 _LONGEST_LINE: Final = 1000
 _FULL: Final = r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|%2[BF]){40,}(?:=|%3D){0,2}"
-_ALONE: Final = (
-    r"[^A-Za-z0-9]*(?:\d{1,6}[\u2192\t:|.)-] *)?([A-Za-z0-9+/]{5,39}={0,2})[^A-Za-z0-9]*\Z"
-)
+_ALONE = r"[^A-Za-z0-9]*(?:\d{1,6}[\u2192\t:|.)-] *)?([A-Za-z0-9+/]{5,39}={0,2})[^A-Za-z0-9]*\Z"
 # All on the line of the frame.
 _RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
 # Lines without a part of the key that may stand between two with one: fields, what a log adds.

@@ -116,7 +116,7 @@ def _plain(heading: str) -> str:
     return " ".join(compiled(_MARKS).sub("", heading).split())[:_LONGEST_HEADING]
 
 
-def _parts(lines: Sequence[str], begin: int, title: str) -> list[_HeadingPart]:
+def _parts(lines: list[str], begin: int, title: str) -> list[_HeadingPart]:
     """The document from heading to heading; what comes before the first belongs to the title."""
     headings = list(_headings(lines, begin))
     # A first-level heading is the document's title already.
@@ -134,9 +134,7 @@ def _parts(lines: Sequence[str], begin: int, title: str) -> list[_HeadingPart]:
     return [part for part in found if part.lines]
 
 
-def _part(
-    path: tuple[str, ...], lines: Sequence[str], first: int, end: int, head: int
-) -> _HeadingPart:
+def _part(path: tuple[str, ...], lines: list[str], first: int, end: int, head: int) -> _HeadingPart:
     while first < end and not lines[first].strip():
         first += 1
     while end > first and not lines[end - 1].strip():

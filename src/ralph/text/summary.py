@@ -195,9 +195,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
     news = [(len(_content(text) - known), -place, text) for place, (text, _, _) in enumerate(asked)]
     added, _, later = max(news)
     # Thanks and goodbyes end a conversation, but tell nothing of how it ended.
-    spoken = [
-        one for one in asked if not compiled(_ASIDE).match(one[1]) and len(_content(one[0])) >= 3
-    ]
+    spoken = [x for x in asked if not compiled(_ASIDE).match(x[1]) and len(_content(x[0])) >= 3]
     _, user, answer = (spoken or asked)[-1]
     told = [first]
     if added >= 3 and later != first:

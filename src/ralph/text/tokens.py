@@ -98,9 +98,7 @@ def _past_and_progressive(word: str) -> str:
         return rest + "e"
     if len(rest) > 1 and rest[-1] == rest[-2] and rest[-1] not in "aeioulsz":
         return rest[:-1]
-    if _measure(rest) == 1 and _ends_short(rest):
-        return rest + "e"
-    return rest
+    return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
 
 
 def _replaced(word: str, endings: dict[str, str], least: int) -> str:

@@ -9,7 +9,7 @@ import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
-from ralph.recall import KINDS
+from ralph.recall import KINDS, Hit, Parts
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
-    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry
@@ -160,9 +159,9 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        return [hit.when, *end, " | ", f"conversation {record.conversation[:SHORT_ID]}"]
+        return [hit.when, *end, f" | conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
-        return [f"{record.path}:{record.line}", " | ", f"added {hit.when}"]
+        return [f"{record.path}:{record.line} | added {hit.when}"]
     if label == "lesson":
         return [f"{hit.when} | {_entry_facts(record)}"]
     if hit.kind == "learning":
@@ -212,17 +211,11 @@ def entry_text(entry: Entry) -> str:
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
-    rows = [
-        (
-            short_id(captured.id),
-            captured.record.entry_type,
-            captured.record.project[:SHORT_ID],
-            captured.record.technology,
-            captured.imported or "",
-            _entry_text(captured.record),
-        )
-        for captured in staged
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in staged:
+        entry, origin = each.record, each.imported or ""
+        about = entry.entry_type, entry.project[:SHORT_ID], entry.technology, origin
+        rows.append((short_id(each.id), *about, _entry_text(entry)))
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
@@ -288,18 +281,11 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """Many patterns, a line each."""
-    rows = [
-        (
-            short_id(pattern.id),
-            success_ratio(pattern),
-            f"{pattern.success_rate:.2f}",
-            str(pattern.projects),
-            pattern.entry_type,
-            pattern.record.technology,
-            _entry_text(pattern.record),
-        )
-        for pattern in patterns
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in patterns:
+        numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
+        about = each.entry_type, each.record.technology, _entry_text(each.record)
+        rows.append((short_id(each.id), *numbers, *about))
     heads = ("id", "worked", "rate", "projects", "type", "technology", "problem")
     return Table(heads, rows, empty)
 

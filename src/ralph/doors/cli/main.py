@@ -5,6 +5,7 @@ Listing the commands loads none; running one loads that one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -305,7 +306,5 @@ def _message(error: Exception) -> str:
 
 def _close_quietly() -> None:
     """Nobody reads stdout any more: drop the rest, and keep Python's own flush silent."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # not a real file: there is no flush to come
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return  # not a real file, so there is no flush to come

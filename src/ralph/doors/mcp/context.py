@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -59,10 +59,7 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(message, todo="See: ralph mcp --help")
 
 
-_MODES: tuple[Mode, ...] = ("feature", "conversations", "planning", "focus")
-_MODE_OF = dict.fromkeys(("task", "review", "no_memory"), "feature") | {
-    "everywhere": "conversations"
-}
+_MODE_OF = dict.fromkeys(("task", "review", "no_memory"), "feature")
 
 
 def read_options(argv: list[str]) -> ServerOptions:
@@ -70,13 +67,13 @@ def read_options(argv: list[str]) -> ServerOptions:
     from ralph.journal.file import check_name
 
     given = _parser().parse_args(argv)
-    modes = [mode for mode in _MODES if getattr(given, mode) not in (None, False)]
+    modes = [mode for mode in get_args(Mode) if getattr(given, mode) not in (None, False)]
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
         todo = "Give one of --feature NAME, --conversations, --planning, --focus."
         raise BadInput(f"exactly one mode is needed, and there is {found}", todo=todo)
     [mode] = modes
-    for word, own_mode in _MODE_OF.items():
+    for word, own_mode in {**_MODE_OF, "everywhere": "conversations"}.items():
         if getattr(given, word) and mode != own_mode:
             raise BadInput(f"--{word.replace('_', '-')} goes with --{own_mode} only")
     if mode == "feature":
@@ -110,10 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_HINT = (
-    "\n\nYou have asked memory {calls} times. Work with what you have now; "
-    "ask again only about something new."
-)
+_HINT = "Work with what you have now; ask again only about something new."
 
 
 class ToolScope(msgspec.Struct, frozen=True):
@@ -127,11 +121,8 @@ class ServerContext:
     """The project as one server may reach it."""
 
     def __init__(self, options: ServerOptions, start: Path) -> None:
-        self.options = options
-        self.start = start
-        self.home = home_folder()
-        self.closed = False
-        self.calls = 0
+        self.options, self.start, self.home = options, start, home_folder()
+        self.closed, self.calls = False, 0
 
     # -- what there is
 
@@ -186,11 +177,11 @@ class ServerContext:
         """What this call may reach; a person's focus may change between two calls."""
         if self.options.mode == "feature":
             return ToolScope(self.options.feature, self.options.task_id)
-        if self.options.mode == "focus":
+        if self.options.mode == "focus" and self.find_project():
             from ralph.memory.project import read_focus
 
-            focus = read_focus(self.project) if self.find_project() else None
-            return ToolScope(focus.feature, focus.task_id) if focus else ToolScope()
+            if focus := read_focus(self.project):
+                return ToolScope(focus.feature, focus.task_id)
         return ToolScope()
 
     def memories(self) -> list[FeatureMemory]:
@@ -200,8 +191,7 @@ class ServerContext:
 
     def need_feature(self) -> str:
         """The one feature this call is about."""
-        feature = self.scope().feature
-        if feature is None:
+        if (feature := self.scope().feature) is None:
             todo = "Ask the user to run: ralph focus FEATURE [TASK]"
             raise BadInput("no feature is in focus", todo=todo)
         return feature
@@ -215,7 +205,8 @@ class ServerContext:
 
     def hint(self) -> str:
         """After many questions, a soft word to stop asking."""
-        return _HINT.format(calls=self.calls) if self.calls > MANY_CALLS else ""
+        calls = f"\n\nYou have asked memory {self.calls} times. {_HINT}"
+        return calls if self.calls > MANY_CALLS else ""
 
     def close(self) -> None:
         """Let go of files."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -27,10 +27,8 @@ from ralph import __version__
 from ralph.doors.mcp.context import ServerContext, instructions
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
+from ralph.prompt.tool import Tool, input_schema, read_arguments
 from ralph.text.sanitize import mark, sanitised_error, sanitize
-
-if TYPE_CHECKING:
-    from ralph.prompt.tool import Tool
 
 _MOST_BYTES = 100_000
 
@@ -142,8 +140,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
 
     async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tools = {tool.name: tool for tool in tools_for(context)}
-        tool = tools.get(params.name)
-        if tool is None:
+        if (tool := tools.get(params.name)) is None:
             there = f"there are {', '.join(tools)}" if tools else "there are none here"
             name = harmless(params.name, 80)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r}; {there}")
@@ -230,8 +227,6 @@ def tools_for(context: ServerContext) -> Sequence[Tool]:
 
 def wire_tool(tool: Tool) -> types.Tool:
     """A tool as a client is told of it."""
-    from ralph.prompt.tool import input_schema
-
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -250,8 +245,6 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """The tool's answer and whether it is an error: the one place where errors become text."""
-    from ralph.prompt.tool import read_arguments
-
     if tool.recalls:
         context.calls += 1
     try:
@@ -309,12 +302,10 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
-    wanted = context.scope().feature
+    only = context.scope().feature
     found: list[ResourceFile] = []
     for feature in context.plan.read("features").features:
-        for path in dict.fromkeys(
-            feature.knowledge_paths if wanted in (None, feature.name) else ()
-        ):
+        for path in dict.fromkeys(feature.knowledge_paths if only in (None, feature.name) else ()):
             with contextlib.suppress(OSError):  # it went away in between
                 # None where a link leads out of the project
                 if (file := project_file(root, path)) is not None:

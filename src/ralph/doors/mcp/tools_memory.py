@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -13,13 +13,10 @@ from ralph.errors import BadInput, NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
-from ralph.recall import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Scope, run_scope
+from ralph.recall import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Hit, Scope, run_scope
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.recall import Hit
 
 _CATCH_UP_S = 10.0
 
@@ -55,8 +52,7 @@ def search_feature_memory(context: ServerContext, query: str, **given: Any) -> s
         limit: At most so many hits; 20 at most.
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
-    scope = run_scope(context.scope().feature)
-    return _found(context, query, scope, _scope_text(context), **given)
+    return _found(context, query, run_scope(context.scope().feature), _scope_text(context), **given)
 
 
 @Tool(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
+from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, open_served, plain_name
 from ralph.wire import Deadline, Reply, Wire
 
 _DEFAULT_MODEL = "nomic-embed-text"
@@ -53,8 +53,7 @@ class Ollama(Dialect):
             raise self.off("cannot embed batches", "Update Ollama to 0.3 or newer.")
         if reply.status != 200:
             todo = f"If {self._model} is no embedding model: ralph config ollama_model NAME"
-            error = self.off(f"refused to embed ({reply.describe()})", todo)
-            raise self.refusal(reply, error)
+            raise self.refusal(reply, self.off(f"refused to embed ({reply.describe()})", todo))
         return self.decoded(reply, "embeddings", list[list[float]])
 
     def _missing(self) -> EmbedderOff:
@@ -69,7 +68,7 @@ class Ollama(Dialect):
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
     url, model = settings.ollama_url, settings.ollama_model
-    return served_embedder(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
+    return open_served(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
 
 
 def ollama_wire(url: str) -> Wire[EmbedderOff]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
+from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, open_served, plain_name
 from ralph.wire import Deadline, Wire, with_version
 
 _URL = "https://api.openai.com/v1"
@@ -74,4 +74,4 @@ def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     url, model = settings.openai_base_url, settings.openai_model
     dimensions = settings.openai_dimensions
     dialect = OpenAI(url, model, key=settings.openai_api_key or "", dimensions=dimensions)
-    return served_embedder(dialect, settings, cache, "openai", url, model, str(dimensions))
+    return open_served(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -14,17 +14,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
+from ralph.index import Vectors
 from ralph.index.sync import batches
 from ralph.wire import Deadline, Reply, Wire
-
-if TYPE_CHECKING:
-    from ralph.index import Vectors
 
 _TIMEOUT_S = 60.0
 _CHECK_TIMEOUT_S = 30.0
@@ -257,7 +255,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             known = self._greeted(whole)
             prefix = self.dialect.recipe.passage
             rows = [
-                self._rows(known, some, prefix, self._deadline(whole, some))
+                self._rows(known.dims, some, prefix, self._deadline(whole, some))
                 for some in batches(texts, len, most=self.batch, largest=_REQUEST_CHARS)
             ]
         return np.concatenate(rows)
@@ -268,10 +266,8 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             return self.asked[2]
         deadline = Deadline(self.query_timeout_s)
         with self._resting():
-            known = self._looked(deadline)
-            parts = ends(self.pieces(text))
-            prefix = self.dialect.recipe.query
-            vector = mean_direction(self._rows(known, parts, prefix, deadline))
+            dims, parts = self._looked(deadline).dims, ends(self.pieces(text))
+            vector = mean_direction(self._rows(dims, parts, self.dialect.recipe.query, deadline))
         self.asked = text, self.clock(), vector
         return vector
 
@@ -284,17 +280,15 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     # -- asking
 
-    def _rows(
-        self, known: ServedModel, texts: Sequence[str], prefix: str, deadline: Deadline
-    ) -> Vectors:
+    def _rows(self, dims: int, texts: Sequence[str], prefix: str, deadline: Deadline) -> Vectors:
         import numpy as np
 
-        rows = np.zeros((len(texts), known.dims), dtype=np.float32)
+        rows = np.zeros((len(texts), dims), dtype=np.float32)
         # What holds no text has no direction, and servers refuse it.
         places = [place for place, text in enumerate(texts) if text.strip()]
         if places:
             given = self._given([prefix + texts[place] for place in places], deadline)
-            rows[places] = self._checked(given, len(places), known.dims)
+            rows[places] = self._checked(given, len(places), dims)
         return rows
 
     def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
@@ -304,8 +298,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         except TextsRefused as refused:
             half = len(texts) // 2
             if half:
-                first = self._given(texts[:half], deadline)
-                return first + self._given(texts[half:], deadline)
+                return self._given(texts[:half], deadline) + self._given(texts[half:], deadline)
             shorter = texts[0][: len(texts[0]) // 2]
             if len(shorter) < _SHORTEST_CHARS:
                 raise refused.args[0] from None
@@ -346,7 +339,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             short = Deadline(_TIMEOUT_S)
         known = self._looked(short)
         if known is before and self.clock() - self.worked_at >= _REST_S:
-            self._rows(known, [_TRIAL], self.dialect.recipe.query, short)
+            self._rows(known.dims, [_TRIAL], self.dialect.recipe.query, short)
         return known
 
     def _looked(self, deadline: Deadline) -> ServedModel:
@@ -392,9 +385,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         self.worked_at = self.clock()
 
 
-def served_embedder(
-    dialect: Dialect, settings: Any, cache: Path | None, *facts: str
-) -> ServedEmbedder:
+def open_served(dialect: Dialect, settings: Any, cache: Path | None, *facts: str) -> ServedEmbedder:
     """An embedder as the settings want it; the facts tell servers and models apart."""
     digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
     memo = cache / f"embedder-{digest[:16]}.json" if cache else None

@@ -17,7 +17,6 @@ from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import WorkerCommands
 from ralph.chat.loop import Chat, ExchangeResult
-from ralph.chat.model import ChatModel, ToolCall
 from ralph.chat.workers import ELSEWHERE, FailedItem, Workers, WorkerStatus
 from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
@@ -59,15 +58,14 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
     start = conversations_folder()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
     settings = settings_at(start, **given)
-    chosen: ChatModel | None = models.EchoModel() if echo else models.choose_model(settings)
+    chosen: models.ChatModel | None = models.EchoModel() if echo else models.choose_model(settings)
     if chosen is None:
         click.echo(models.how_to_configure(), err=True)
         return 1
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     screen = (JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen)()
     with warnings_noted():
-        memory = partial(open_memory, start, **given)
-        talk = Chat(memory, chosen, screen, rag=not no_rag, **session)
+        talk = Chat(partial(open_memory, start, **given), chosen, screen, rag=not no_rag, **session)
         try:
             return _run(talk, screen, _workers(talk, start, given))
         finally:
@@ -184,7 +182,7 @@ class PlainScreen:
     def recalled(self, found: Related) -> None:
         """Shown only on a terminal."""
 
-    def tool(self, call: ToolCall, failed: bool) -> None:
+    def tool(self, call: models.ToolCall, failed: bool) -> None:
         """End the line; the tool itself is not shown."""
         self._fresh_line()
 
@@ -251,16 +249,16 @@ class TerminalScreen(PlainScreen):
 
     def recalled(self, found: Related) -> None:
         """Show the titles that the model gets."""
-        titles = "; ".join(
-            f"{excerpt(related.conversation.title, 60) or '(no title)'} "
-            f"({related.conversation.id[:SHORT_ID]}, {related.similarity:.2f})"
-            for related in found.conversations
-        )
-        self._page.line((f"memory: {titles}", "dim"))
+        titles = []
+        for related in found.conversations:
+            title = excerpt(related.conversation.title, 60) or "(no title)"
+            place = f"{related.conversation.id[:SHORT_ID]}, {related.similarity:.2f}"
+            titles.append(f"{title} ({place})")
+        self._page.line((f"memory: {'; '.join(titles)}", "dim"))
         if found.line:
             self._page.line((found.line, "dim"))
 
-    def tool(self, call: ToolCall, failed: bool) -> None:
+    def tool(self, call: models.ToolCall, failed: bool) -> None:
         """Show which tool was used with which arguments."""
         self._fresh_line()
         arguments = ", ".join(str(value) for value in call.arguments.values())
@@ -291,7 +289,7 @@ class JsonScreen(PlainScreen):
     def piece(self, text: str) -> None:
         """Nothing: the answer is printed whole."""
 
-    def tool(self, call: ToolCall, failed: bool) -> None:
+    def tool(self, call: models.ToolCall, failed: bool) -> None:
         """Nothing: the object has the tools."""
 
     def done(self, done: ExchangeResult) -> None:

@@ -11,13 +11,11 @@ from ralph.chat import open_memory
 from ralph.chat.workers import Workers
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import pruned_result, short_id
-from ralph.doors.cli.commands import recall
-from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
+from ralph.doors.cli.commands import recall, transfer
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
-from ralph.memory.documents import Added
 from ralph.recall import CONVERSATIONS_ALONE
 from ralph.text.tokens import plural
 
@@ -36,8 +34,8 @@ def conversations() -> None:
     """
 
 
-conversations.add_command(import_conversations)
-conversations.add_command(export_conversations)
+conversations.add_command(transfer.import_conversations)
+conversations.add_command(transfer.export_conversations)
 
 
 # -- list and show
@@ -58,11 +56,8 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     """
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
-    value = [
-        picked(each.conversation, *recall.CONVERSATION_FIELDS)
-        | picked(each, "exchanges", "last", "tags", "summary")
-        for each in listed
-    ]
+    fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
+    value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
     empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
     return Result(value, recall.conversation_table(listed, empty=empty))
 
@@ -205,7 +200,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
         return _added(documents.add_documents(memory, paths, root=root))
 
 
-def _added(added: Added) -> Result:
+def _added(added: documents.Added) -> Result:
     parts = [f"{added.added} new", f"{added.unchanged} unchanged"]
     parts += [f"{added.taken_out} removed"] if added.taken_out else []
     parts += [f"{added.forgotten} forgotten before and left out"] if added.forgotten else []

@@ -109,14 +109,12 @@ def doctor() -> Result:
     return Result({"ok": not problems, "checks": plain}, show, code=1 if notes else 0, notes=notes)
 
 
-def _findings(
-    checks: Sequence[Callable[[Any], Finding | None]], subject: Any
-) -> dict[str, Finding]:
+def _findings(checks: Sequence[Callable[[Any], Finding | None]], about: Any) -> dict[str, Finding]:
     """What each check that applies finds, by its name; one that fails itself is a problem."""
     found: dict[str, Finding] = {}
     for check in checks:
         try:
-            finding = check(subject)
+            finding = check(about)
         except RalphError as error:
             where = f"{error.where}: " if error.where else ""
             finding = _problem(where + error.what, error.todo)
@@ -223,14 +221,13 @@ def _postgres(scope: DoctorScope) -> Finding | None:
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
-    try:
-        about, openly = link.run(_asked)
-        took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
-        return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
-    except JournalDown as error:
-        return _problem(f"{error.where}: {error.what}{wait}", error.todo)
-    finally:
-        journals.close()
+    with contextlib.closing(journals):
+        try:
+            about, openly = link.run(_asked)
+            took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
+        except JournalDown as error:
+            return _problem(f"{error.where}: {error.what}{wait}", error.todo)
+    return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
 
 
 def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
@@ -245,19 +242,14 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
 
 def _is_local(host: str) -> bool:
     """Whether an address stays on this machine; "" is a socket in its file system."""
-    if host in ("", "localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    return False
 
 
-def _judged(
-    about: Sequence[object], where: str, took_ms: float, wait: str, *, openly: bool
-) -> Finding:
-    version, major, schema, standby, fsync, pages, permitted = about
-    detail = f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}"
+def _judged(row: Sequence[object], at: str, took_ms: float, wait: str, *, openly: bool) -> Finding:
+    version, major, schema, standby, fsync, pages, permitted = row
+    detail = f"{at}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}"
     detail += f", answers in {took_ms:.1f} ms{wait}"
     if standby:
         return _problem(f"{detail}; it is a read-only standby", "Set journal_url to the primary.")
@@ -310,8 +302,7 @@ def _median_ms(ask: Callable[[], object]) -> float:
 
 def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
-    project = scope.project
-    if project is None:
+    if (project := scope.project) is None:
         return _warning(f"no .ralph folder in {start_folder()} or above", "Run: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
     if not project.has_id and not missing:
@@ -328,8 +319,7 @@ def _trust(scope: DoctorScope) -> Finding | None:
     """The project asks for nothing that the person has not seen."""
     if scope.project is None:
         return None
-    asked = wishes_of(scope.project, home=scope.home)
-    if not asked:
+    if not (asked := wishes_of(scope.project, home=scope.home)):
         return _ok("this project asks for nothing special")
     if waiting := untrusted(scope.project, home=scope.home):
         detail = f"ignored: {'; '.join(wish.text for wish in waiting)}"
@@ -366,8 +356,7 @@ def _git(scope: DoctorScope) -> Finding | None:
 
 def _leftovers(scope: DoctorScope) -> Finding | None:
     """No half-written file of a crash and no damaged index is left."""
-    project = scope.project
-    if project is None:
+    if (project := scope.project) is None:
         return None
     newest = time.time() - 60.0  # a younger draft may be in use
     drafts = [
@@ -391,8 +380,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
 def _journal(ralph: Ralph) -> Finding:
     """Every line of every journal can be read."""
     results = [one.verify() for one in ralph.streams() if one.label != "plan"]
-    complaints = [complaint for _, found in results for complaint in found]
-    if complaints:
+    if complaints := [complaint for _, found in results for complaint in found]:
         return _problem(first_of(complaints), "Run: ralph journal verify")
     records = plural(sum(number for number, _ in results), "record")
     return _ok(f"{records} in {plural(len(results), 'journal')}")
@@ -424,13 +412,12 @@ def _parameters(ralph: Ralph) -> Finding | None:
     faults: list[str] = []
     collections = []
     for store in (ralph.store, ralph.conversations.store, ralph.knowledge.store):
-        check = functools.partial(store.index.store.check, deep=True)
-        faults += store.index.with_repair(check)
+        faults += store.index.with_repair(functools.partial(store.index.store.check, deep=True))
         collections += store.index.collections()
+    live = [each for each in collections if each.live and each.manifest.dims != dims]
     behind = [
         f"{each.physical or each.name} has {each.manifest.dims} dimensions, the embedder {dims}"
-        for each in collections
-        if each.live and dims is not None and each.manifest.dims != dims
+        for each in (live if dims is not None else ())
     ]
     if faults:
         return _problem(first_of(faults), "Run: ralph index rebuild")

@@ -287,8 +287,7 @@ def ready(feature: str | None) -> Result:
     """
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = edit.ready(plan.read("tasks").tasks, feature=feature)
-    return _task_table(found, "No task is ready.")
+    return _task_table(edit.ready(plan.read("tasks").tasks, feature=feature), "No task is ready.")
 
 
 def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
@@ -417,9 +416,7 @@ def list_learnings(feature: str) -> Result:
 @context.task_option("It concerns this task only.")
 @context.option("--reason", "Why it exists.")
 @context.choice("--source", "Who says so (default: human; in an agent's run: agent).", _SOURCES)
-def add(
-    text: str, feature: str, task: str | None, reason: str | None, source: str | None
-) -> Result:
+def add(text: str, feature: str, task: str | None, source: str | None, **why: Any) -> Result:
     """Add a learning; one that says the same as another is not added twice.
 
     A learning that contradicts another is saved beside it, and both are shown.
@@ -438,7 +435,7 @@ def add(
         raise BadInput(what, todo="Name the feature of the task, or leave --task out.")
     who: Literal["agent", "human"] = "agent" if in_run or source == "agent" else "human"
     task_id = concerned.id if concerned else None
-    added = learnings.add(plan, feature, text, source=who, reason=reason, task_id=task_id)
+    added = learnings.add(plan, feature, text, source=who, task_id=task_id, **why)
 
     lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]

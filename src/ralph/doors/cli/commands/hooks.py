@@ -103,8 +103,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
     if user and setup.registered() is not None:
-        todo = setup.unregister()
-        if todo is None:
+        if (todo := setup.unregister()) is None:
             page.line("Removed the MCP server from your own servers")
         else:
             note(f"there is no {agent} here to remove the MCP server with. Run: {todo}")
@@ -158,10 +157,10 @@ def _root_to_clean() -> Path:
 
 
 def _row(place: SetupPlace) -> tuple[Span, ...]:
-    calls = [call.command for part in place.parts for call in part.calls]
-    hooks = "" if place.hooks is None else _shown(place.hooks)
-    return place.agent, place.where, hooks, _shown(place.mcp), ", ".join(dict.fromkeys(calls))
+    calls = dict.fromkeys(call.command for part in place.parts for call in part.calls)
+    return place.agent, place.where, _shown(place.hooks), _shown(place.mcp), ", ".join(calls)
 
 
-def _shown(part: SetupPart) -> Span:
-    return _WORDS.get(part.state, part.state), _STYLES.get(part.state, "yellow")
+def _shown(part: SetupPart | None) -> Span:
+    state = part.state if part else ""
+    return _WORDS.get(state, state), _STYLES.get(state, "yellow")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from subprocess import list2cmdline
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, note
+from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, note
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
@@ -91,7 +92,7 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
     with context.opened() as ralph:
         memory = ralph.knowledge
         if file is None:
-            entries = [_entry_from_options(memory, str(entry_type), given, unverified=unverified)]
+            entries = [_given_entry(memory, str(entry_type), given, unverified)]
         else:
             entries = _entries_from_file(memory, file)
         return _captured(memory.capture_all(entries))
@@ -117,9 +118,7 @@ def _captured(captured: list[SavedEntry]) -> Result:
     return Result(captured, show)
 
 
-def _entry_from_options(
-    memory: Knowledge, kind: str, given: dict[str, Any], *, unverified: bool
-) -> Entry:
+def _given_entry(memory: Knowledge, kind: str, given: dict[str, Any], unverified: bool) -> Entry:
     for name, (option_name, _, kinds) in _FIELDS.items():
         if name in given and kind not in kinds:
             raise click.UsageError(f"{option_name} does not go with --type {kind}.")
@@ -195,13 +194,10 @@ def staged(all_projects: bool) -> Result:
       ralph knowledge staged --all-projects
     """
     with context.opened(anywhere=all_projects) as ralph:
-        own = ralph.project.id
-        found = [
-            each
-            for each in ralph.knowledge.staged("*")
-            # Imported entries wait for whoever imported them, whatever project they name.
-            if all_projects or each.record.project == own or each.imported
-        ]
+        found, own = ralph.knowledge.staged("*"), ralph.project.id
+    if not all_projects:
+        # Imported entries wait for whoever imported them, whatever project they name.
+        found = [each for each in found if each.record.project == own or each.imported]
     return Result(found, cards.staged_table(found, "Nothing is staged."))
 
 
@@ -296,10 +292,8 @@ def patterns() -> Result:
     """List all patterns, the most reported first."""
     with context.opened(anywhere=True) as ralph:
         found = ralph.knowledge.patterns()
-    empty = (
-        "No patterns yet. `ralph knowledge capture` stages what was learned, "
-        "`ralph knowledge checkpoint` publishes it."
-    )
+    stages = "`ralph knowledge capture` stages what was learned"
+    empty = f"No patterns yet. {stages}, `ralph knowledge checkpoint` publishes it."
     return Result(list(found), cards.pattern_table(found, empty))
 
 
@@ -431,11 +425,9 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
         captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
     if captured:
         return _captured(captured)
-    why = (
-        f"the {gate_type} gate of task {name} was rejected and passed before, so this is no "
-        "approval at the first attempt; nothing was captured"
-    )
-    return Result([], "", notes=[why])
+    why = f"the {gate_type} gate of task {name} was rejected and passed before"
+    none = "so this is no approval at the first attempt; nothing was captured"
+    return Result([], "", notes=[f"{why}, {none}"])
 
 
 @gate.command("list")
@@ -443,16 +435,10 @@ def list_gates() -> Result:
     """List the rejections that wait for an approval."""
     with context.opened() as ralph:
         found = gates.gates(ralph)
-    rows = [
-        (
-            cards.short_id(waiting.id),
-            cards.minute(waiting.at),
-            waiting.gate.task,
-            waiting.gate.gate_type,
-            excerpt(waiting.gate.human_feedback, 80),
-        )
-        for waiting in found
-    ]
+    rows: list[Sequence[Span]] = []
+    for each in found:
+        about = each.gate.task, each.gate.gate_type, excerpt(each.gate.human_feedback, 80)
+        rows.append((cards.short_id(each.id), cards.minute(each.at), *about))
     heads = ("id", "since", "task", "gate", "feedback")
     return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
 

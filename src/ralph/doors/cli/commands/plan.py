@@ -79,8 +79,7 @@ def check() -> Result:
         for problem in problems:
             style = "red" if problem.severity == "error" else "yellow"
             page.line((f"{problem.severity} ", style), str(problem))
-        warnings = len(problems) - errors
-        page.line(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}.")
+        page.line(f"{plural(errors, 'error')}, {plural(len(problems) - errors, 'warning')}.")
 
     value = {"ok": not errors, "problems": problems}
     return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
@@ -116,9 +115,7 @@ def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
 @context.timeout_option
-def braindump(
-    file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
-) -> Result:
+def braindump(file: str | None, yes: bool, accept: bool, **given: Any) -> Result:
     """Let an agent turn requirements into features and tasks.
 
     Its proposal is shown as a diff. Nothing is changed until you accept it: when asked, with --yes,
@@ -129,10 +126,10 @@ def braindump(
       ralph plan braindump requirements.txt
       ralph plan braindump --accept
     """
-    if accept == (file is not None) or (accept and (yes or agent or timeout_s)):
+    if accept == (file is not None) or (accept and (yes or any(given.values()))):
         raise click.UsageError("Give a FILE, or --accept alone.")
     with context.opened() as ralph:
-        done = None if accept else _planned(ralph, str(file), agent, timeout_s)
+        done = None if accept else _planned(ralph, str(file), given)
         proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
             _show_proposal(Page(), proposal, done)
@@ -141,11 +138,11 @@ def braindump(
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)
-    value = _proposal_json(proposal, done, accepted)
+    value = _as_json(proposal, done, accepted)
     return Result(value, _end_lines(accepted), code=1 if answer is False else 0)
 
 
-def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
+def _planned(ralph: Ralph, file: str, given: dict[str, Any]) -> Planned:
     name = context.shown_name(file)
     data = context.read_input(file, _MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
@@ -154,12 +151,10 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     text = context.text_of(data, name)
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
-    given: dict[str, Any] = {"source": name, "agent": agent, "timeout_s": timeout_s}
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        root = str(ralph.project.root)
-        screen = shown(stop.is_set, root=root, moving="the agent plans")
+        screen = shown(stop.is_set, root=str(ralph.project.root), moving="the agent plans")
         listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
-        return drafting.braindump(ralph, text, listener=listener, stop=stop, **given)
+        return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **given)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
@@ -201,9 +196,7 @@ def _end_lines(accepted: Accepted | None) -> list[str]:
     return [*lines, "Accepted. `ralph task ready` lists what can be worked on."]
 
 
-def _proposal_json(
-    proposal: Proposal, done: Planned | None, accepted: Accepted | None
-) -> dict[str, Any]:
+def _as_json(proposal: Proposal, done: Planned | None, accepted: Accepted | None) -> dict[str, Any]:
     facts = ("summary", "repaired", "cost_usd", "tokens_used", "duration_ms")
     empty = {"summary": "", "repaired": []}
     changes: dict[str, Any] = {

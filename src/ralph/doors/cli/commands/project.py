@@ -56,8 +56,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
     project = projects.Project(root, home)
     if os.path.realpath(project.folder) == os.path.realpath(home):
         what = "the .ralph of this directory is Ralph's home, which belongs to no project"
-        todo = "Choose another directory, or set RALPH_HOME."
-        raise BadInput(what, where=str(root), todo=todo)
+        raise BadInput(what, where=str(root), todo="Choose another directory, or set RALPH_HOME.")
     notes: list[str] = []
     above = None if project.exists else projects.find_project(root.parent, home=home)
     person = is_terminal(sys.stdin) and is_terminal(sys.stdout) and not wants_json()
@@ -219,14 +218,10 @@ def _trust(*, yes: bool) -> Result:
     if not wants_json():
         Page().show(lines)
     if waiting and not yes:
-        wishes = plural(len(waiting), "request")
-        confirm(
-            "allow this",
-            problem=f"{wishes} of this project need a yes and there is nobody to ask: "
-            + "; ".join(wish.text for wish in waiting),
-            todo="Check it, then add --yes.",
-            refusal="Nothing was allowed.",
-        )
+        wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
+        problem = f"{wishes} of this project need a yes and there is nobody to ask: {texts}"
+        todo = "Check it, then add --yes."
+        confirm("allow this", problem=problem, todo=todo, refusal="Nothing was allowed.")
     if waiting:
         trusting.trust(home, project.root, asked)
     wishes_json = [{"kind": w.kind, "name": w.name, "asks": w.text} for w in asked]
@@ -239,8 +234,7 @@ def _trusted_folders() -> Result:
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
     lines: list[str] = []
     for folder, trusted in found:
-        lines.append(f"{folder}  since {trusted.at}")
-        lines += [f"  {text}" for text in trusted.wishes.values()]
+        lines += [f"{folder}  since {trusted.at}", *(f"  {x}" for x in trusted.wishes.values())]
     return Result(value, lines or "You trust no directory with anything special.")
 
 
@@ -280,8 +274,7 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
         projects.clear_focus(project)
     elif feature is not None:
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
-    now = projects.read_focus(project)
-    if now is None:
+    if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
         return Result(None, text)
     task = "" if now.task_id is None else f", task {now.task_id}"

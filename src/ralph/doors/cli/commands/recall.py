@@ -16,15 +16,12 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import BadInput
-from ralph.recall import KINDS, LABELS, PERSON, Scope, run_scope
+from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralph.memory.conversation_stream import ConversationState
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.recall import Hit
     from ralph.records import JournalRecord
     from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
@@ -192,8 +189,7 @@ def failures(task: str | None, feature: str | None) -> Result:
     from ralph.memory.feature import merged
 
     with context.opened() as ralph:
-        memories = context.memories(ralph, feature)
-        hits = merged(memories, lambda memory: memory.failed_attempts(task))
+        hits = merged(context.memories(ralph, feature), lambda memory: memory.failed_attempts(task))
     return _hits(hits, "No failed attempts in memory here.")
 
 
@@ -364,12 +360,10 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": said}, show)
 
 
-def conversation_table(
-    listed: Sequence[ConversationState], current: str = "", empty: str = ""
-) -> Table:
+def conversation_table(talks: list[ConversationState], current: str = "", empty: str = "") -> Table:
     """Conversations, a line each; `current` is the one that the person is in."""
     rows = []
-    for item in listed:
+    for item in talks:
         talk = item.conversation
         words = [excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)]
         words += ["(this one)"] if talk.id == current else []
@@ -458,8 +452,7 @@ def status() -> Result:
                 counts = f"{one['journalled']} journalled, {one['indexed']} indexed"
                 page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
-    value = plain(found) | {"paused": paused.since if paused else None}
-    return Result(value, show)
+    return Result(plain(found) | {"paused": paused.since if paused else None}, show)
 
 
 def _status_row(count: FeatureCount) -> tuple[Span, ...]:

@@ -123,8 +123,7 @@ def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[st
     """The flags, completed from the focus; an error where neither names a feature."""
     if flags["feature"]:
         return flags
-    focus = read_focus(context.the_project())
-    if focus is None:
+    if (focus := read_focus(context.the_project())) is None:
         raise BadRecord(what, where=where, todo=todo)
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
     return flags | {"feature": focus.feature, "task_id": task_id}
@@ -175,21 +174,15 @@ def _record_run(
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
-        iteration = captured.to_iteration(**flags)
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        before = (
-            old.timestamp
-            for _, old in ralph.feature(iteration.feature).iterations()
-            if old.session_id == run and str(old.task_id) == str(iteration.task_id)
-        )
+        told = (old for _, old in ralph.feature(flags["feature"]).iterations())
+        same = (old for old in told if str(old.task_id) == str(flags["task_id"]))
+        before = next((old.timestamp for old in same if old.session_id == run), None)
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
-        iteration = msgspec.structs.replace(
-            iteration,
-            session_id=run,
-            summary=captured.summary or f"The run ended without a word ({how}).",
-            timestamp=captured.ended_at or next(before, None),
-        )
+        summary = captured.summary or f"The run ended without a word ({how})."
+        more = {"session_id": run, "summary": summary, "timestamp": captured.ended_at or before}
+        iteration = captured.to_iteration(**flags | more)
         for complaint in complaints:
             note(str(complaint))
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])

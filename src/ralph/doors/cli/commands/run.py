@@ -337,8 +337,7 @@ def _tell(page: Page, project: Path) -> int:
 
 def _unpacked(project: Path) -> Path:
     """The project's files and the agent's script, as they come with the package."""
-    source = files("ralph.loop") / "scripts" / "demo.json"
-    text = source.read_text(encoding="utf-8")
+    text = files("ralph.loop").joinpath("scripts", "demo.json").read_text(encoding="utf-8")
     project.mkdir(parents=True)
     for name, content in json.loads(text)["files"].items():
         (project / name).write_text(content, encoding="utf-8")
@@ -351,18 +350,18 @@ def _unpacked(project: Path) -> Path:
 def _scratch(*, keep: bool) -> Iterator[Path]:
     """A directory for everything, with a home of its own; no other settings or project apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
-    before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
-    here: Path | None = None
+    before, here = dict(os.environ), folder.parent
     with contextlib.suppress(FileNotFoundError):  # the current directory may be deleted
         here = Path.cwd()
-    for name in before.keys() - {"RALPH_DEBUG"}:
-        del os.environ[name]
+    for name in before:
+        if name.startswith("RALPH_") and name != "RALPH_DEBUG":
+            del os.environ[name]
     os.environ["RALPH_HOME"] = str(folder / "home")
     try:
         yield folder
     finally:
-        os.chdir(here or folder.parent)
-        del os.environ["RALPH_HOME"]
+        os.chdir(here)
+        os.environ.clear()
         os.environ.update(before)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -46,15 +46,10 @@ def _workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
-    floor = chat.settings.min_score
-    answer = chat.memory.conversations.search(
-        rest,
-        limit=5,
-        min_score=floor,
-        exclude=chat.session.id,
-        everywhere=chat.everywhere,
-        budget_s=chat.settings.remember_budget_s,
-    )
+    memory, floor = chat.memory.conversations, chat.settings.min_score
+    given: dict[str, Any] = {"exclude": chat.session.id, "everywhere": chat.everywhere}
+    given["budget_s"] = chat.settings.remember_budget_s
+    answer = memory.search(rest, limit=5, min_score=floor, **given)
     for note in answer.notes:
         chat.screen.note(note)
     return _lines(Cards(answer, show_hit, f"No results above {floor:.2f}. Try different words."))
@@ -84,8 +79,7 @@ def _title(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _tag(chat: Chat, rest: str) -> Sequence[str]:
-    words = rest.split()
-    if not words:
+    if not (words := rest.split()):
         raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
     memory, conversation = chat.memory.conversations, _saved(chat, chat.session.id)
     add = [word for word in words if not word.startswith("-")]

@@ -118,16 +118,12 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         if (loaded.settings.journal_url or None) != target:
             origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
             notes.append(f"{origin} takes precedence over {file}; change it there, too")
-    unreadable = [
-        f"{each.file}:{each.line}: {each.what}; it stays where it is"
-        for memory in moved.memories
-        for stream in memory.streams
-        for each in stream.unreadable
-    ]
-    memories = [
-        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
-        for each in moved.memories
-    ]
+    unreadable, memories = [], []
+    for each in moved.memories:
+        about = picked(each, "memory", "left", "streams")
+        memories.append({**about, "from": each.source, "to": each.target})
+        bad = [complaint for stream in each.streams for complaint in stream.unreadable]
+        unreadable += [f"{b.file}:{b.line}: {b.what}; it stays where it is" for b in bad]
     counts = picked(moved, "dry_run", "records", "fresh", "left")
     value = {**counts, "switched": switch, "memories": memories}
     show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
@@ -140,13 +136,11 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         given = str(click.prompt(question, hide_input=True, err=True)).strip()
     elif given == "-":
         given = sys.stdin.readline().strip()
-    if given == "files":
-        return None
-    if given == "server":
-        if server is None:
-            todo = "Give its address instead, or - to be asked for it."
-            raise BadInput("no server is set: journal_url has no value", todo=todo)
-        return server
+    if given == "server" and server is None:
+        todo = "Give its address instead, or - to be asked for it."
+        raise BadInput("no server is set: journal_url has no value", todo=todo)
+    if given in ("files", "server"):
+        return None if given == "files" else server
     if not given.startswith(("postgresql://", "postgres://")):
         what = "that is neither `files`, `server` nor the address of a PostgreSQL database"
         todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
@@ -233,14 +227,10 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        streams = ralph.streams()
-        targets = [one.target() for one in streams if one.store is ralph.store]
-        found = _contents(ralph.store, targets)
-        beside = {
-            one.label: _contents(one.store, [one.target()])
-            for one in streams
-            if one.store is not ralph.store
-        }
+        own = [one.target() for one in ralph.streams() if one.store is ralph.store]
+        others = [one for one in ralph.streams() if one.store is not ralph.store]
+        found = _contents(ralph.store, own)
+        beside = {one.label: _contents(one.store, [one.target()]) for one in others}
 
     def show(page: Page) -> None:
         _show_contents(page, found)

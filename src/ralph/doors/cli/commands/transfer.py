@@ -111,8 +111,7 @@ def import_(file: str, own: bool) -> Result:
     left_out = f"left out {plural(found.left_out, 'line')} that would publish, rate or forget"
     notes = [f"{left_out} knowledge; for a backup of your own, use --own"] if found.left_out else []
     notes += _listed(found.complaints, "line")
-    code = 1 if found.complaints else 0
-    return Result(msgspec.to_builtins(found), show, code=code, notes=notes)
+    return Result(msgspec.to_builtins(found), show, code=1 if found.complaints else 0, notes=notes)
 
 
 def _listed(complaints: Sequence[Any], word: str) -> list[str]:
@@ -175,12 +174,10 @@ def restore(file: Path, into: Path | None) -> Result:
 
 @click.command("export", cls=Command)
 @click.argument("file", metavar="FILE|-")
-@context.option("--conversation", "Only this. Repeatable.", "ID", "ids", multiple=True)
+@context.option("--conversation", "Only this. Repeatable.", "ID", "conversations", multiple=True)
 @context.option("--since", "Only exchanges of this day or later.", "DATE")
 @context.everywhere_option
-def export_conversations(
-    file: str, ids: tuple[str, ...], since: str | None, everywhere: bool
-) -> Result | None:
+def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result | None:
     """Write conversations to a file, as JSON.
 
     A FILE that ends in .jsonl gets one conversation per line; - is stdout. `import` reads both,
@@ -195,7 +192,7 @@ def export_conversations(
         memory = ralph.conversations
         names = portable_ids(memory.store.home) if everywhere else None
         exported = conversation_json.export_conversations(
-            memory.within(everywhere), project_ids=names, conversations=ids, since=since
+            memory.within(everywhere), project_ids=names, **chosen
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
@@ -209,9 +206,7 @@ def export_conversations(
 @click.argument("folder", metavar="[DIR]", required=False)
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-def import_conversations(
-    source: str, folder: str | None, everything: bool, follow: bool
-) -> Result | int:
+def import_conversations(source: str, folder: str | None, **given: bool) -> Result | int:
     """Import conversations.
 
     claude-code and codex: the sessions of this project that the client stored on this machine (in
@@ -225,8 +220,8 @@ def import_conversations(
       ralph conversations import codex --all --follow
     """
     if source in BY_SOURCE:
-        return _import_sessions(source, folder, everything, follow)
-    if folder is not None or everything or follow:
+        return _read_sessions(source, folder, **given)
+    if folder is not None or any(given.values()):
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data, name = context.read_input(source), context.shown_name(source)
     with context.opened(anywhere=True) as ralph:
@@ -239,9 +234,7 @@ def import_conversations(
     return _imported(found)._replace(code=0)
 
 
-def _import_sessions(
-    client: str, folder: str | None, everything: bool, follow: bool
-) -> Result | int:
+def _read_sessions(client: str, folder: str | None, everything: bool, follow: bool) -> Result | int:
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
