@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from ralph.clients.claude_code_settings import ClaudeCodeSetup, wanted_hooks
 from ralph.clients.codex import CodexSetup
-from ralph.clients.hook_settings import hooks_in
-from ralph.clients.setup import NAMED, RalphCall, hook_call, server_call
+from ralph.clients.gemini import GeminiSetup
+from ralph.clients.hook_settings import HooksSetup, hooks_in
+from ralph.clients.setup import NAMED, RalphCall, apply, hook_call, server_call
 from ralph.errors import BadInput
 
 WHERE = Path("settings.json")
@@ -328,3 +329,50 @@ def test_a_hook_by_name_never_calls_a_program_of_the_project(tmp_path: Path, she
         assert run(f"{path}:{usual}", CLAUDE_PROJECT_DIR=str(clone)) == b""
     assert run(usual, RALPH_COMMAND="./ralph") == b""
     assert run(f"{outside}:{clone}:{usual}") == b"outside\n"
+
+
+# -- hooks of other clients, in the same shape
+
+GEMINI = GeminiSetup()
+SHAPED = pytest.mark.parametrize("client", [GEMINI, CODEX], ids=["gemini", "codex"])
+
+
+@SHAPED
+def test_hooks_of_other_clients_name_the_client_and_are_found_again(client: HooksSetup) -> None:
+    for call in (BY_NAME, BY_PATH):
+        text = client.with_hooks(None, call, WHERE)
+        found = hooks_in(meaning(text))
+        assert list(found) == list(client.wanted_hooks(call))
+        for [(called, command)] in found.values():
+            assert called == call
+            assert f" --agent {client.agent}" in command
+        assert client.with_hooks(text, call, WHERE) == text
+        assert client.without_hooks(text, WHERE) is None
+
+
+def test_gemini_has_hooks_and_server_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path))
+    file = tmp_path / ".gemini" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"theme": "dark"}', encoding="utf-8")
+
+    apply(GEMINI.edits(None, BY_PATH))
+    written = json.loads(file.read_bytes())
+    assert written["theme"] == "dark"
+    assert written["mcpServers"]["ralph-memory"] == {
+        "command": BY_PATH.program,
+        "args": ["-m", "ralph", "mcp", "--focus"],
+    }
+    # As docs/hooks/reference.md has it: milliseconds, and a regular expression of tools.
+    [group] = written["hooks"]["AfterTool"]
+    assert group["matcher"] == "run_shell_command|write_file|replace"
+    [hook] = group["hooks"]
+    assert hook.keys() == {"name", "type", "command", "timeout"}
+    assert hook["timeout"] >= 1000
+    [place] = GEMINI.places(None)
+    assert place.hooks is not None
+    assert (place.hooks.state, place.mcp.state) == ("installed", "installed")
+    apply(GEMINI.edits(None, None))
+    assert json.loads(file.read_bytes()) == {"theme": "dark"}

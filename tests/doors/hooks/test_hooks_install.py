@@ -489,7 +489,7 @@ def test_codex_settings_that_cannot_be_edited_are_refused(
     [
         ("install --user --project", "Choose one"),
         ("uninstall --project . --user", "Choose one"),
-        ("install --agent codex --no-mcp", "leave out --no-mcp"),
+        ("install --agent zed --no-mcp", "leave out --no-mcp"),
         ("install --agent vim", "vim"),
         ("", "plugin-path"),
     ],
@@ -640,6 +640,12 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
     assert mine["mcp"]["state"] == codex["mcp"]["state"] == "installed"
     assert plugin["hooks"]["state"] == "none"
     assert codex["mcp"]["file"] == str(home.parent / ".codex" / "config.toml")
+    hooks = home.parent / ".codex" / "hooks.json"
+    todo = "Start codex and accept them with /hooks"
+    assert status(ralph)["warnings"] == [f"{hooks}: Codex does not run these hooks yet. {todo}"]
+    # Codex itself notes what a person accepted, under the file's name.
+    with (hooks.parent / "config.toml").open("a", encoding="utf-8") as file:
+        file.write(f'[hooks.state."{hooks}:stop:0:0"]\ntrusted_hash = "sha256:0"\n')
     assert status(ralph)["warnings"] == []
 
 
@@ -755,8 +761,8 @@ def test_doctor_tells_which_clients_use_the_memory(ralph: Line) -> None:
     assert told()["state"] == "ok"
     assert told()["detail"].startswith("not installed")
     ralph.well("hooks", "install")
-    ralph.well("hooks", "install", "--agent", "codex", "--user")
-    assert told()["detail"] == "claude (project), codex (user)"
+    ralph.well("hooks", "install", "--agent", "gemini", "--user")
+    assert told()["detail"] == "claude (project), gemini (user)"
 
 
 def test_help_and_completion_name_the_doors_beside_the_command_line(
