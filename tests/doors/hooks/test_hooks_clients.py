@@ -155,6 +155,16 @@ def test_a_prompt_and_a_failure_are_told_what_memory_has(client: GeminiCli, proj
     assert client.prompt("yes please") == ""
 
 
+def test_nothing_is_left_where_nothing_is_to_be_saved(
+    project: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RALPH_HOOK_CAPTURE", "false")
+    OpenCode(project, tmp_path).ends()
+
+    assert exchanges(project) == []
+    assert not list(home.rglob("spool/*"))
+
+
 def test_a_tool_that_ended_well_asks_nothing(project: Path, tmp_path: Path) -> None:
     cli = GeminiCli(project, tmp_path)
     response = {"llmContent": f"Output: {FAILED}\nProcess Group PGID: 7", "returnDisplay": FAILED}

@@ -37,6 +37,8 @@ Its own names (SessionStart, ...) are understood too. With --agent NAME, of anot
 in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
+# Clients that write no transcript: their hooks are given the lines.
+_SPOOLED = ("opencode",)
 # What the model is told at, and what is noted of a session before it is captured.
 _ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
@@ -129,7 +131,7 @@ class HookCall:
     def transcript(self) -> str:
         """The file the client writes the session to."""
         path = self.text("transcript_path")
-        if not path and "lines" in self.event_input:
+        if self.agent in _SPOOLED:
             return os.path.join(self.spool, f"{self.text('session_id')}.jsonl")
         return "" if "\0" in path else os.path.expanduser(path)
 
@@ -262,7 +264,8 @@ def _answer(call: HookCall) -> str:
 def _note_session(call: HookCall) -> None:
     """Note how the session goes on, before anything is loaded: this hook may be killed."""
     session, transcript = call.session, call.transcript
-    if lines := call.event_input.get("lines"):
+    lines = call.event_input.get("lines") if call.agent in _SPOOLED else None
+    if lines:
         from ralph.doors.hooks.sessions import append
 
         disk.make_folder(call.spool)

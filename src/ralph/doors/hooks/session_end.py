@@ -143,7 +143,7 @@ def keep(call: HookCall) -> None:
         call.note("the input names no session", "session_id")
         return
     if not settings.hook_capture:
-        sessions.end(call.session)
+        _drop(call, sessions.read(call.session))
         return
     transcript = call.transcript or sessions.read(call.session).transcript
     if not transcript:
@@ -169,10 +169,17 @@ def recover(call: HookCall, due: Sequence[Session]) -> None:
     """Capture sessions that a hook did not finish, or whose client called none at its end."""
     if not settings_of(call).hook_capture:
         for session in due:
-            call.sessions.end(session.name)
+            _drop(call, session)
         return
     with open_memory(call) as ralph:
         _recover(call, ralph, due)
+
+
+def _drop(call: HookCall, session: Session) -> None:
+    """Nothing of the session is wanted."""
+    call.sessions.end(session.name)
+    if Path(session.transcript).parent == Path(call.spool):
+        Path(session.transcript).unlink(missing_ok=True)
 
 
 def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
