@@ -376,10 +376,12 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
     if agent == "gemini" and event == "post-tool-use-failure":
         return _gemini_failure(given)
     if agent == "opencode":
-        from ralph.clients.opencode_sessions import plain_id
+        import uuid
 
-        lines, name = given.get("messages"), plain_id(str(given.get("session_id", "")))
-        return {**given, "session_id": name, "lines": lines if isinstance(lines, list) else []}
+        # `opencode_sessions.plain_id`, without all that its module loads.
+        name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
+        lines = given.get("messages")
+        return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}
     return given if agent in (CLAUDE, "codex", "gemini") else None
 
 
