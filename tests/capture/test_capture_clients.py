@@ -17,7 +17,7 @@ each = pytest.mark.parametrize("client", CLIENTS)
 
 
 def recorded(client: str) -> list[dict[str, Any]]:
-    text = (FIXTURES / client / "stream.jsonl").read_text(encoding="utf-8")
+    text = (FIXTURES / client / f"{client}_stream.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -18,8 +18,8 @@ from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients import gemini_sessions, opencode_sessions
 from ralph.errors import BadInput
 
-CHAT = (places.FIXTURES / "gemini" / "session.jsonl").read_bytes()
-ROWS = (places.FIXTURES / "opencode" / "rows.jsonl").read_text(encoding="utf-8")
+CHAT = (places.FIXTURES / "gemini" / "chat.lines").read_bytes()
+ROWS = (places.FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
 CLIENTS = {"gemini-cli": gemini_sessions, "opencode": opencode_sessions}
 ASKED = "Please look around and write the file."
 

@@ -57,7 +57,7 @@ class GeminiCli:
 
     def ends(self) -> None:
         """The answer is whole."""
-        chat = (FIXTURES / "gemini" / "session.jsonl").read_text(encoding="utf-8")
+        chat = (FIXTURES / "gemini" / "chat.lines").read_text(encoding="utf-8")
         chat = chat.replace("/home/dev/shop", str(self.project))
         self.file.write_text(chat, encoding="utf-8")
         assert self.call("stop", "AfterAgent", prompt=ASKED, prompt_response=LAST) == {}
@@ -93,7 +93,7 @@ class OpenCode(GeminiCli):
 
     def ends(self) -> None:
         """The answer is whole."""
-        rows = (FIXTURES / "opencode" / "rows.jsonl").read_text(encoding="utf-8")
+        rows = (FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
         found: dict[str, dict[str, Any]] = {}
         for line in rows.replace("/home/dev/shop", str(self.project)).splitlines():
             row = json.loads(line)
