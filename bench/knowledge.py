@@ -38,7 +38,7 @@ from ralph.records.knowledge import (
     FailureSolution,
     PublishedEntry,
     checkpoint_id,
-    event_record,
+    entry_record,
     pattern_id,
 )
 
@@ -124,7 +124,7 @@ def _publish(memory: Knowledge, name: str, entries: Sequence[Entry]) -> None:
 
 
 def _line(line: Checkpoint, identity: str, number: int) -> Record:
-    return event_record(line, id=identity, number=number)
+    return entry_record(line, id=identity, number=number)
 
 
 def _made_up(number: int, project: str) -> FailureSolution:

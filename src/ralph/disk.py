@@ -216,11 +216,9 @@ def _mode(path: AnyPath) -> int:
 
 def names(folder: AnyPath) -> list[str]:
     """What is in a folder besides other folders, sorted; nothing where there is no such folder."""
+    inside = os.path.join(folder, "_")
     try:
-        with (
-            _folder_of(os.path.join(folder, "_")) as (fd, _, _),
-            os.scandir(folder if fd is None else fd) as found,
-        ):
+        with _folder_of(inside) as (fd, _, _), os.scandir(folder if fd is None else fd) as found:
             return sorted(one.name for one in found if not one.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -397,8 +395,7 @@ def is_current(fd: int, path: Path) -> bool:
 
 def write(path: AnyPath, data: bytes) -> None:
     """Write a file of ours that may be lost: neither whole nor flushed when the machine stops."""
-    fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with os.fdopen(fd, "wb") as file:
+    with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
 
 

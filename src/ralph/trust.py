@@ -8,10 +8,11 @@ wish, so a wish that changes is asked again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,19 +76,17 @@ def trust(home: Path, root: Path, wishes: Iterable[TrustRequest], *, more: bool 
     found = {one.digest: one.text for one in wishes}
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
-    def change(folders: dict[str, FolderTrust]) -> None:
+    with _editing(home) as folders:
         before = folders.get(_key(root))
         folders[_key(root)] = FolderTrust(at, (before.wishes if before and more else {}) | found)
-
-    _change(home, change)
 
 
 def revoke(home: Path, root: Path) -> bool:
     """Allow this folder nothing any more; False when it was allowed nothing."""
-    gone: list[FolderTrust | None] = []
-    if disk.exists(home / FILE):
-        _change(home, lambda folders: gone.append(folders.pop(_key(root), None)))
-    return any(gone)
+    if not disk.exists(home / FILE):
+        return False
+    with _editing(home) as folders:
+        return folders.pop(_key(root), None) is not None
 
 
 def _plain(value: Any) -> Any:
@@ -114,11 +113,12 @@ def _read(home: Path) -> _TrustFile:
         raise BadInput(what, where=str(file), todo=todo) from None
 
 
-def _change(home: Path, change: Callable[[dict[str, FolderTrust]], object]) -> None:
+@contextlib.contextmanager
+def _editing(home: Path) -> Iterator[dict[str, FolderTrust]]:
     file = home / FILE
     disk.make_folder(home)
     busy = BadInput("another process is changing it", where=str(file), todo="Try again.")
     with disk.lock(file, timeout_s=_LOCK_TIMEOUT_S, busy=busy):
         kept = _read(home)
-        change(kept.folders)
+        yield kept.folders
         disk.replace(file, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")

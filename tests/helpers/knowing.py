@@ -20,7 +20,7 @@ from ralph.records.knowledge import (
     Checkpoint,
     FailureSolution,
     PublishedEntry,
-    event_record,
+    entry_record,
     pattern_id,
 )
 
@@ -136,7 +136,7 @@ def published_at(knowledge: Knowledge, at: str, *, project: str = "") -> list[st
     name = waiting[0].record.project
     covers = tuple(PublishedEntry(one.id, pattern_id(one.id)) for one in waiting)
     line = Checkpoint(project=name, why="manual", covers=covers)
-    knowledge.write(name, lambda n: event_record(line, id=f"checkpoint-{at}", number=n, at=at))
+    knowledge.write(name, lambda n: entry_record(line, id=f"checkpoint-{at}", number=n, at=at))
     return [one.id for one in waiting]
 
 

@@ -37,7 +37,6 @@ from ralph.records.knowledge import (
     Quality,
     entry_id,
     entry_record,
-    event_record,
     pattern_id,
 )
 
@@ -570,7 +569,7 @@ def test_a_pattern_whose_first_tellings_expired_is_told_by_a_living_one(project:
             ids.append(knowledge.capture(lesson(0, project=f"project {n}")).id)
             covers = (PublishedEntry(ids[-1], pattern_id(ids[0])),)
             line = Checkpoint(project=f"project {n}", why="manual", covers=covers)
-            record = event_record(line, id=f"checkpoint-{n}", number=9, at=f"{at}T10:00:00Z")
+            record = entry_record(line, id=f"checkpoint-{n}", number=9, at=f"{at}T10:00:00Z")
             knowledge.write(f"project {n}", as_it_is(record))
         (found,) = knowledge.query_for_task(LESSONS[0][0])
         assert found.entries == (ids[2],)

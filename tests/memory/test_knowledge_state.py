@@ -20,7 +20,6 @@ from ralph.records.knowledge import (
     PublishedEntry,
     entry_id,
     entry_record,
-    event_record,
     outcome_id,
     pattern_id,
 )
@@ -124,7 +123,7 @@ class World:
         at = self.now()
         identity = f"said-{name}"
         self.folder.journal(project).append(
-            [lambda number: event_record(said, id=identity, number=number, at=at)]
+            [lambda number: entry_record(said, id=identity, number=number, at=at)]
         )
 
     def forget(self, project: str, n: int) -> None:
@@ -200,10 +199,10 @@ def test_a_later_word_counts_also_when_it_falls_within_the_same_second(tmp_path:
     line = Checkpoint(project="billing", why="manual", covers=covers)
     journal = folder.journal("billing")
     journal.append([lambda n: entry_record(told, id=entry_id(told), number=n, at=FIRST)])
-    journal.append([lambda n: event_record(line, id="c", number=n, at=FIRST)])
+    journal.append([lambda n: entry_record(line, id="c", number=n, at=FIRST)])
     for worked, at in ((True, "2026-01-01T00:00:01Z"), (False, "2026-01-01T00:00:01.500Z")):
         said = Outcome(project="billing", pattern=name, worked=worked, task="7")
-        journal.append([event_record(said, id=at, number=9, at=at)])
+        journal.append([entry_record(said, id=at, number=9, at=at)])
     history = KnowledgeState(folder).history()
     assert (history.worked.get(name, 0), history.failed.get(name, 0)) == (0, 1)
 

@@ -306,6 +306,12 @@ def test_a_task_that_others_wait_for_is_not_deleted(plan: Plan) -> None:
     edit.create_task(plan, "auth", "b", {"blocked_by": [1]})
     with pytest.raises(BadInput, match="task 1 blocks 2"):
         edit.delete(plan, "tasks", 1)
+    # Written by hand, as a number instead of a list.
+    tasks = "{id: 1, feature: auth, title: a}, {id: 2, feature: auth, title: b, blocked_by: 1}"
+    write(plan, "tasks", f"tasks: [{tasks}]\n")
+    assert plan.task(2).blocked_by == (1,)
+    with pytest.raises(BadInput, match="task 1 blocks 2"):
+        edit.delete(plan, "tasks", 1)
 
 
 # -- check

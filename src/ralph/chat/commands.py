@@ -242,8 +242,7 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
     shown = [kind for kind in kinds if kind in wanted or kind != "documents"]
     made = [f"{wanted.count(kind):,} {_KINDS[kind].lower()}" for kind in shown]
     settings = memory.store.settings
-    price = embeddings.price_per_char(settings)
-    if price == 0.0:
+    if (price := embeddings.price_per_char(settings)) == 0.0:
         cost = f"nothing (the embedder {settings.embedder} is free)"
     elif price is None:
         cost = f"an unknown amount ({settings.openai_model} at {settings.openai_base_url})"

@@ -72,11 +72,11 @@ def run_tool(
         tools = {tool.name: tool for tool in _TOOLS}
         if call.name not in tools:
             raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
-        given = read_arguments(tools[call.name], call.arguments)
-        given |= {"exclude": current, "everywhere": everywhere}
+        options = read_arguments(tools[call.name], call.arguments)
+        options |= {"exclude": current, "everywhere": everywhere}
         if call.name == _SEARCH:
-            given["budget_s"] = memory.store.settings.remember_budget_s
-        result: ToolResult = tools[call.name].call(memory, **given)
+            options["budget_s"] = memory.store.settings.remember_budget_s
+        result: ToolResult = tools[call.name].call(memory, **options)
     except (RalphError, OSError) as error:
         what = recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS)
         result = ToolResult(what, failed=True)

@@ -216,9 +216,10 @@ class OpenAIDialect:
             into.add_text(delta.refusal or "")
             for call in delta.tool_calls or ():
                 function = call.function or _OpenAIFunction()
-                given = function.arguments or ""
-                text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-                into.add_call(call.index, call.id or "", function.name or "", text)
+                arguments = function.arguments or ""
+                if isinstance(arguments, dict):
+                    arguments = msgspec.json.encode(arguments).decode()
+                into.add_call(call.index, call.id or "", function.name or "", arguments)
             if delta.refusal:
                 into.stop = "refused"
             elif choice.finish_reason and into.stop != "refused":

@@ -77,8 +77,7 @@ def summary_prompt(of: SummaryTarget, title: str, exchanges: Sequence[Exchange])
         user, assistant = _quote(exchanges[0].user, half), _quote(exchanges[0].assistant, half)
         return render("summary_exchange", exchange=mark(f"User: {user}\n\nAssistant: {assistant}"))
     chosen = list(enumerate(exchanges, start=1))
-    left_out = len(chosen) - _FIRST - _LAST
-    if left_out > 0:
+    if (left_out := len(chosen) - _FIRST - _LAST) > 0:
         chosen = chosen[:_FIRST] + chosen[-_LAST:]
     each = min(_EXCHANGE_CHARS, _PROMPT_CHARS // max(1, len(chosen)))
     parts = [f"Title: {_quote(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"]

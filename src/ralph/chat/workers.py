@@ -15,18 +15,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from ralph import disk
-from ralph.chat.model import ChatModel
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import SummaryTarget
 from ralph.trust import FILE as TRUST_FILE
+
+if TYPE_CHECKING:
+    from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
 SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
@@ -334,9 +336,9 @@ class Worker(ABC):
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
-            with suppress(disk.Busy):
+            try:
                 self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
-            if self._fd is None:
+            except disk.Busy:
                 yield False
                 return
             try:

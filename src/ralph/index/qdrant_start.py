@@ -51,9 +51,10 @@ _POLL_S = 0.05
 _LOOK_S = 1.0
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
 _LOOPBACK = ("localhost", "127.", "::1")
-_OWN_GROUP = 0
+# Ctrl-C is for us; what it means for the server we say by ending.
+_APART: dict[str, Any] = {"start_new_session": True, "umask": 0o077}
 if sys.platform == "win32":
-    _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    _APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
 
 
 class LocalServer(msgspec.Struct, eq=False):
@@ -132,19 +133,10 @@ class LocalServer(msgspec.Struct, eq=False):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
         words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
+        command = [*python(), "-m", __name__, *words]
         with disk.appending(file) as log:
-            return subprocess.Popen(
-                [*python(), "-m", __name__, *words],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env=env,
-                # Ctrl-C is for us; what it means for the server we say by ending.
-                start_new_session=True,
-                creationflags=_OWN_GROUP,
-                umask=-1 if sys.platform == "win32" else 0o077,
-            )
+            output: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": self.folder, "env": env}
+            return subprocess.Popen(command, stdin=subprocess.PIPE, **output, **_APART)
 
     def _listening(self) -> bool:
         try:

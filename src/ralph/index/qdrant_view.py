@@ -314,7 +314,10 @@ class QdrantView(msgspec.Struct, eq=False):
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         # First, so that the threads below share the facts of one state.
         passages = self._count(collection, passage=True)
-        frequencies = self._frequencies(collection, query)
+        asked = dict.fromkeys(query)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
+            frequencies = dict(zip(asked, counts, strict=True))
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
@@ -390,13 +393,6 @@ class QdrantView(msgspec.Struct, eq=False):
         asked = dict.fromkeys(head for head in heads.values() if (name, head) not in self.heads)
         self.heads |= {(name, head) for head in self.present(name, list(asked))}
         return {point for point, head in heads.items() if (name, head) in self.heads}
-
-    def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
-        """In how many passages each token stands."""
-        asked = dict.fromkeys(query)
-        with ThreadPoolExecutor(_THREADS) as pool:
-            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
-            return dict(zip(asked, counts, strict=True))
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
         asked = collection.physical, "/count", {"filter": holding(**wanted), "exact": True}

@@ -463,8 +463,7 @@ class PostgresJournals:
 
     def names(self) -> list[str]:
         """The names of all journals that are there."""
-        rows = self.link.run(lambda db: db.rows(_NAMES, [self.memory()]))
-        return sorted(row[0] for row in rows)
+        return sorted(row[0] for row in self.link.run(lambda db: db.rows(_NAMES, [self.memory()])))
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""

@@ -83,8 +83,7 @@ def loop_servers(
     discipline = next(named, Discipline(name=""))
     wishes = server_wishes(discipline)
     for key, entry in discipline.mcp_servers.items():
-        name = _UNUSABLE.sub("_", str(key))
-        if name in (MEMORY, PLAN):
+        if (name := _UNUSABLE.sub("_", str(key))) in (MEMORY, PLAN):
             why = "Ralph's own is called so; give it another name"
         elif name in entries:
             why = f"another is called {name} too"

@@ -354,9 +354,9 @@ class IterationRunner:
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         # One loop at a time works on a feature, so the moment it began tells a run from others.
-        told = reversed(history(self.ralph, work.feature))
-        same = (one for one in told if str(one.task_id) == str(work.task_id))
-        return next((one for one in same if one.timestamp == work.started_at), None)
+        earlier = reversed(history(self.ralph, work.feature))
+        same = (each for each in earlier if str(each.task_id) == str(work.task_id))
+        return next((each for each in same if each.timestamp == work.started_at), None)
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""

@@ -252,9 +252,9 @@ class RunResult(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-def run(ralph: Ralph, given: RunOptions, *, listener: Listener, stop: threading.Event) -> RunResult:
+def run(ralph: Ralph, order: RunOptions, *, listener: Listener, stop: threading.Event) -> RunResult:
     """Drive an agent over the plan until there is a reason to stop."""
-    return _LoopRun(ralph, given, listener, stop).go()
+    return _LoopRun(ralph, order, listener, stop).go()
 
 
 class _LoopRun:

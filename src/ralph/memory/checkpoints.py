@@ -64,7 +64,7 @@ def passages(record: Record) -> Sequence[Passage]:
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
     """What is said now, whatever number it gets; asked twice it is the same."""
     moment = now()
-    return lambda number: kinds.event_record(said, id=identity, number=number, at=moment)
+    return lambda number: kinds.entry_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.

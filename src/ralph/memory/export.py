@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.journal import Batch, Journal
+from ralph.journal import Batch, Journal, Stones
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.feature import ProjectStream
@@ -67,12 +67,7 @@ def journal_lines(batch: Batch) -> tuple[list[bytes], int]:
 
 
 def adopt(
-    ralph: Ralph,
-    key: JournalKey,
-    records: Collection[Record],
-    stones: list[Tombstone],
-    *,
-    by_id: bool = False,
+    ralph: Ralph, key: JournalKey, records: Sequence[Record], stones: Stones, *, by_id: bool = False
 ) -> tuple[int, int, int]:
     """Keep what was made elsewhere as it is: how many were new, known, forgotten here.
 

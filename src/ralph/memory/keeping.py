@@ -74,8 +74,7 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     if not said:
         return []
     history, wanted = ralph.conversations.stream.history, set(said)
-    exchanges = history.exchanges.items()
-    names = [name for name, ids in exchanges if not wanted.isdisjoint([name, *ids])]
+    names = [i for i, ids in history.exchanges.items() if not wanted.isdisjoint([i, *ids])]
     sources = {history.conversations[name].conversation.source for name in names}
     return [name for source, name in _CLIENTS.items() if source in sources]
 

@@ -130,11 +130,8 @@ class PublishedState(msgspec.Struct, frozen=True):
     def without(self, leave_out: Callable[[Slot], bool]) -> PublishedState:
         """The same without some of the entries."""
         kept = {entry: slot for entry, slot in self.slots.items() if not leave_out(slot)}
-        patterns = {
-            name: living
-            for name, entries in self.patterns.items()
-            if (living := [entry for entry in entries if entry in kept])
-        }
+        some = {name: [e for e in entries if e in kept] for name, entries in self.patterns.items()}
+        patterns = {name: entries for name, entries in some.items() if entries}
         return msgspec.structs.replace(self, slots=kept, patterns=patterns)
 
 
@@ -186,12 +183,8 @@ class KnowledgeState:
     def records(self) -> list[Record]:
         """Every published record that is to be found."""
         history = self.history()
-        return [
-            record
-            for account in self.accounts()
-            for record in account.entries.values()
-            if (slot := history.slots.get(record.id)) and history.tells(slot)
-        ]
+        records = (one for account in self.accounts() for one in account.entries.values())
+        return [x for x in records if (slot := history.slots.get(x.id)) and history.tells(slot)]
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What was published behind the position, at most `limit` entries."""
@@ -373,9 +366,5 @@ def facets(
     agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
 ) -> dict[str, tuple[str, ...]]:
     """What an entry is of, or what is asked for."""
-    return {
-        "entry_type": entry_types,
-        "agent_type": facet_values(agent_type),
-        "task_type": facet_values(task_type),
-        "technology": facet_values(technology),
-    }
+    given = {"agent_type": agent_type, "task_type": task_type, "technology": technology}
+    return {"entry_type": entry_types, **{name: facet_values(given[name]) for name in given}}

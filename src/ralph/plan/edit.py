@@ -334,8 +334,7 @@ def _replace_files(old: Any, value: Any) -> list[Data]:
         path = clean_path(plain.get("path"), Limits.path)
         fields = before.get(path)
         fields = fields if isinstance(fields, dict) else {"source": "human"}
-        source = plain.get("source", fields.get("source", "human"))
-        if source not in ("auto", "human"):
+        if (source := plain.get("source", fields.get("source", "human"))) not in ("auto", "human"):
             raise BadInput(f"a context file's source is not {source!r}", todo="Use auto or human.")
         items.append({**fields, "path": path, "source": source})
     _evict(items)

@@ -72,8 +72,7 @@ def clean_priority(value: Any) -> int:
     """A number, or the number that a word stands for."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    plain = str(value).strip().lower()
-    if plain in PRIORITIES:
+    if (plain := str(value).strip().lower()) in PRIORITIES:
         return PRIORITIES[plain]
     if isinstance(value, str) and re.fullmatch(r"p?[0-9]{1,9}|-[0-9]{1,9}", plain):
         return int(plain.removeprefix("p"))
@@ -323,7 +322,13 @@ def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
     found: dict[Kind, list[Any]] = {kind: [] for kind in model.KINDS}
     for kind, file in files.items():
         seen: set[str] = set()
-        _check_shape(file, kind, problems)
+        reader = EntryReader(file, (), file.data, problems)
+        version = file.data.get("version", model.VERSION)
+        if not isinstance(version, int) or version > model.VERSION:
+            what = f"version {version!r} is newer than this Ralph knows"
+            reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
+        if not isinstance(file.data.get(kind), list | dict | None):
+            reader.complain(f"`{kind}` is not a list", "Write each entry after a dash.", kind)
         for entity in model.entities(file.data, kind):
             value = entity.value if isinstance(entity.value, dict) else {}
             reader = EntryReader(file, entity.path, value, problems)
@@ -355,13 +360,3 @@ def _read_entry(kind: Kind, reader: EntryReader) -> list[Any]:
     name = reader.text(reader.value.get("name"), Limits.name, "name") or str(reader.path[-1])
     struct = model.Feature if kind == "features" else model.Discipline
     return [struct(name=name, **fields)]
-
-
-def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
-    reader = EntryReader(file, (), file.data, problems)
-    version = file.data.get("version", model.VERSION)
-    if not isinstance(version, int) or version > model.VERSION:
-        what = f"version {version!r} is newer than this Ralph knows"
-        reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
-    if not isinstance(file.data.get(kind), list | dict | None):
-        reader.complain(f"`{kind}` is not a list", "Write each entry after a dash.", kind)

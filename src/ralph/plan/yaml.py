@@ -329,8 +329,7 @@ class _TextEdit:
                 self._edit(value, old[name], wanted[name], key)
         # What a merge brings and what is still the same needs no line of its own.
         new = {k: v for k, v in wanted.items() if k not in named}
-        new = {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}
-        if new:
+        if new := {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}:
             text = _indented(_dump(_new_node(new), self._dash_offset), first.start_mark.column)
             self._edits.append((at := self._next_line(last), at, text))
         return True

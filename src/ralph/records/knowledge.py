@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal, get_args
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import Record, Source, clean, now, read_body, short_id, to_json, utc, write_body
+from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
 
 FAILURE_SOLUTION: Final = "failure_solution"
 GATE_REJECTION: Final = "gate_rejection"
@@ -122,16 +122,10 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 Entry = FailureSolution | GateRejection | GateApproval
 LedgerEvent = Checkpoint | Outcome | Gate
 
-ENTRIES: dict[str, type[Entry]] = {
-    FAILURE_SOLUTION: FailureSolution,
-    GATE_REJECTION: GateRejection,
-    GATE_APPROVAL: GateApproval,
-}
-_EVENT_KINDS: dict[type, str] = {Checkpoint: CHECKPOINT, Outcome: OUTCOME, Gate: GATE}
-_READERS: dict[str, Any] = {
-    **{kind: msgspec.json.Decoder(entry).decode for kind, entry in ENTRIES.items()},
-    **{kind: msgspec.json.Decoder(said).decode for said, kind in _EVENT_KINDS.items()},
-}
+ENTRIES: dict[str, type[Entry]] = {one.entry_type: one for one in get_args(Entry)}
+_TYPES: dict[str, Any] = {**ENTRIES, CHECKPOINT: Checkpoint, OUTCOME: Outcome, GATE: Gate}
+_KINDS = {type_: kind for kind, type_ in _TYPES.items()}
+_READERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.items()}
 
 
 def entry_id(entry: Entry, *, again: int = 0) -> str:
@@ -158,18 +152,10 @@ def outcome_id(project: str, pattern: str, task: str, run: str) -> str:
     return short_id(_NAMESPACE, OUTCOME, project, pattern, task, run)
 
 
-def entry_record(
-    entry: Entry, *, id: str, number: int, at: str | None = None, source: Source | None = None
-) -> Record:
-    """The entry in its envelope; it stands at the time it was captured."""
-    when = utc(at, field="at") if at else now()
-    return Record(id, entry.entry_type, number, when, write_body(entry), clean(source or Source()))
-
-
-def event_record(said: LedgerEvent, *, id: str, number: int, at: str | None = None) -> Record:
-    """What was said of entries or patterns, in its envelope."""
+def entry_record(said: Entry | LedgerEvent, id: str, number: int, at: str | None = None) -> Record:
+    """An entry, or what was said of entries or patterns, in its envelope."""
     moment = utc(at, field="at") if at else now()
-    return Record(id, _EVENT_KINDS[type(said)], number, moment, write_body(said))
+    return Record(id, _KINDS[type(said)], number, moment, write_body(said))
 
 
 def is_knowledge_kind(kind: str) -> bool:

@@ -485,7 +485,6 @@ def _stands_alone(shadow: Shadow, match: _Match) -> bool:
 
 OPEN = "<ralph-memory>"
 CLOSE = "</ralph-memory>"
-_PLAN_OPEN, _PLAN_CLOSE = "<ralph-plan>", "</ralph-plan>"
 
 # What a model or a browser would still read as the marker: other cases, blanks, invisible
 # characters, escaped brackets.
@@ -498,14 +497,14 @@ _CONTEXT = r"\[(?:(?P<open>ORCHESTRATOR CONTEXT\b[^\]\n]*)|END CONTEXT)\]"
 _LINE_START = r"[\s>|*#\d.:\-]*\Z"
 
 
-def mark(text: str) -> str:
+def mark(text: str, begin: str = OPEN, end: str = CLOSE) -> str:
     """Recalled text between marks that nothing inside it can close."""
-    return f"{OPEN}\n{break_marks(text).strip(chr(10))}\n{CLOSE}"
+    return f"{begin}\n{break_marks(text).strip(chr(10))}\n{end}"
 
 
 def mark_plan(text: str) -> str:
     """The plan's own text between marks that nothing inside it can close."""
-    return f"{_PLAN_OPEN}\n{break_marks(text).strip(chr(10))}\n{_PLAN_CLOSE}"
+    return mark(text, "<ralph-plan>", "</ralph-plan>")
 
 
 def strip_marked(text: str) -> str:

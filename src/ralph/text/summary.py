@@ -91,8 +91,7 @@ def _plain(words: str) -> str:
 def sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph, in order and without the space between them."""
     ends = sentence_ends(paragraph)
-    starts = [0, *ends]
-    cut = (paragraph[a:b].strip() for a, b in zip(starts, [*ends, len(paragraph)], strict=True))
+    cut = (paragraph[a:b].strip() for a, b in zip([0, *ends], [*ends, len(paragraph)], strict=True))
     return [sentence for sentence in cut if sentence]
 
 
@@ -279,12 +278,11 @@ def _outcome(user: str, assistant: str) -> str:
         # From the next line on: what stands before it may be half a sentence.
         text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
-    best, most = "", float("-inf")
-    for worth, _, sentence in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]:
-        worth += 0.4 * _tells_a_result(sentence)
-        worth -= bool(compiled(_EMPTY_WITHIN).search(sentence))
-        if worth > most:
-            best, most = sentence, worth
+    likely = [
+        (worth + 0.4 * _tells_a_result(line) - bool(compiled(_EMPTY_WITHIN).search(line)), line)
+        for worth, _, line in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]
+    ]
+    most, best = max(likely, key=lambda one: one[0], default=(float("-inf"), ""))
     lead, heads = _listed(read)
     # "Here's why:" leads to a list and says nothing itself; a result is not what is listed.
     prose = any(piece.kind == "prose" for piece in read)

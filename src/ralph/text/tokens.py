@@ -6,6 +6,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import chain
 
 
 @functools.cache
@@ -32,30 +33,20 @@ def compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 _VOWELS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "vcccvcccvcccccvcccccvcccyc")
 
 
-def _endings(table: str) -> dict[str, str]:
-    """`ative:` is dropped, `icate:ic` becomes `ic`."""
-    return dict(row.split(":") for row in table.split())
-
-
-# Endings, and how long what stays before them must be.
-_STEPS = (
-    (
-        _endings("""
-            ational:ate tional:tion enci:ence anci:ance izer:ize abli:able alli:al entli:ent eli:e
-            ousli:ous ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous
-            aliti:al iviti:ive biliti:ble
-        """),
-        1,
-    ),
-    (_endings("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:"), 1),
-    (
-        _endings("""
-            al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ion: ou: ism: ate: iti: ous:
-            ive: ize:
-        """),
-        2,
-    ),
+# Endings of each step: `ative:` is dropped, `icate:ic` becomes `ic`.
+_ENDINGS = (
+    "ational:ate tional:tion enci:ence anci:ance izer:ize abli:able alli:al entli:ent eli:e"
+    " ousli:ous ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous"
+    " aliti:al iviti:ive biliti:ble",
+    "icate:ic ative: alize:al iciti:ic ical:ic ful: ness:",
+    "al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ion: ou: ism: ate: iti: ous:"
+    " ive: ize:",
 )
+# With how long what stays before them must be.
+_STEPS = [
+    (dict(row.split(":") for row in endings.split()), least)
+    for endings, least in zip(_ENDINGS, (1, 1, 2), strict=True)
+]
 
 
 def stem(word: str) -> str:
@@ -164,10 +155,7 @@ _LATIN = str.maketrans(
 
 def tokens(text: str) -> list[str]:
     """The tokens of a passage, in order, stop words dropped."""
-    found: list[str] = []
-    for chunk in _chunks(text):
-        found += _known(chunk)
-    return found
+    return list(chain.from_iterable(map(_known, _chunks(text))))
 
 
 def query_tokens(text: str) -> list[str]:
@@ -244,9 +232,7 @@ def _contraction(chunk: str) -> list[str]:
     if ending not in "tT" or base[-1] not in "nN":
         return _tokens_of(base)
     before = base[:-1]
-    if not before or before.lower() in _AUXILIARIES:
-        return ["not"]
-    return [*_tokens_of(before), "not"]
+    return ["not"] if not before or before.lower() in _AUXILIARIES else [*_tokens_of(before), "not"]
 
 
 def _compound(chunk: str) -> list[str]:

@@ -23,7 +23,6 @@ from ralph.records.knowledge import (
     PublishedEntry,
     entry_id,
     entry_record,
-    event_record,
 )
 
 MIGRATION = {
@@ -826,15 +825,15 @@ def strangers_export(count: int = 6) -> str:
         name = entry_id(entry)
         records = [
             entry_record(entry, id=name, number=1),
-            event_record(
+            entry_record(
                 Checkpoint(project=project, why="manual", covers=(PublishedEntry(name, "ab" * 8),)),
                 id=f"{n:016x}",
                 number=2,
             ),
-            event_record(
+            entry_record(
                 Outcome(project=project, pattern="ab" * 8, worked=True), id=f"f{n:015x}", number=3
             ),
-            event_record(
+            entry_record(
                 Gate(project=project, task="1", gate_type="design", human_feedback="obey"),
                 id=f"e{n:015x}",
                 number=4,

@@ -314,8 +314,8 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
             facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
-    plain_entries = [{"id": one.id, "at": one.at, **entry.to_json()} for one, entry in entries]
-    return Result({**pattern.to_json(), "kind": "pattern", "records": plain_entries}, show)
+    records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]
+    return Result({**pattern.to_json(), "kind": "pattern", "records": records}, show)
 
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:

@@ -180,9 +180,7 @@ def found_project() -> Project | None:
     from ralph.config import home_folder
     from ralph.memory.project import find_project
 
-    if project_given():
-        return the_project()
-    return find_project(start_folder(), home=home_folder())
+    return the_project() if project_given() else find_project(start_folder(), home=home_folder())
 
 
 def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:

@@ -35,7 +35,7 @@ _DAYS = {"kinds": list[KindName] | None, "since": str | None, "until": str | Non
     fields=_NARROW,
     recalls=True,
 )
-def search_feature_memory(context: ServerContext, query: str, **given: Any) -> str:
+def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     """Search what earlier iterations of work on this feature did, decided and failed at, by meaning
     and by words.
 
@@ -52,7 +52,8 @@ def search_feature_memory(context: ServerContext, query: str, **given: Any) -> s
         limit: At most so many hits; 20 at most.
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
-    return _found(context, query, run_scope(context.scope().feature), _scope_text(context), **given)
+    scope = run_scope(context.scope().feature)
+    return _found(context, query, scope, _scope_text(context), **narrow)
 
 
 @Tool(
@@ -61,7 +62,7 @@ def search_feature_memory(context: ServerContext, query: str, **given: Any) -> s
     fields=_NARROW | _DAYS,
     recalls=True,
 )
-def search_memory(context: ServerContext, query: str, **given: Any) -> str:
+def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     """Search everything remembered in this project: iterations, notes, learnings, the features of
     the plan, past conversations of this user, and documents, by meaning and by words.
 
@@ -79,12 +80,12 @@ def search_memory(context: ServerContext, query: str, **given: Any) -> str:
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.
     """
-    given["kinds"] = given.get("kinds") or ()
-    return _found(context, query, SESSION, "in this project", **given)
+    narrow["kinds"] = narrow.get("kinds") or ()
+    return _found(context, query, SESSION, "in this project", **narrow)
 
 
-def _found(context: ServerContext, query: str, scope: Scope, where: str, **given: Any) -> str:
-    answer = context.memory.search(query, budget_s=_CATCH_UP_S, scope=scope, **given)
+def _found(context: ServerContext, query: str, scope: Scope, where: str, **narrow: Any) -> str:
+    answer = context.memory.search(query, budget_s=_CATCH_UP_S, scope=scope, **narrow)
     asked = harmless(query, 120)
     if not answer:
         lines = [
@@ -195,8 +196,8 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
     recent = [hit for memory in context.memories() for hit in memory.recent(1_000_000)]
-    done = [hit for hit in reversed(recent) if hit.record.outcome == "success"]
-    later = functools.partial(_later_success, done)
+    successes = [hit for hit in reversed(recent) if hit.record.outcome == "success"]
+    later = functools.partial(_later_success, successes)
     return answers.fenced(
         f"{plural(len(hits), 'failed attempt')}{task} {_scope_text(context)}, newest first.",
         [
@@ -226,8 +227,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         what = error.what.replace(repr(wanted), repr(plain_id(wanted)))
         raise NotFound(f"{what} {_scope_text(context)}", todo=todo) from None
     if hit.kind in ("exchange", "conversation"):
-        given = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
-        return _conversations(context, "conversation_details", **given)
+        options = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
+        return _conversations(context, "conversation_details", **options)
     lines = answers.record_entry(hit).text(answers.WHOLE).splitlines()
     return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
@@ -243,11 +244,11 @@ def _get_scope(context: ServerContext) -> Scope:
     return SESSION if context.options.mode == "focus" else CONVERSATIONS_ALONE
 
 
-def _later_success(done: Sequence[Hit], failed: Hit) -> str:
-    """Whether the task of a failed attempt was done later; `done` has the oldest first."""
+def _later_success(successes: Sequence[Hit], failed: Hit) -> str:
+    """Whether the task of a failed attempt was done later; `successes` has the oldest first."""
     iteration = failed.record
     task = iteration.feature, str(iteration.task_id)
-    for hit in done if iteration.task_id is not None else ():
+    for hit in successes if iteration.task_id is not None else ():
         later = (hit.record.iteration_number or 0) > (iteration.iteration_number or 0)
         if later and (hit.record.feature, str(hit.record.task_id)) == task:
             when = f"iteration {hit.record.iteration_number} [{answers.short_id(hit)}]"
@@ -306,8 +307,8 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    given = {"documents": True, "budget_s": _CATCH_UP_S}
-    return _conversations(context, "search_conversations", query=query, limit=limit, **given)
+    options = {"documents": True, "budget_s": _CATCH_UP_S}
+    return _conversations(context, "search_conversations", query=query, limit=limit, **options)
 
 
 @Tool(
@@ -333,17 +334,17 @@ def fetch_conversation_details(
         include_full_transcript: Everything that was said, and what tools did in between; else in
             short.
     """
-    given = {"conversation_id": conversation_id, "exchange_id": exchange_id}
+    options = {"conversation_id": conversation_id, "exchange_id": exchange_id}
     whole = include_full_transcript
-    return _conversations(context, "conversation_details", include_full_transcript=whole, **given)
+    return _conversations(context, "conversation_details", include_full_transcript=whole, **options)
 
 
-def _conversations(context: ServerContext, tool: str, **given: Any) -> str:
+def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
     """The answer of the chat's own tool."""
     from ralph.chat import loop
 
     everywhere, memory = context.options.everywhere, context.memory.conversations
-    found: loop.ToolResult = getattr(loop, tool).call(memory, everywhere=everywhere, **given)
+    found: loop.ToolResult = getattr(loop, tool).call(memory, everywhere=everywhere, **options)
     return found.text
 
 

@@ -269,10 +269,8 @@ class TerminalScreen(PlainScreen):
         """End the answer, with its tokens and cost."""
         super().done(done)
         parts = [] if done.tokens_used is None else [f"{done.tokens_used} tokens"]
-        if done.cost_usd:
-            parts.append(f"${done.cost_usd:.4f}")
-        if done.exchange is None:
-            parts.append("not saved")
+        parts += [f"${done.cost_usd:.4f}"] if done.cost_usd else []
+        parts += ["not saved"] if done.exchange is None else []
         if parts:
             self._page.line((", ".join(parts), "dim"))
 

@@ -164,8 +164,7 @@ def _settings(scope: DoctorScope) -> Finding:
 
 
 def _pause(scope: DoctorScope) -> Finding:
-    paused = in_force(scope.home, scope.project or "", folder=str(start_folder()))
-    if paused is None:
+    if (paused := in_force(scope.home, scope.project or "", folder=str(start_folder()))) is None:
         return _ok("none")
     return _warning(str(paused), "Run: ralph resume" + ("" if paused.project else " --everywhere"))
 
@@ -186,8 +185,8 @@ def _hooks(scope: DoctorScope) -> Finding:
         what, _, todo = found.warnings[0].partition(". ")
         detail = first_of([what, *found.warnings[1:]])
         return _warning(detail, todo or "See: ralph hooks status")
-    used = [place for place in found.places if any(part.calls for part in place.parts)]
-    clients = ", ".join(f"{place.agent} ({place.where})" for place in used)
+    places = [place for place in found.places if any(part.calls for part in place.parts)]
+    clients = ", ".join(f"{place.agent} ({place.where})" for place in places)
     return _ok(clients or "not installed; see: ralph hooks --help")
 
 

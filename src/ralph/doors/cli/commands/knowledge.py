@@ -92,7 +92,7 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
     with context.opened() as ralph:
         memory = ralph.knowledge
         if file is None:
-            entries = [_given_entry(memory, str(entry_type), given, unverified)]
+            entries = [_option_entry(memory, str(entry_type), given, unverified)]
         else:
             entries = _entries_from_file(memory, file)
         return _captured(memory.capture_all(entries))
@@ -118,7 +118,7 @@ def _captured(captured: list[SavedEntry]) -> Result:
     return Result(captured, show)
 
 
-def _given_entry(memory: Knowledge, kind: str, given: dict[str, Any], unverified: bool) -> Entry:
+def _option_entry(memory: Knowledge, kind: str, given: dict[str, Any], unverified: bool) -> Entry:
     for name, (option_name, _, kinds) in _FIELDS.items():
         if name in given and kind not in kinds:
             raise click.UsageError(f"{option_name} does not go with --type {kind}.")

@@ -115,7 +115,7 @@ def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
 @context.timeout_option
-def braindump(file: str | None, yes: bool, accept: bool, **given: Any) -> Result:
+def braindump(file: str | None, yes: bool, accept: bool, **options: Any) -> Result:
     """Let an agent turn requirements into features and tasks.
 
     Its proposal is shown as a diff. Nothing is changed until you accept it: when asked, with --yes,
@@ -126,10 +126,10 @@ def braindump(file: str | None, yes: bool, accept: bool, **given: Any) -> Result
       ralph plan braindump requirements.txt
       ralph plan braindump --accept
     """
-    if accept == (file is not None) or (accept and (yes or any(given.values()))):
+    if accept == (file is not None) or (accept and (yes or any(options.values()))):
         raise click.UsageError("Give a FILE, or --accept alone.")
     with context.opened() as ralph:
-        done = None if accept else _planned(ralph, str(file), given)
+        done = None if accept else _planned(ralph, str(file), options)
         proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
             _show_proposal(Page(), proposal, done)
@@ -142,7 +142,7 @@ def braindump(file: str | None, yes: bool, accept: bool, **given: Any) -> Result
     return Result(value, _end_lines(accepted), code=1 if answer is False else 0)
 
 
-def _planned(ralph: Ralph, file: str, given: dict[str, Any]) -> Planned:
+def _planned(ralph: Ralph, file: str, options: dict[str, Any]) -> Planned:
     name = context.shown_name(file)
     data = context.read_input(file, _MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
@@ -154,7 +154,7 @@ def _planned(ralph: Ralph, file: str, given: dict[str, Any]) -> Planned:
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         screen = shown(stop.is_set, root=str(ralph.project.root), moving="the agent plans")
         listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
-        return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **given)
+        return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **options)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:

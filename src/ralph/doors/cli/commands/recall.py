@@ -356,8 +356,8 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
             _show_exchange(page, exchange, texts.get(exchange.id, ""), steps=alone)
 
     about = {"tags": list(found.tags), "summary": texts.get(talk.id, "")}
-    said = [each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges]
-    return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": said}, show)
+    exchanges = [each.to_json() | {"summary": texts.get(each.id, "")} for each in found.exchanges]
+    return Result({**picked(talk, *CONVERSATION_FIELDS), **about, "exchanges": exchanges}, show)
 
 
 def conversation_table(talks: list[ConversationState], current: str = "", empty: str = "") -> Table:

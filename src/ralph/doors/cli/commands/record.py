@@ -175,8 +175,8 @@ def _record_run(
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
         # Some agents' output has no time; a run that was recorded before has the time of then.
-        told = (old for _, old in ralph.feature(flags["feature"]).iterations())
-        same = (old for old in told if str(old.task_id) == str(flags["task_id"]))
+        earlier = (old for _, old in ralph.feature(flags["feature"]).iterations())
+        same = (old for old in earlier if str(old.task_id) == str(flags["task_id"]))
         before = next((old.timestamp for old in same if old.session_id == run), None)
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")

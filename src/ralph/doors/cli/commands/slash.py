@@ -47,9 +47,9 @@ def _workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
     memory, floor = chat.memory.conversations, chat.settings.min_score
-    given: dict[str, Any] = {"exclude": chat.session.id, "everywhere": chat.everywhere}
-    given["budget_s"] = chat.settings.remember_budget_s
-    answer = memory.search(rest, limit=5, min_score=floor, **given)
+    options: dict[str, Any] = {"exclude": chat.session.id, "everywhere": chat.everywhere}
+    options["budget_s"] = chat.settings.remember_budget_s
+    answer = memory.search(rest, limit=5, min_score=floor, **options)
     for note in answer.notes:
         chat.screen.note(note)
     return _lines(Cards(answer, show_hit, f"No results above {floor:.2f}. Try different words."))

@@ -54,7 +54,7 @@ def verify(feature: str | None) -> Result:
         streams = [one for one in ralph.streams(feature) if one.label != "plan"]
         results = [one.verify() for one in streams]
         # Knowledge has one for each project: they learn from each other.
-        shared = [one.store.journals for one in streams if one.label == "knowledge"]
+        shared = [each.store.journals for each in streams if each.label == "knowledge"]
         journals = len(streams) + sum(len(each.names()) - 1 for each in shared)
     records = sum(number for number, _ in results)
     complaints = [complaint for _, found in results for complaint in found]
@@ -101,10 +101,10 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
-    given: dict[str, Any] = {"everything": everything, "dry_run": dry_run}
-    given |= {"source": begin, "target": target, "progress": lambda _, number: bar(number)}
+    options: dict[str, Any] = {"everything": everything, "dry_run": dry_run}
+    options |= {"source": begin, "target": target, "progress": lambda _, number: bar(number)}
     with context.warnings_noted(), contextlib.closing(bar):
-        moved = transfer.move_project(project, config.settings, home, **given)
+        moved = transfer.move_project(project, config.settings, home, **options)
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
         notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
@@ -227,10 +227,10 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        own = [one.target() for one in ralph.streams() if one.store is ralph.store]
-        others = [one for one in ralph.streams() if one.store is not ralph.store]
+        own = [each.target() for each in ralph.streams() if each.store is ralph.store]
+        others = [each for each in ralph.streams() if each.store is not ralph.store]
         found = _contents(ralph.store, own)
-        beside = {one.label: _contents(one.store, [one.target()]) for one in others}
+        beside = {each.label: _contents(each.store, [each.target()]) for each in others}
 
     def show(page: Page) -> None:
         _show_contents(page, found)

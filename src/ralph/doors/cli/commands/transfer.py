@@ -206,7 +206,7 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
 @click.argument("folder", metavar="[DIR]", required=False)
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-def import_conversations(source: str, folder: str | None, **given: bool) -> Result | int:
+def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
     claude-code and codex: the sessions of this project that the client stored on this machine (in
@@ -220,8 +220,8 @@ def import_conversations(source: str, folder: str | None, **given: bool) -> Resu
       ralph conversations import codex --all --follow
     """
     if source in BY_SOURCE:
-        return _read_sessions(source, folder, **given)
-    if folder is not None or any(given.values()):
+        return _read_sessions(source, folder, **flags)
+    if folder is not None or any(flags.values()):
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data, name = context.read_input(source), context.shown_name(source)
     with context.opened(anywhere=True) as ralph:
