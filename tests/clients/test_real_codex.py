@@ -81,14 +81,16 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path
         Step(calls=(make,)),
         Step(text=fix),
     )
-    runs = Run(when="csv export work", steps=steps), Run(steps=(Step(text="I see."),))
+    runs = Run(when="csv export work", steps=steps), Run(steps=(steps[0], Step(text="I see.")))
     ask = "Please make the csv export work."
     again = "The csv export again fails, what did we do in the Makefile?"
     codex.world.environ |= roomy()
     # Only a person can trust hooks.
     trust = "--dangerously-bypass-hook-trust"
     words = ["exec", "--skip-git-repo-check", "-s", "workspace-write", trust]
-    asks = " && ".join(shlex.join([client("codex"), *words, text]) for text in (ask, again))
+    asks = " && rm Makefile && ".join(
+        shlex.join([client("codex"), *words, text]) for text in (ask, again)
+    )
     codex.world.run([*codex.playing(*runs), "sh", "-c", asks], cwd=root)
     one, two = sorted(exchanges(root), key=lambda one: one.started or "")
     assert (one.user, one.assistant, one.status) == (ask, fix, "complete")
@@ -96,7 +98,10 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path
     assert error.message == "No rule to make target 'export'.  Stop."
     assert error.resolution is not None
     assert [(file.path, file.action) for file in one.files_touched] == [("Makefile", "created")]
-    assert "had no rule in the Makefile" in codex.asked(1)[0].shown
+    told = codex.asked(1)
+    assert "had no rule in the Makefile" in told[0].shown
+    # With the prompt, and again when the command fails as it did before.
+    assert [one.shown.count("Edited Makefile") for one in told] == [1, 2]
     assert (two.user, two.assistant) == (again, "I see.")
 
     # Its own files have the same, which is not saved twice.

@@ -23,7 +23,7 @@ from ralph.capture.lines import clip, content_text, count, items, mapping, objec
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.hook_settings import HooksSetup
+from ralph.clients.hook_settings import HooksSetup, hook_groups
 from ralph.clients.setup import (
     SERVER,
     ClientSetup,
@@ -308,15 +308,15 @@ _BLOCK = re.compile(
 _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
 
 
-# Its events are called as ours are, or nearly; how long it waits for each, in seconds. What it says
-# of a tool does not tell whether that failed.
-_HOOKS = {
-    "SessionStart": ("session-start", 10),
-    "UserPromptSubmit": ("user-prompt-submit", 10),
-    "Stop": ("stop", 15),
-    "PreCompact": ("pre-compact", 10),
-    "SessionEnd": ("session-end", 3),
-}
+# Its events, ours, the tools they are for, and how long it waits for each, in seconds.
+_HOOKS = (
+    ("SessionStart", "session-start", "", 10),
+    ("UserPromptSubmit", "user-prompt-submit", "", 10),
+    ("PostToolUse", "post-tool-use-failure", "Bash", 10),
+    ("Stop", "stop", "", 15),
+    ("PreCompact", "pre-compact", "", 10),
+    ("SessionEnd", "session-end", "", 3),
+)
 
 
 class CodexSetup(HooksSetup):
@@ -334,12 +334,7 @@ class CodexSetup(HooksSetup):
 
     def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
         """The groups of each event, calling Ralph so."""
-        found: dict[str, list[Any]] = {}
-        for event, (ours, timeout_s) in _HOOKS.items():
-            command = call.hook(f"{ours} --agent {self.agent}")
-            hook = {"type": "command", "command": command, "timeout": timeout_s}
-            found[event] = [{"hooks": [hook]}]
-        return found
+        return hook_groups(self.agent, call, _HOOKS)
 
     def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
         """Whether the person has yet to trust the hooks; that is noted by the file's path."""

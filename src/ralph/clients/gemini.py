@@ -18,8 +18,8 @@ import msgspec
 from ralph.capture import AgentRun, Capture
 from ralph.capture.lines import count, mapping, text_of
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.hook_settings import HooksSetup
-from ralph.clients.setup import ClientSetup, RalphCall
+from ralph.clients.hook_settings import HooksSetup, hook_groups
+from ralph.clients.setup import NAME, ClientSetup, RalphCall
 from ralph.clients.turns import ToolRun, failure_text
 
 DIALECTS: tuple[str, ...] = ("gemini",)
@@ -136,8 +136,8 @@ class GeminiRun(ToolRun):
 
 # -- Its settings.
 
-# Its events, ours, what they are for, and how long it waits, in milliseconds. PreCompress comes
-# before every request to the model, not only when something is compressed.
+# Its events, ours, the tools they are for, and how long it waits, in milliseconds. PreCompress
+# comes before every request to the model, not only when something is compressed.
 _HOOKS = (
     ("SessionStart", "session-start", "", 10_000),
     ("BeforeAgent", "user-prompt-submit", "", 10_000),
@@ -163,12 +163,7 @@ class GeminiSetup(HooksSetup):
 
     def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
         """The groups of each event, calling Ralph so."""
-        found: dict[str, list[Any]] = {}
-        for event, ours, matcher, timeout_ms in _HOOKS:
-            hook = {"name": "ralph", "type": "command", "timeout": timeout_ms}
-            hook["command"] = call.hook(f"{ours} --agent {self.agent}")
-            found[event] = [{**({"matcher": matcher} if matcher else {}), "hooks": [hook]}]
-        return found
+        return hook_groups(self.agent, call, _HOOKS, name=NAME)
 
     def server_entry(self, call: RalphCall) -> dict[str, Any]:
         """Our server as its settings describe one."""

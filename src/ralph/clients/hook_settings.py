@@ -8,7 +8,7 @@ are found as well, wherever a person moved them, and no mark must be kept beside
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,18 @@ def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, 
         if isinstance(groups, list)
     }
     return {event: calls for event, calls in found.items() if calls}
+
+
+def hook_groups(
+    agent: str, call: setup.RalphCall, rows: Iterable[tuple[str, str, str, int]], **more: Any
+) -> dict[str, list[Any]]:
+    """The groups of each event of a client: its name there, ours, the tools, and the timeout."""
+    found: dict[str, list[Any]] = {}
+    for event, ours, matcher, timeout in rows:
+        command = call.hook(f"{ours} --agent {agent}")
+        hook = {**more, "type": "command", "command": command, "timeout": timeout}
+        found[event] = [{**({"matcher": matcher} if matcher else {}), _HOOKS: [hook]}]
+    return found
 
 
 class HooksSetup(setup.ClientSetup):

@@ -155,6 +155,27 @@ def test_a_prompt_and_a_failure_are_told_what_memory_has(client: GeminiCli, proj
     assert client.prompt("yes please") == ""
 
 
+def test_codex_tells_in_its_transcript_how_a_command_ended(project: Path, tmp_path: Path) -> None:
+    fixed = ErrorSeen(MET, "runtime", None, None, "started the database with docker")
+    with open_ralph(project, embedder="none") as ralph:
+        ralph.feature("db").remember(made(summary="The tests could not connect.", errors=(fixed,)))
+    rollout = tmp_path / "rollout-1.jsonl"
+
+    def fails(exit_code: int) -> str:
+        item = {"type": "CommandExecution", "id": "call_7", "exit_code": exit_code}
+        line = {"type": "event_msg", "payload": {"type": "item_completed", "item": item}}
+        rollout.write_text(json.dumps(line) + "\n", encoding="utf-8")
+        given = {"tool_name": "Bash", "tool_input": {"command": "pytest"}, "tool_response": FAILED}
+        given |= {"hook_event_name": "PostToolUse", "tool_use_id": "call_7"}
+        given |= {"session_id": "s", "transcript_path": str(rollout), "cwd": str(project)}
+        return hook("post-tool-use-failure --agent codex", given, cwd=tmp_path).out
+
+    assert fails(0) == ""
+    said = json.loads(fails(2))["hookSpecificOutput"]
+    assert said["hookEventName"] == "PostToolUse"
+    assert "started the database with docker" in said["additionalContext"]
+
+
 def test_nothing_is_left_where_nothing_is_to_be_saved(
     project: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

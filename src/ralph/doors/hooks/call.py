@@ -37,6 +37,7 @@ Its own names (SessionStart, ...) are understood too. With --agent NAME, of anot
 in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
+_CODEX_TAIL_BYTES = 256 * 1024
 # Clients that write no transcript: their hooks are given the lines.
 _SPOOLED = ("opencode",)
 # What the model is told at, and what is noted of a session before it is captured.
@@ -373,8 +374,8 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
         # What SessionStart told may be before it.
         _, _, prompt = str(given.get("prompt", "")).rpartition("</hook_context>")
         return {**given, "prompt": prompt.strip()}
-    if agent == "gemini" and event == "post-tool-use-failure":
-        return _gemini_failure(given)
+    if agent in _FAILURES and event == "post-tool-use-failure":
+        return _FAILURES[agent](given)
     if agent == "opencode":
         import uuid
 
@@ -399,6 +400,24 @@ def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(error, dict):
         return None
     return {**given, "error": str(error.get("message", ""))}
+
+
+def _codex_failure(given: dict[str, Any]) -> dict[str, Any] | None:
+    """A command of Codex that failed; only the transcript tells how it ended."""
+    name = str(given.get("tool_use_id", ""))
+    with open(str(given.get("transcript_path")), "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _CODEX_TAIL_BYTES))
+        lines = file.read().splitlines()
+    ended = (line for line in reversed(lines) if name and name.encode() in line)
+    for line in (line for line in ended if b'"exit_code"' in line):
+        item = json.loads(line)["payload"].get("item") or {}
+        code = item.get("exit_code") if item.get("id") == name else None
+        if code:
+            return {**given, "error": f"Exit code {code}\n{given.get('tool_response')}"}
+    return None
+
+
+_FAILURES = {"gemini": _gemini_failure, "codex": _codex_failure}
 
 
 def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
