@@ -1,545 +1,615 @@
-"""`scripts/bench calibrate`: what a score means, and the constants that make it a probability."""
+"""`scripts/bench calibrate`: what a score means, and the constants that make it a probability.
+
+Every question goes through the product's own search, up to the list that is scored. The two
+logistics of recall/score.py are fitted on some of the lists, and the scores are told of the others:
+every half is scored by the fit on all others; of the memories written for this, `report` and
+`sealed` are never fitted on.
+"""
 
 from __future__ import annotations
 
-import argparse
-import math
+import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from bench.datasets import Ask, Corpus, Dataset, Document, Task, json_of, read
+from bench import datasets
+from bench.datasets import Document, Haystack, MemoryRecord, MemorySet
 from bench.quality import TELL_EVERY_S, embedder_named
-from bench.quality_pairs import TOP, labelled
+from bench.quality_index import CorpusIndex, corpus_index
 from bench.report import Tell, aligned, parser, print_json, print_lines, short, teller
-from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.recall.search import Constants, Evidence, features, score, score_by
+from ralph.index.sync import live_of
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.recall import Hit
+from ralph.recall.score import FLOOR, Clues, Logistic, scores
+from ralph.recall.search import Candidate, Question, Ranking, find, rank
+from ralph.records import conversation as schema
+from ralph.records.conversation import Conversation, Exchange, Summary, exchange_id
+from ralph.records.iteration import FileTouched, Iteration
+from ralph.records.note import Note
+from ralph.text.times import time_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
 
+DATA = Path("tests/data")
+LIMIT = 10
+# What is never fitted on.
+UNSEEN = frozenset({"report", "sealed"})
+
 
 def main(args: Sequence[str]) -> int:
     """Ask, fit, and show what came out."""
     parse = parser("calibrate", __doc__)
-    parse.add_argument("--own", required=True, type=Path, help="pairs labeled by hand (JSONL)")
     parse.add_argument(
-        "--pairs", type=Path, help="records, questions for each, and questions nothing answers"
+        "--memories", type=Path, default=DATA / "memories.jsonl", help="a JSONL file"
     )
+    parse.add_argument("--own", type=Path, default=DATA / "own_pairs.jsonl", help="a JSONL file")
+    parse.add_argument("--pairs", type=Path, default=DATA / "recall_pairs.json", help="a JSON file")
     parse.add_argument("--longmemeval", type=Path, help="a LongMemEval file")
     parse.add_argument("--issue-fix", type=Path, help="issues and their fixes (JSONL)")
     parse.add_argument("--embedder", help="as in `ralph config embedder` (default: the setting)")
-    parse.add_argument(
-        "--half", choices=("a", "b"), default="a", help="fit on this half, report the other"
-    )
-    parse.add_argument("--seed", type=int, default=0, help="draws the halves (default 0)")
-    parse.add_argument("--cache", type=Path, help="keep vectors and indexes there for other runs")
+    parse.add_argument("--cases", type=Path, help="keep the lists there, or use those kept there")
     options = parse.parse_args(args)
-    files = Files(options.own, options.pairs, options.longmemeval, options.issue_fix)
-    dataset = everything(files)
     embedder = embedder_named(options.embedder)
-    ways = [run(dataset, one, options) for one in ([embedder, None] if embedder else [None])]
-    half, seed = options.half, options.seed
+    if options.cases and options.cases.exists():
+        cases = msgspec.msgpack.decode(options.cases.read_bytes(), type=list[Case])
+    else:
+        cases = list(asked(options, embedder, teller(TELL_EVERY_S)))
+        if options.cases:
+            options.cases.write_bytes(msgspec.msgpack.encode(cases))
+    fits = {
+        half: fitted([one for one in cases if one.half not in UNSEEN | {half}]) for half in "ab"
+    }
+    final = fitted([one for one in cases if one.half not in UNSEEN])
+    rows = [*tables(cases, None), *tables(cases, lambda one: fits.get(one.half, final))]
     if options.json:
-        plain = msgspec.to_builtins(ways)
-        return print_json("calibrate", fitted_on_half=half, seed=seed, ways=plain)
-    return print_lines(lines_of(ways, half=half, seed=seed))
+        plain = msgspec.to_builtins(rows)
+        return print_json("calibrate", rows=plain, sure=final[0], there=final[1])
+    heads = ("set", "n", "first right", "mean score", "error", "shown", "hits", *OVER)
+    lines: list[str] = []
+    for name in ("as shipped", "fitted anew"):
+        lines += [name, "", *aligned([heads, *(one.cells() for one in rows if one.by == name)]), ""]
+    lines += [_ABOUT, "", f"SURE = {_written(final[0])}", f"THERE = {_written(final[1])}"]
+    return print_lines(lines)
 
 
-def run(dataset: Dataset, embedder: Embedder | None, options: argparse.Namespace) -> Way:
-    """Find the constants on one half of the questions and try them on the other."""
-    tell = teller(TELL_EVERY_S)
-    hits = list(judged(dataset, embedder, cache=options.cache, tell=tell))
-    first, second = halves(hits, options.seed)
-    mine, others = (first, second) if options.half == "a" else (second, first)
-    if not mine or not others:
-        raise BadInput(
-            "there are too few judged hits for two halves",
-            where=str(options.own),
-            todo="Give more questions, or other files too.",
-        )
-    identity = None if embedder is None else embedder.identity
-    return measured(identity, others, found=fitted(mine), final=fitted(hits), fitted_on=len(mine))
+# -- one list of the search, and which of it is right
 
 
-# -- evidence: hits of the search that somebody judged
-#
-# A hit of a public set that nobody marked is not wrong, it is unjudged, and left out. What is wrong
-# for certain: what a person marked so, and anything found for a question that nothing there
-# answers, because it was written that way or belongs to another corpus altogether.
+class Case(msgspec.Struct):
+    """The list that a question got: what it is ordered by, what speaks for it, what is right.
 
-# Of a question that nothing answers the first hits count: people look no further.
-_FIRST = 3
-# So many issues are asked of each conversation: there are many times more issues than those.
-_ISSUES_A_CHAT = 5
+    `also` are hits that may be shown without being wrong.
+    """
 
-OWN, POOLED = "own", "own, in one"
-RECALL, ABSENT, UNRELATED = "recall", "recall, absent", "recall, unrelated"
-TURN, TITLE, DISCUSSION = "turn", "title -> fix", "discussion -> issue"
-CHAT_TO_ISSUES, ISSUE_TO_CHATS = "chat -> issues", "issue -> chats"
-NOTHING_ANSWERS = frozenset({ABSENT, UNRELATED, CHAT_TO_ISSUES, ISSUE_TO_CHATS})
+    set: str
+    half: str
+    kind: str
+    values: list[float]
+    clues: Clues
+    right: list[bool]
+    also: list[bool]
+    vectors: bool
+    least: float
 
-
-class Judged(msgspec.Struct, frozen=True):
-    """A hit, what speaks for it, and whether it is what was asked for."""
-
-    source: str
-    question: str
-    right: bool
-    evidence: Evidence
+    def scores(self, by: tuple[Logistic, Logistic] | None = None) -> list[float]:
+        """The scores of the list, by other logistics if given."""
+        return scores(self.clues, self.values, self.vectors, self.least, by)
 
 
-class Files(msgspec.Struct, frozen=True):
-    """Where the questions are."""
+class Labels(msgspec.Struct):
+    """Which set and half a question belongs to, and the ids that are right for it."""
 
-    own: Path
-    pairs: Path | None = None
-    longmemeval: Path | None = None
-    issue_fix: Path | None = None
-
-
-class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    title: str
-    summary: str
-    questions: list[str]
+    set: str
+    half: str
+    right: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
+    kind: str = ""
 
 
-class _Project(msgspec.Struct, forbid_unknown_fields=True):
-    records: list[_Asked]
-    absent: list[str]
-
-
-class _RecallPairs(msgspec.Struct, forbid_unknown_fields=True):
-    projects: dict[str, _Project]
-    unrelated: list[str]
-    about: str = ""
-
-
-def everything(files: Files) -> Dataset:
-    """All questions as one dataset with a task for each source, ready for the search."""
-    parts = [_own(read("own", files.own))]
-    if files.pairs:
-        parts.append(_recall(files.pairs))
-    chats = read("longmemeval", files.longmemeval) if files.longmemeval else None
-    issues = read("issue-fix", files.issue_fix) if files.issue_fix else None
-    parts += [one for one in (chats, issues) if one is not None]
-    if chats is not None and issues is not None:
-        parts.append(_crossed(chats, issues))
-    corpora = tuple(corpus for part in parts for corpus in part.corpora)
-    tasks = tuple(task for part in parts for task in part.tasks)
-    return Dataset("calibrate", corpora, tasks)
-
-
-def judged(
-    dataset: Dataset,
-    embedder: Embedder | None,
-    *,
-    cache: Path | None = None,
-    tell: Tell = lambda text: None,
-) -> Iterator[Judged]:
-    """The judged ones among the first hits of every question."""
-    for pair in labelled(dataset, embedder, cache=cache, tell=tell):
-        wrong = pair.task in NOTHING_ANSWERS and (pair.rank or TOP) <= _FIRST
-        if wrong or (pair.judged and pair.rank is not None):
-            yield Judged(pair.task, pair.question, pair.label, pair.evidence)
-
-
-def halves(hits: Sequence[Judged], seed: int) -> tuple[list[Judged], list[Judged]]:
-    """Two halves by question: all hits of a question, from whatever source, are in one."""
-    questions = sorted({one.question for one in hits})
-    random.Random(f"halves {seed}").shuffle(questions)
-    first = frozenset(questions[: (len(questions) + 1) // 2])
-    return (
-        [one for one in hits if one.question in first],
-        [one for one in hits if one.question not in first],
+def case_of(ranking: Ranking | None, labels: Labels) -> Case:
+    """The list with its labels."""
+    ids = [one.hit.id for one in ranking.chosen] if ranking else []
+    return Case(
+        labels.set,
+        labels.half,
+        labels.kind,
+        ranking.values if ranking else [],
+        ranking.clues() if ranking else Clues([], [], [], (0.0,) * 5),
+        [one in labels.right for one in ids],
+        [one in labels.also for one in ids],
+        ranking is None or ranking.embedder is not None,
+        ranking.least if ranking else 0.0,
     )
 
 
-def _own(own: Dataset) -> Dataset:
-    """The projects each for itself, and again all in one collection."""
-    pool = Corpus(POOLED, tuple(one for corpus in own.corpora for one in corpus.documents))
-    asks = tuple(ask for task in own.tasks for ask in task.asks)
-    pooled = tuple(msgspec.structs.replace(ask, corpus=POOLED) for ask in asks)
-    tasks = (Task(OWN, asks), Task(POOLED, pooled))
-    return msgspec.structs.replace(own, corpora=(*own.corpora, pool), tasks=tasks)
+def question_of(text: str, today: str = "") -> Question:
+    """The question as the product asks it on this day."""
+    named = time_range(text, date.fromisoformat(today[:10])) if today else None
+    if named:
+        rest = "" if named.alone else named.rest
+        return Question(text, LIMIT, 0.0, days=named.moments(), rest=rest)
+    return Question(text, LIMIT, 0.0)
 
 
-def _recall(file: Path) -> Dataset:
+def asked(options: Any, embedder: Embedder | None, tell: Tell) -> Iterator[Case]:
+    """Every question of every set that is there."""
+    with corpus_index(embedder) as place:
+        for labels, corpus, text in [
+            *own_questions(options.own),
+            *pair_questions(options.pairs),
+            *(issue_questions(options.issue_fix) if options.issue_fix else ()),
+            *(turn_questions(options.longmemeval) if options.longmemeval else ()),
+        ]:
+            yield case_of(ranked_in(place, corpus, question_of(text)), labels)
+            tell(f"{labels.set}: asked")
+    yield from memory_cases(datasets.memories(options.memories), embedder, tell)
+    if options.longmemeval:
+        yield from round_cases(datasets.longmemeval_rounds(options.longmemeval), embedder, tell)
+
+
+def ranked_in(place: CorpusIndex, corpus: datasets.Corpus, question: Question) -> Ranking | None:
+    """The list that a corpus of documents gives, each a passage of its own."""
+    vector = place.embedder.embed_query(question.text) if place.embedder else None
+    identity = place.embedder.identity if place.embedder else "none"
+    name = place.built(corpus)
+    with place.store.state() as view:
+        live = live_of(view, name)
+        assert live is not None
+        found = find(view, [live], question, vector=vector, embedder=identity)
+    for one in found.candidates:
+        one.read = _document
+    return rank(question, [found])
+
+
+def _document(one: Candidate) -> Hit:
+    return Hit(one.record.id, "passage", None, None, "", None, None)
+
+
+# -- the sets of documents
+
+Asked = tuple[Labels, datasets.Corpus, str]
+
+
+def _half(name: str) -> str:
+    return "a" if zlib.crc32(name.encode()) % 2 == 0 else "b"
+
+
+def own_questions(file: Path) -> Iterator[Asked]:
+    """Projects each for itself, and again all in one collection."""
+    own = datasets.read("own", file)
+    corpora = {one.name: one for one in own.corpora}
+    names = list(corpora)
+    pool = datasets.Corpus("pool", tuple(d for one in own.corpora for d in one.documents))
+    for ask in (ask for task in own.tasks for ask in task.asks if ask.relevant):
+        half = "ab"[names.index(ask.corpus) % 2]
+        yield Labels("own", half, ask.relevant), corpora[ask.corpus], ask.text
+        yield Labels("own pool", half, ask.relevant), pool, ask.text
+
+
+def pair_questions(file: Path) -> Iterator[Asked]:
     """Few records a project, questions for each, and questions that none of them answers."""
-    if not file.exists():
-        raise BadInput(
-            "there is no such file", where=str(file), todo="Give the file of pairs with --pairs."
-        )
-    plain: _RecallPairs = json_of(file, _RecallPairs, "a file of records and their questions")
-    corpora: list[Corpus] = []
-    asks: dict[str, list[Ask]] = {RECALL: [], ABSENT: [], UNRELATED: []}
-    for name, project in plain.projects.items():
-        corpus = f"recall {name}"
-        documents: list[Document] = []
-        for number, record in enumerate(project.records, 1):
-            document = Document(f"{name}-{number}", record.summary, title=record.title)
-            documents.append(document)
-            answer = frozenset({document.id})
-            asks[RECALL] += [Ask(f"{name}: {q}", q, corpus, answer) for q in record.questions]
-        for kind, questions in ((ABSENT, project.absent), (UNRELATED, plain.unrelated)):
-            asks[kind] += [Ask(f"{name}: {q}", q, corpus, frozenset()) for q in questions]
-        corpora.append(Corpus(corpus, tuple(documents)))
-    tasks = tuple(Task(kind, tuple(questions)) for kind, questions in asks.items())
-    return Dataset(RECALL, tuple(corpora), tasks)
+    plain = msgspec.json.decode(datasets.text_of(file))
+    for number, (name, project) in enumerate(plain["projects"].items()):
+        records = [
+            Document(f"{name}-{n}", one["summary"], title=one["title"])
+            for n, one in enumerate(project["records"])
+        ]
+        corpus, half = datasets.Corpus(f"pairs {name}", tuple(records)), "ab"[number % 2]
+        for n, one in enumerate(project["records"]):
+            for text in one["questions"]:
+                yield Labels("pairs", half, frozenset({f"{name}-{n}"})), corpus, text
+        for kind, texts in (("absent", project["absent"]), ("unrelated", plain["unrelated"])):
+            for text in texts:
+                yield Labels(f"pairs, {kind}", half), corpus, text
 
 
-def _crossed(chats: Dataset, issues: Dataset) -> Dataset:
-    """Questions about conversations asked of the issues and their fixes, and the other way."""
-    of_chats = [ask for task in chats.tasks if task.name == TURN for ask in task.asks]
-    titles = [ask for task in issues.tasks if task.name == TITLE for ask in task.asks]
-    nothing: frozenset[str] = frozenset()
-    to_issues = tuple(
-        Ask(f"{corpus.name}: {ask.id}", ask.text, corpus.name, nothing)
-        for corpus in issues.corpora
-        for ask in of_chats
-    )
-    to_chats = tuple(
-        Ask(f"{corpus.name}: {ask.id}", ask.text, corpus.name, nothing)
-        for place, corpus in enumerate(chats.corpora)
-        for ask in titles[place * _ISSUES_A_CHAT : (place + 1) * _ISSUES_A_CHAT]
-    )
-    tasks = (Task(CHAT_TO_ISSUES, to_issues), Task(ISSUE_TO_CHATS, to_chats))
-    return Dataset("crossed", (), tasks)
+def issue_questions(file: Path) -> Iterator[Asked]:
+    """Titles ask for fixes and discussions for issues, among 600, 150 and 30; titles also ask the
+    fixes of their own repository, and those of another one."""
+    draw = random.Random(5)
+    data = datasets.read("issue-fix", file)
+    documents = {c.name: {d.id: d for d in c.documents} for c in data.corpora}
+    ids = list(documents["fixes"])
+    draw.shuffle(ids)
+
+    def corpus(name: str, part: Sequence[str], of: str) -> datasets.Corpus:
+        return datasets.Corpus(name, tuple(documents[of][one] for one in part))
+
+    parts: dict[tuple[str, int, int], datasets.Corpus] = {}
+    for of, size in (("fixes", 150), ("fixes", 30), ("issues", 150)):
+        for n in range(0, len(ids), size):
+            parts[of, size, n // size] = corpus(f"{of} {size} {n}", ids[n : n + size], of)
+    whole = {c.name: c for c in data.corpora}
+    repositories: dict[str, list[str]] = {}
+    for one in documents["fixes"]:
+        repositories.setdefault(one.rsplit("-", 1)[0], []).append(one)
+    large = {
+        name: corpus(f"fixes of {name}", part, "fixes")
+        for name, part in repositories.items()
+        if len(part) >= 12
+    }
+    for task in data.tasks:
+        title = task.name.startswith("title")
+        name, of = ("title", "fixes") if title else ("discussion", "issues")
+        for ask in task.asks:
+            half, place = _half(ask.id), ids.index(ask.id)
+            yield Labels(name, half, ask.relevant), whole[of], ask.text
+            for size in (150, 30) if title else (150,):
+                labels = Labels(f"{name}, {size}", half, ask.relevant)
+                yield labels, parts[of, size, place // size], ask.text
+            mine = ask.id.rsplit("-", 1)[0]
+            if title and mine in large:
+                yield Labels("title, own repository", half, ask.relevant), large[mine], ask.text
+            if title:
+                other = draw.choice([one for one in large if one != mine])
+                yield Labels("title, other repository", half), large[other], ask.text
 
 
-# -- fitting; pure: judged hits in, figures out
-
-BINS = ((0.0, 0.2), (0.2, 0.4), (0.4, 0.55), (0.55, 0.7), (0.7, 0.85), (0.85, 1.0))
-OVER = (0.40, 0.55, 0.70)
-
-# Records of agents, each right and wrong hit judged by hand: nearest to what Ralph is asked.
-_OWN_COUNTS = 2.0
-_RIDGE = 1e-2
-_STEPS = 100
-_ENOUGH = 1e-9
-_STEP_OF_COSINES = 0.05
-_NEVER = 1e-9
-_SIGMAS = 1.96
-
-Score = Callable[[Judged], float]
+def turn_questions(file: Path) -> Iterator[Asked]:
+    """Questions on the user turns of a person, and of others."""
+    data = datasets.read("longmemeval", file)
+    corpora = {one.name: one for one in data.corpora}
+    draw = random.Random(7)
+    for ask in data.tasks[0].asks:
+        half = _half(ask.id)
+        yield Labels("user turns", half, ask.relevant), corpora[ask.corpus], ask.text
+        others = [name for name in corpora if name != ask.corpus]
+        for other in draw.sample(others, min(4, len(others))):
+            yield Labels("user turns, other person", half), corpora[other], ask.text
 
 
-class Bin(msgspec.Struct, frozen=True):
-    """The hits whose score lies here: how many, what they promised, and the share that was right.
-
-    `low` and `high` are the 95 % interval of the share.
-    """
-
-    begin: float
-    end: float
-    count: int
-    score: float
-    right: float
-    low: float
-    high: float
+# -- the sets that are memories: all kinds of records, as the product keeps them
 
 
-class Table(msgspec.Struct, frozen=True):
-    """How well scores keep their word on some hits.
+class Memory(msgspec.Struct):
+    """A project with records, and the names of the records by their ids in the product."""
 
-    `right_over` and `wrong_over`: the share of the right and of the wrong hits with at least 0.40,
-    0.55 and 0.70; None where there are no such hits.
-    """
+    ralph: Ralph
+    names: dict[str, str]
 
-    source: str
-    right: int
-    wrong: int
-    bins: tuple[Bin, ...]
-    right_over: tuple[float, ...] | None
-    wrong_over: tuple[float, ...] | None
-    log_loss: float
-    error: float
+    def ask(self, text: str, labels: Labels, today: str = "") -> Case:
+        """The list that the whole project gives; its hits are named as in the set."""
+        question = question_of(text, today)
+        parts = [
+            self.ralph.store.find(self.ralph._streams(), question),
+            self.ralph.conversations.candidates(question, documents=True, notes=True),
+        ]
+        ranking = rank(question, parts)
+        for one in ranking.chosen if ranking else ():
+            one.hit = msgspec.structs.replace(one.hit, id=self.names.get(one.hit.id, one.hit.id))
+        return case_of(ranking, labels)
 
 
-def weights(hits: Sequence[Judged]) -> Numbers:
-    """Each source counts the same, our own double, and all right hits as much as all wrong ones."""
-    sizes: dict[tuple[str, bool], int] = {}
-    for one in hits:
-        sizes[one.source, one.right] = sizes.get((one.source, one.right), 0) + 1
-    found: Numbers = np.array(
+def memory_of(records: Sequence[MemoryRecord], folder: Path, embedder: str) -> Memory:
+    """A project that keeps these records."""
+    ralph = open_ralph(folder / "project", home=folder / "home", embedder=embedder)
+    names: dict[str, str] = {}
+    iterations = [one for one in records if one.kind == "iteration"]
+    saved = ralph.feature("work").remember_all(
         [
-            (_OWN_COUNTS if one.source in (OWN, POOLED) else 1.0) / sizes[one.source, one.right]
-            for one in hits
+            Iteration(
+                task_title=one.title,
+                summary=one.text,
+                timestamp=f"{one.at}T12:00:00Z",
+                files_touched=tuple(FileTouched(path, "modified") for path in one.files),
+                session_id=one.record,
+            )
+            for one in iterations
         ]
     )
-    right = np.array([one.right for one in hits], dtype=bool)
-    for side in (right, ~right):
-        if side.any():
-            found[side] /= found[side].sum()
-    found /= found.sum()
+    names |= {kept.id: one.record for kept, one in zip(saved, iterations, strict=True)}
+    talks: dict[str, list[Exchange]] = {}
+    for one in records:
+        at = f"{one.at}T12:00:00Z"
+        if one.kind == "exchange":
+            identity = schema.conversation_id("bench", one.conversation)
+            talks.setdefault(identity, []).append(
+                Exchange(
+                    id=exchange_id(identity, one.record),
+                    conversation=identity,
+                    user=one.user,
+                    assistant=one.assistant,
+                    completed=at,
+                )
+            )
+            names[exchange_id(identity, one.record)] = one.record
+    for identity, exchanges in talks.items():
+        ralph.conversations.add(Conversation(id=identity, source="bench"), exchanges)
+    said: list[tuple[Any, str]] = []
+    for one in records:
+        at = f"{one.at}T12:00:00Z"
+        if one.kind in ("note", "learning"):
+            by: Any = "human" if one.kind == "note" else "agent"
+            said.append((Note(text=one.text, by=by, id=one.record, at=at), one.record))
+        elif one.kind == "document":
+            path = next(iter(one.files), "docs/notes.md")
+            section = schema.Document(path=path, heading=one.title, text=one.text, id=one.record)
+            said.append((section, one.record))
+        elif one.kind == "summary":
+            target = next(iter(talks), schema.conversation_id("bench", "none"))
+            said.append((Summary(of="conversation", target=target, text=one.text), one.record))
+    if said:
+        ralph.conversations.say_all(said)
+    return Memory(ralph, names)
+
+
+# Questions of these kinds are also asked where many records, few, or others' records are.
+_ELSEWHERE = frozenset({"direct", "reworded", "paraphrase", "neighbour", "trace"})
+
+
+def memory_cases(
+    sets: Sequence[MemorySet], embedder: Embedder | None, tell: Tell
+) -> Iterator[Case]:
+    """The memories each for itself, after a summarizer has run, small, all of a half together, and
+    asked what is in others."""
+    title = "none" if embedder is None else embedder.title
+    halves = dict.fromkeys(one.half for one in sets)
+
+    def opened(name: str, records: Sequence[MemoryRecord], folder: str) -> Memory:
+        return memory_of(records, Path(folder) / name, title)
+
+    with tempfile.TemporaryDirectory(prefix="ralph-calibrate-") as folder:
+        for one in sets:
+            base = [each for each in one.records if each.kind != "summary"]
+            here = {"memories": opened(one.name, base, folder)}
+            if len(base) < len(one.records):
+                here["memories, summarized"] = opened(f"{one.name}+", one.records, folder)
+            few = frozenset(each.record for each in base[:8])
+            small = opened(f"{one.name}-", base[:8], folder)
+            for ask in one.questions:
+                right, also = frozenset(ask.answers), frozenset(ask.also)
+                for name, memory in here.items():
+                    of = name if right else f"{name}, absent"
+                    labels = Labels(of, one.half, right, also, ask.kind)
+                    yield memory.ask(ask.question, labels, ask.asked or one.today)
+                if right and right <= few and ask.kind in _ELSEWHERE:
+                    labels = Labels("memories, small", one.half, right, also, ask.kind)
+                    yield small.ask(ask.question, labels, one.today)
+            for other in sets:
+                if other.half != one.half or other is one:
+                    continue
+                for ask in other.questions:
+                    drawn = zlib.crc32((ask.question + one.name).encode()) % 5 < 2
+                    if ask.answers and ask.kind in _ELSEWHERE and drawn:
+                        labels = Labels("memories, other person", one.half, kind=ask.kind)
+                        yield here["memories"].ask(ask.question, labels)
+            for memory in (*here.values(), small):
+                memory.ralph.close()
+            tell(f"memories: {one.name} asked")
+        for half in halves:
+            mine = [one for one in sets if one.half == half]
+            records = [r for one in mine for r in one.records if r.kind != "summary"]
+            pool = opened(f"pool {half}", records, folder)
+            for one in mine:
+                for ask in one.questions:
+                    if ask.answers and ask.kind in _ELSEWHERE:
+                        right, also = frozenset(ask.answers), frozenset(ask.also)
+                        labels = Labels("memories, pool", half, right, also, ask.kind)
+                        yield pool.ask(ask.question, labels, one.today)
+            pool.ralph.close()
+
+
+def round_cases(
+    haystacks: Sequence[Haystack], embedder: Embedder | None, tell: Tell
+) -> Iterator[Case]:
+    """Questions on the conversations of a person, and on those of others."""
+    draw = random.Random(7)
+    asked_of: dict[str, list[Haystack]] = {}
+    for one in haystacks:
+        others = [other for other in haystacks if other is not one]
+        for other in draw.sample(others, min(4, len(others))):
+            asked_of.setdefault(other.id, []).append(one)
+    title = "none" if embedder is None else embedder.title
+    for number, one in enumerate(haystacks, 1):
+        with (
+            tempfile.TemporaryDirectory(prefix="ralph-calibrate-") as folder,
+            open_ralph(Path(folder) / "p", home=Path(folder) / "home", embedder=title) as ralph,
+        ):
+            right: set[str] = set()
+            for session in one.sessions:
+                identity = schema.conversation_id("bench", session.id)
+                exchanges = []
+                for place, each in enumerate(session.rounds):
+                    name = exchange_id(identity, str(place))
+                    right |= {name} if each.holds_answer else set()
+                    exchanges.append(
+                        Exchange(
+                            id=name,
+                            conversation=identity,
+                            user=each.user,
+                            assistant=each.assistant,
+                            completed=session.at or None,
+                        )
+                    )
+                ralph.conversations.add(Conversation(id=identity, source="bench"), exchanges)
+
+            def ask(text: str, labels: Labels, today: str, ralph: Ralph = ralph) -> Case:
+                question = question_of(text, today)
+                return case_of(rank(question, [ralph.conversations.candidates(question)]), labels)
+
+            labels = Labels("rounds", _half(one.id), frozenset(right))
+            if right:
+                yield ask(one.question, labels, one.at)
+            for other in asked_of.get(one.id, ()):
+                labels = Labels("rounds, other person", _half(other.id))
+                yield ask(other.question, labels, "")
+        tell(f"rounds: {number} of {len(haystacks)} asked")
+
+
+# -- fitting; pure: lists in, constants out
+
+_RIDGE = 0.05
+_STEPS = 60
+# What a set counts: all questions of a set as much as the root of their number; less where nothing
+# answers, and less again in small memories; chats and memories count double, there are few of them.
+_NOTHING, _NOTHING_THERE, _SMALL = 0.5, 0.6, 0.7
+_NOWHERE = ("absent", "unrelated", "other")
+_FEW = ("pairs", "memories")
+_CHAT, _SUMMARIZED, _MEMORIES = 2.0, 0.3, 2.0
+
+
+def fitted(cases: Sequence[Case]) -> tuple[Logistic, Logistic]:
+    """The logistics for the first hit, and for an answer among the first ten."""
+    lists = [one for one in cases if one.values]
+    first = np.array([one.right[0] for one in lists], dtype=float)
+    among = np.array([any(one.right[:LIMIT]) for one in lists], dtype=float)
+    harmless = np.array([one.also[0] for one in lists])
+    harmless_there = np.array([any(one.also[:LIMIT]) for one in lists]) & (among == 0)
+    sure = logistic_fit(
+        _columns([one.clues.each[0] for one in lists]),
+        first,
+        np.where(harmless, 0.0, weights(lists, _NOTHING)),
+    )
+    there = logistic_fit(
+        _columns([one.clues.there for one in lists]),
+        among,
+        np.where(harmless_there, 0.0, weights(lists, _NOTHING_THERE)),
+    )
+    return sure, there
+
+
+def weights(cases: Sequence[Case], nothing: float) -> Numbers:
+    """What each list counts in a fit."""
+    sizes = Counter(one.set for one in cases)
+
+    def weight(name: str) -> float:
+        value = 1.0 / np.sqrt(sizes[name])
+        nowhere = any(word in name for word in _NOWHERE)
+        if nowhere:
+            value *= nothing * (_SMALL if name.startswith(_FEW) else 1.0)
+        if name.startswith(("rounds", "user turns")):
+            value *= _CHAT
+        if "summarized" in name:
+            value *= _SUMMARIZED
+        return float(value * (_MEMORIES if name.startswith("memories") else 1.0))
+
+    return np.array([weight(one.set) for one in cases])
+
+
+def _columns(clues: Sequence[Sequence[float]]) -> Numbers:
+    words, meaning, gap, rest, few = np.array(clues, dtype=float).T
+    parts = [words, meaning, gap, rest * words, rest * meaning, few, rest * few]
+    found: Numbers = np.column_stack(parts)
     return found
 
 
-def fitted(hits: Sequence[Judged]) -> Constants:
-    """The constants under which the hits are likeliest; by words alone when none has a cosine."""
-    _need_both(hits)
-    counts = weights(hits)
-    right = np.array([one.right for one in hits], dtype=float)
-    unrelated, related = cosines(hits, counts)
-    values = np.array(
-        [features(one.evidence, Constants(0.0, 0.0, 0.0, unrelated, related)) for one in hits]
-    )
-    if not values[:, 1].any():
-        intercept, per_words = logistic_fit(values[:, :1], right, counts)
-        return _rounded(intercept, per_words)
-    intercept, per_words, per_meaning = logistic_fit(values, right, counts)
-    if not 0.0 <= per_meaning <= per_words:
-        # Meaning for more than words would let more words lower a score.
-        intercept, both = logistic_fit(values.sum(axis=1, keepdims=True), right, counts)
-        per_words = per_meaning = both
-    return _rounded(intercept, per_words, per_meaning, unrelated, related)
-
-
-def cosines(hits: Sequence[Judged], counts: Numbers) -> tuple[float, float]:
-    """What unrelated and clearly related texts have: the lower quartile of what was found where
-    nothing answers, and the upper quartile of what was right; 0 and 1 without cosines."""
-    with_cosine = [
-        (one, float(count))
-        for one, count in zip(hits, counts, strict=True)
-        if one.evidence.cosine is not None
-    ]
-    wrong = [pair for pair in with_cosine if pair[0].source in NOTHING_ANSWERS]
-    wrong = wrong or [pair for pair in with_cosine if not pair[0].right]
-    right = [pair for pair in with_cosine if pair[0].right]
-    if not right or not wrong:
-        return 0.0, 1.0
-    unrelated = _stepped(_quantile(wrong, 0.25))
-    related = _stepped(_quantile(right, 0.75))
-    return unrelated, max(related, round(unrelated + _STEP_OF_COSINES, 2))
-
-
-def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> list[float]:
-    """Intercept and coefficients by iteratively reweighted least squares, with a small ridge."""
+def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> Logistic:
+    """By iteratively reweighted least squares, with a small ridge."""
     columns = np.column_stack([np.ones(len(values)), values])
     counts = counts / counts.sum() * len(counts)
-    ridge = _RIDGE * np.eye(columns.shape[1])
-
-    def penalty(found: Numbers) -> float:
-        x = columns @ found
-        loss = np.logaddexp(0.0, x) - right * x
-        return float(counts @ loss + found @ ridge @ found / 2)
-
+    ridge = _RIDGE * np.eye(columns.shape[1]) * len(counts) / 1000
+    ridge[0, 0] = 1e-6
     found = np.zeros(columns.shape[1])
-    paid = penalty(found)
     for _ in range(_STEPS):
         likely = 1.0 / (1.0 + np.exp(-(columns @ found)))
-        curve = columns.T @ (columns * (counts * likely * (1.0 - likely))[:, None]) + ridge
-        step = np.linalg.solve(curve, columns.T @ (counts * (right - likely)) - ridge @ found)
-        # A whole step may overshoot where the two sides hardly overlap.
-        while penalty(found + step) > paid and np.abs(step).max() > _ENOUGH:
-            step = step / 2
+        slope = columns.T @ (counts * (right - likely)) - ridge @ found
+        curve = (columns * (counts * likely * (1.0 - likely))[:, None]).T @ columns + ridge
+        step = np.linalg.solve(curve, slope)
+        step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-12))
         found = found + step
-        paid = penalty(found)
-        if np.abs(step).max() <= _ENOUGH:
+        if np.abs(step).max() < 1e-6:
             break
-    return [float(one) for one in found]
-
-
-def table(
-    source: str, hits: Sequence[Judged], score: Score, counts: Numbers | None = None
-) -> Table:
-    """How well this score keeps its word on these hits, each as heavy as the others or as told."""
-    counts = np.ones(len(hits)) if counts is None else counts
-    counts = counts / counts.sum()
-    scores = np.array([score(one) for one in hits])
-    right = np.array([one.right for one in hits], dtype=bool)
-    bins = tuple(_bin(begin, end, scores, right, counts) for begin, end in BINS)
-    likely = np.clip(np.where(right, scores, 1.0 - scores), _NEVER, 1.0)
-    shares = [float(counts[_inside(one.begin, one.end, scores)].sum()) for one in bins]
-    return Table(
-        source=source,
-        right=int(right.sum()),
-        wrong=int((~right).sum()),
-        bins=bins,
-        right_over=_over(scores[right], counts[right]),
-        wrong_over=_over(scores[~right], counts[~right]),
-        log_loss=float(-counts @ np.log(likely)),
-        error=sum(
-            share * abs(one.score - one.right)
-            for share, one in zip(shares, bins, strict=True)
-            if one.count
-        ),
-    )
-
-
-def _inside(begin: float, end: float, scores: Numbers) -> NDArray[np.bool_]:
-    below: NDArray[np.bool_] = scores <= end if end == BINS[-1][1] else scores < end
-    return (scores >= begin) & below
-
-
-def _bin(
-    begin: float, end: float, scores: Numbers, right: NDArray[np.bool_], counts: Numbers
-) -> Bin:
-    inside = _inside(begin, end, scores)
-    if not inside.any():
-        return Bin(begin, end, 0, 0.0, 0.0, 0.0, 1.0)
-    inside_counts = counts[inside]
-    share = float(np.average(right[inside], weights=inside_counts))
-    # Where hits weigh differently, they tell as much as fewer equal ones.
-    equal = float(inside_counts.sum() ** 2 / (inside_counts**2).sum())
-    low, high = _wilson(share, equal)
-    score = float(np.average(scores[inside], weights=inside_counts))
-    return Bin(begin, end, int(inside.sum()), score, share, low, high)
-
-
-def _wilson(share: float, count: float) -> tuple[float, float]:
-    """The 95 % interval of a share of so many."""
-    squared = _SIGMAS**2
-    middle = (share + squared / (2 * count)) / (1 + squared / count)
-    spread = share * (1 - share) / count + squared / (4 * count**2)
-    half = _SIGMAS * math.sqrt(max(0.0, spread)) / (1 + squared / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _over(scores: Numbers, counts: Numbers) -> tuple[float, ...] | None:
-    if not len(scores):
-        return None
-    return tuple(float(np.average(scores >= least, weights=counts)) for least in OVER)
-
-
-def _quantile(pairs: Sequence[tuple[Judged, float]], share: float) -> float:
-    ordered = sorted((one.evidence.cosine or 0.0, count) for one, count in pairs)
-    wanted = share * sum(count for _, count in ordered)
-    passed = 0.0
-    for cosine, count in ordered:
-        passed += count
-        if passed >= wanted:
-            return cosine
-    return ordered[-1][0]
-
-
-def _stepped(cosine: float) -> float:
-    return round(round(cosine / _STEP_OF_COSINES) * _STEP_OF_COSINES, 2)
-
-
-def _rounded(*found: float) -> Constants:
-    return Constants(*(round(one, 2) for one in found))
-
-
-def _need_both(hits: Sequence[Judged]) -> None:
-    rights = {one.right for one in hits}
-    if rights != {True, False}:
-        missing = "right" if True not in rights else "wrong"
-        raise BadInput(
-            f"none of the {len(hits)} judged hits is {missing}",
-            todo="A fit wants questions that something answers and some that nothing does.",
-        )
+    return Logistic(*(round(float(one), 2) for one in found))
 
 
 # -- the report
 
-ALL = "all sources"
+BINS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.01)
+OVER = (">=.40", ">=.55", ">=.70")
 _ABOUT = (
-    "A cell: how many hits have such a score, and the share of them that was right. "
-    f"{ALL}: each counts the same, our own double, the right hits as much as the wrong ones. "
-    "Hits that nobody judged are left out."
+    "first right: the share of questions whose first hit is right. error: the calibration error of "
+    "the first hit, over six bins. shown: the share with a right hit of at least 0.40 among ten. "
+    "hits: how many of a list have 0.40. The last three: questions with a hit of at least that."
 )
 
 
-class Way(msgspec.Struct, frozen=True):
-    """Scores with one embedder, or by words alone, on hits they were not fitted on.
+class Row(msgspec.Struct):
+    """How scores keep their word on one set."""
 
-    `now` and `after` are tables of the same hits: scored as the product does, and with the
-    constants `found` on the other half; `final` are the constants fitted on everything.
-    """
-
-    embedder: str | None
-    fitted_on: int
+    by: str
+    set: str
     questions: int
-    found: Constants
-    final: Constants
-    now: tuple[Table, ...]
-    after: tuple[Table, ...]
+    right: float
+    mean: float
+    error: float
+    shown: float
+    hits: float
+    over: tuple[float, float, float]
+
+    def cells(self) -> tuple[str, ...]:
+        """As a line of the report."""
+        numbers = (self.right, self.mean, self.error, self.shown)
+        texts = [short(one, 3) for one in numbers]
+        return (self.set, str(self.questions), *texts, f"{self.hits:.1f}", *_shares(self.over))
 
 
-def measured(
-    embedder: str | None,
-    hits: Sequence[Judged],
-    *,
-    found: Constants,
-    final: Constants,
-    fitted_on: int,
-) -> Way:
-    """Every source and all of them together, as scored now and with the constants found."""
+def _shares(values: Sequence[float]) -> list[str]:
+    return [short(one, 2) for one in values]
 
-    def tables(value: Callable[[Judged], float]) -> tuple[Table, ...]:
-        sources = dict.fromkeys(one.source for one in hits)
-        each = [table(s, [one for one in hits if one.source == s], value) for s in sources]
-        return (table(ALL, hits, value, weights(hits)), *each)
 
-    return Way(
-        embedder=embedder,
-        fitted_on=fitted_on,
-        questions=len({one.question for one in hits}),
-        found=found,
-        final=final,
-        now=tables(lambda one: score(one.evidence, embedder)),
-        after=tables(lambda one: score_by(one.evidence, found)),
+def tables(
+    cases: Sequence[Case], by: Callable[[Case], tuple[Logistic, Logistic]] | None
+) -> list[Row]:
+    """A row for each set; those of the memories once for each half, and for some kinds of them."""
+    groups: dict[str, list[Case]] = {}
+    for one in cases:
+        halved = one.set.startswith("memories")
+        groups.setdefault(f"{one.set} ({one.half})" if halved else one.set, []).append(one)
+        if one.set == "memories" and one.kind in ("paraphrase", "topic", "time", "short"):
+            groups.setdefault(f"{one.kind} ({one.half})", []).append(one)
+    name = "as shipped" if by is None else "fitted anew"
+    return [_row(name, of, part, by) for of, part in groups.items()]
+
+
+def _row(
+    by: str,
+    name: str,
+    cases: Sequence[Case],
+    fits: Callable[[Case], tuple[Logistic, Logistic]] | None,
+) -> Row:
+    lists = [one.scores(fits(one) if fits else None)[:LIMIT] for one in cases]
+    first = np.array([(one or [0.0])[0] for one in lists])
+    right = np.array([bool(one.right) and one.right[0] for one in cases], dtype=float)
+    shown = [
+        any(r and s >= FLOOR for r, s in zip(one.right, found, strict=False))
+        for one, found in zip(cases, lists, strict=True)
+    ]
+    return Row(
+        by,
+        name,
+        len(cases),
+        float(right.mean()),
+        float(first.mean()),
+        calibration_error(first, right),
+        float(np.mean(shown)),
+        float(np.mean([sum(value >= FLOOR for value in one) for one in lists])),
+        (float(np.mean(first >= 0.4)), float(np.mean(first >= 0.55)), float(np.mean(first >= 0.7))),
     )
 
 
-def lines_of(ways: Sequence[Way], *, half: str, seed: int) -> list[str]:
-    """The report for people."""
-    lines: list[str] = []
-    for way in ways:
-        hits = way.after[0].right + way.after[0].wrong
-        named = f"with {way.embedder}" if way.embedder else "words alone"
-        lines += [
-            f"{named}: fitted on {way.fitted_on:,} judged hits (half {half} by seed {seed}), "
-            f"measured on the other {hits:,} of {way.questions:,} questions",
-            "",
-            *aligned([("", "log loss", "error", f"log loss {OWN}"), *_losses(way)]),
-            "",
-            *aligned([_head(), *map(_cells, way.after)]),
-            "",
-            f"fitted on half {half}: {_written(way.found)}",
-            f"fitted on all, for calibration.py: {_written(way.final)}",
-            "",
-        ]
-    return [*lines, _ABOUT]
+def calibration_error(scores: Numbers, right: Numbers) -> float:
+    """How far what was promised is from what was right, over bins of scores."""
+    error = 0.0
+    for low, high in itertools.pairwise(BINS):
+        inside = (scores >= low) & (scores < high)
+        if inside.any():
+            error += inside.mean() * abs(float(scores[inside].mean() - right[inside].mean()))
+    return float(error)
 
 
-def _losses(way: Way) -> list[tuple[str, ...]]:
-    return [
-        (name, short(one[0].log_loss, 3), short(one[0].error, 3), short(_own_loss(one), 3))
-        for name, one in (("as scored now", way.now), ("as fitted", way.after))
-    ]
-
-
-def _own_loss(tables: Sequence[Table]) -> float | None:
-    return next((one.log_loss for one in tables if one.source == OWN), None)
-
-
-def _head() -> tuple[str, ...]:
-    bins = (f"{_plain(begin)}-{_plain(end)}" for begin, end in BINS)
-    over = " ".join(short(least, 2) for least in OVER)
-    return ("source", *bins, f"right over {over}", f"wrong over {over}")
-
-
-def _cells(one: Table) -> tuple[str, ...]:
-    bins = (f"{b.count} {short(b.right, 2)}" if b.count else "-" for b in one.bins)
-    return (one.source, *bins, _shares(one.right_over), _shares(one.wrong_over))
-
-
-def _shares(shares: Sequence[float] | None) -> str:
-    return "-" if shares is None else " ".join(short(one, 3) for one in shares)
-
-
-def _written(constants: Constants) -> str:
-    return f"Constants({', '.join(f'{one:.2f}' for one in msgspec.structs.astuple(constants))})"
-
-
-def _plain(value: float) -> str:
-    return f"{value:g}".replace("0.", ".", 1)
+def _written(logistic: Logistic) -> str:
+    plain: Mapping[str, float] = msgspec.structs.asdict(logistic)
+    return f"Logistic({', '.join(f'{one:.2f}' for one in plain.values())})"

@@ -256,6 +256,7 @@ class Haystack(msgspec.Struct, frozen=True):
     question: str
     sessions: tuple[ChatSession, ...]
     answers: frozenset[str]
+    at: str = ""
 
 
 def longmemeval_rounds(file: Path) -> list[Haystack]:
@@ -272,7 +273,8 @@ def longmemeval_rounds(file: Path) -> list[Haystack]:
             ChatSession(name, _moment(at), _rounds(turns)) for name, at, turns in sessions
         )
         answers = frozenset(one.answer_session_ids)
-        found.append(Haystack(one.question_id, one.question, chats, answers))
+        at = _moment(one.question_date)
+        found.append(Haystack(one.question_id, one.question, chats, answers, at))
     return found
 
 
@@ -547,6 +549,57 @@ def own(file: Path) -> Dataset:
 def _need(there: object, what: str, where: str) -> None:
     if not there:
         raise BadInput(f"the line lacks {what}", where=where, todo=_SEE)
+
+
+# -- memories of agents, and what people ask of them
+
+
+class MemoryRecord(msgspec.Struct, omit_defaults=True):
+    """A record of a memory; an exchange has two sides, all others a text."""
+
+    record: str
+    kind: str
+    at: str
+    title: str = ""
+    text: str = ""
+    user: str = ""
+    assistant: str = ""
+    conversation: str = ""
+    files: tuple[str, ...] = ()
+
+
+class MemoryQuestion(msgspec.Struct, omit_defaults=True):
+    """A question, the records that answer it, and those that may be shown beside them."""
+
+    question: str
+    kind: str
+    answers: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    asked: str = ""
+
+
+class MemorySet(msgspec.Struct):
+    """A memory, the half it belongs to, the day it is asked on."""
+
+    name: str
+    half: str
+    today: str
+    records: list[MemoryRecord] = []
+    questions: list[MemoryQuestion] = []
+
+
+def memories(file: Path) -> list[MemorySet]:
+    """The memories of a file: a line for each, for each of its records and for each question."""
+    found: dict[str, MemorySet] = {}
+    for _, line in json_lines(file, dict[str, Any], "a memory, a record or a question"):
+        name = line.get("memory", "")
+        if "half" in line:
+            found[name] = MemorySet(name, line["half"], line["today"])
+        elif "question" in line:
+            found[name].questions.append(msgspec.convert(line, MemoryQuestion))
+        elif name:
+            found[name].records.append(msgspec.convert(line, MemoryRecord))
+    return list(found.values())
 
 
 READERS: dict[str, Callable[[Path], Dataset]] = {

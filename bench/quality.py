@@ -37,7 +37,9 @@ from ralph.errors import BadInput
 from ralph.index import Collection, Embedder, IndexView
 from ralph.index.sync import live_of
 from ralph.memory.ralph import open_ralph
-from ralph.recall.search import FLOOR, Question, search
+from ralph.recall import Hit
+from ralph.recall.score import FLOOR
+from ralph.recall.search import Question, find, rank
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -127,9 +129,22 @@ def by_mix(
     view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
     """Ralph's search as the product asks it, without the floor."""
-    question = Question(asked.text, asked.depth, 0.0)
-    found = search(view, collections, question, vector=vector, embedder=asked.embedder)
-    return [one.record.id for one in found]
+    return ranked(view, collections, Question(asked.text, asked.depth, 0.0), asked.embedder, vector)
+
+
+def ranked(
+    view: IndexView,
+    collections: Sequence[Collection],
+    question: Question,
+    embedder: str,
+    vector: Vectors | None,
+) -> list[str]:
+    """The ids of the documents in the order of Ralph's search."""
+    found = find(view, collections, question, vector=vector, embedder=embedder)
+    for one in found.candidates:
+        one.read = lambda one: Hit(one.record.id, "passage", None, None, "", None, None)
+    ranking = rank(question, [found])
+    return [one.record.id for one in ranking.chosen[: question.limit]] if ranking else []
 
 
 def by_meaning(
@@ -320,8 +335,7 @@ def cost(
             vector = embedder.embed_query(text)
             with place.store.state() as view:
                 found = [one for one in [live_of(view, name)] if one is not None]
-                question = Question(text, LIMIT, FLOOR)
-                return search(view, found, question, vector=vector, embedder=embedder.identity)
+                return ranked(view, found, Question(text, LIMIT, FLOOR), embedder.identity, vector)
 
         def ask_naively(text: str) -> object:
             return naive.by_mix(text, embedder.embed_query(text), LIMIT, quick=True)

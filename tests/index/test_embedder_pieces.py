@@ -13,7 +13,7 @@ from remembering import ToyEmbedder, index_file, made, open_toy
 
 from ralph.index import CollectionSize
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
-from ralph.index.matrix import Matrix
+from ralph.index.matrix import Matrix, pack
 from ralph.index.sync import live_of
 from ralph.memory.status import verify_index
 from ralph.text.tokens import estimate_tokens
@@ -106,14 +106,15 @@ def unit(*numbers: float) -> bytes:
 
 def test_a_passage_is_as_near_as_its_nearest_piece() -> None:
     matrix = Matrix(2)
-    matrix.append([1, 2, 3], [10, 20, 30], [unit(1, 0) + unit(0, 1), unit(0.6, 0.8), unit(0, 1)])
+    matrix.append(1, *pack([(10, unit(1, 0) + unit(0, 1))]))
+    matrix.append(3, *pack([(20, unit(0.6, 0.8)), (30, unit(0, 1))]))
     query: Vectors = np.array([[1.0, 0.0]], dtype=np.float32)
     assert matrix.last_vector == 3
     assert matrix.nearest(query, 10, []) == [pytest.approx({10: 1.0, 20: 0.6, 30: 0.0})]
     assert matrix.nearest(query, 2, []) == [pytest.approx({10: 1.0, 20: 0.6})]
     assert matrix.nearest(query, 1, [30]) == [pytest.approx({10: 1.0, 30: 0.0})]
     assert matrix.nearest(query, 10, [], upto=1) == [pytest.approx({10: 1.0})]
-    matrix.append([4], [40], [unit(0, 1) + unit(0.8, 0.6)])
+    matrix.append(4, *pack([(40, unit(0, 1) + unit(0.8, 0.6))]))
     assert matrix.nearest(query, 2, []) == [pytest.approx({10: 1.0, 40: 0.8})]
 
 
@@ -121,7 +122,9 @@ def test_a_passage_is_as_near_as_its_nearest_piece() -> None:
 def test_a_blob_of_no_whole_vectors_is_refused(blob: bytes) -> None:
     matrix = Matrix(2)
     with pytest.raises(ValueError, match="no whole vectors"):
-        matrix.append([1], [1], [blob])
+        matrix.append(1, *pack([(1, blob)]))
+    with pytest.raises(ValueError, match="no whole vectors"):
+        matrix.append(1, pack([(1, unit(1, 0))])[0], blob)
 
 
 def test_a_long_record_is_found_by_what_stands_at_its_end(project: Path) -> None:

@@ -165,6 +165,8 @@ def test_damage_while_the_file_is_open_is_healed_too(
         "UPDATE record_{n} SET body = x'ff'",
         "UPDATE record_{n} SET source = 'nonsense'",
         "UPDATE vector_{n} SET v = x'00'",
+        "UPDATE vector_{n} SET owners = x'00'",
+        "UPDATE vector_{n} SET owners = zeroblob(16)",
         "UPDATE collection SET dims = 'many'",
         "DROP TABLE collection",
     ],

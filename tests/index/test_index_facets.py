@@ -14,10 +14,10 @@ from remembering import ToyEmbedder
 
 from ralph.config import Settings
 from ralph.index import Collection, Facets, IndexView, Only, Passage
-from ralph.index.matrix import Matrix, facet_tokens, fits, wanted_tokens
+from ralph.index.matrix import Matrix, facet_tokens, fits, pack, wanted_tokens
 from ralph.index.sync import IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
-from ralph.recall.search import Question, search, search_plainly
+from ralph.recall.search import Question, find, find_plainly
 from ralph.records import Record
 
 # Values that a careless query would break on.
@@ -137,16 +137,16 @@ def test_the_index_and_the_journal_leave_out_the_same(
         with index.store.state() as view:
             live = live_of(view, "notes")
             assert live is not None
-            found = search(
+            found = find(
                 view,
                 [live],
                 question,
                 vector=vector,
                 embedder=toy.identity if vector is not None else "none",
             )
-        assert sorted(one.record.id for one in found) == expected(12, only), only
-        plain = search_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)
-        assert sorted(one.record.id for one in plain) == expected(12, only), only
+        assert sorted(one.record.id for one in found.candidates) == expected(12, only), only
+        plain = find_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)
+        assert sorted(one.record.id for one in plain.candidates) == expected(12, only), only
     index.close()
 
 
@@ -226,7 +226,8 @@ def test_the_nearest_of_each_are_those_of_one_at_a_time(
 def test_a_passage_in_pieces_is_as_near_as_its_nearest_piece() -> None:
     matrix = Matrix(2)
     pieces = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
-    matrix.append([1, 2], [7, 9], [pieces[:2].tobytes(), pieces[2:].tobytes()])
+    matrix.append(1, *pack([(7, pieces[:2].tobytes())]))
+    matrix.append(2, *pack([(9, pieces[2:].tobytes())]))
     query = np.array([[0, 1], [1, 0]], dtype=np.float32)
     assert matrix.nearest(query, 9) == [
         pytest.approx({7: 1.0, 9: 0.8}),

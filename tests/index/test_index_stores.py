@@ -313,6 +313,27 @@ def test_many_records_go_in_and_come_out(store: IndexStore) -> None:
         assert len(view.content(made).vectors) == 600
 
 
+def test_the_newest_records_of_some_days_are_found_once_each(store: IndexStore) -> None:
+    made = create(store)
+    two = [(Passage(title="", text=text), blob(X)) for text in ("one", "two")]
+    rows = [row(record(number), *two) for number in range(1, 8)]  # of the 2nd to the 8th
+    write(store, made, [*rows, row(record(8))])
+    with store.state() as view:
+
+        def dated(first: str, end: str, count: int = 10) -> list[str]:
+            found = view.dated(made, first, end, count)
+            assert found.among == 7
+            held = records(view, made, found.rows)
+            return [held[one].id for one in found.rows]
+
+        assert dated("2026-01-03T00:00:00", "2026-01-05T00:00:00") == ["id-3", "id-2"]
+        assert dated("", "2026-01-03T00:00:00") == ["id-1"]
+        assert dated("2026-01-08T00:00:00", "9") == ["id-7"]
+        assert dated("2026-02-01T00:00:00", "9") == []
+        assert dated("", "9", count=1) == ["id-7"]
+        assert view.dated(made, "", "9", 1).records == 7
+
+
 # -- words
 
 
@@ -506,6 +527,44 @@ def test_passages_wait_for_their_vectors_and_get_them(store: IndexStore) -> None
         assert view.waiting(live(view), 10) == []
         assert size(view, made) == (2, 2, 0)
         assert near(view, Y) == pytest.approx({"id-1": 1.0, "id-2": 0.0})
+
+
+def test_vectors_stay_with_their_passages_however_they_are_written(store: IndexStore) -> None:
+    """One at a time, many at once, in pieces, with some forgotten between; a reader looks on."""
+    made, rng = create(store), np.random.default_rng(3)
+    query = rng.normal(size=DIMS).astype(np.float32)
+    query /= np.linalg.norm(query)
+    expected: dict[str, float] = {}
+
+    def add(numbers: range) -> None:
+        rows = []
+        for number in numbers:
+            vectors = rng.normal(size=(1 + number % 2, DIMS)).astype(np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            rows.append(plain(number, f"t{number}", *vectors.tolist()))
+            expected[f"id-{number}"] = float(max(vectors @ query))
+        write(store, answering(store) if numbers.start > 1 else made, rows)
+
+    def check() -> None:
+        with store.state() as view:
+            assert near(view, query.tolist(), 1000) == pytest.approx(expected, abs=2e-5)
+            assert len(view.content(live(view)).vectors) == len(expected)
+
+    for number in range(1, 75):
+        add(range(number, number + 1))
+        if number % 9 == 0:
+            check()
+    add(range(75, 215))
+    check()
+    gone = [f"id-{number}" for number in (1, 2, 3, 40, *range(100, 180, 3))]
+    write(store, answering(store), forget=gone)
+    for one in gone:
+        del expected[one]
+    check()
+    add(range(215, 216))
+    check()
+    store.close()
+    check()
 
 
 # -- forgetting and sweeping

@@ -224,7 +224,8 @@ def test_two_processes_that_remember_at_once_get_distinct_numbers(
     numbers = sorted(int(number) for run in runs for number in run)
     assert numbers == list(range(1, 76))
     assert auth.verify() == (75, [])
-    assert len(auth.search("both", limit=20)) == 20
+    [hit] = auth.search("both", limit=20)
+    assert len(hit.like) == 74  # they all say the same
 
 
 # -- search

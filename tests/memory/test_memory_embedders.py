@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from embedding_server import OLLAMA_MODEL, EmbeddingServer, running
-from remembering import made, shown, topical
+from remembering import ToyEmbedder, made, open_toy, shown, topical
 
 from ralph.index.embedders import served
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import is_current
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import status, verify_index
@@ -58,11 +59,14 @@ def manifest(memory: Ralph) -> tuple[str, int]:
     return one.manifest.embedder, one.manifest.dims
 
 
-def blob_lengths(memory: Ralph) -> set[int]:
-    store = memory.store.index.store
+def vectors(memory: Ralph) -> dict[bytes, bytes]:
     [one] = memory.store.index.collections()
-    with store.state() as view:
-        return {len(blob) for blob in view.content(one).vectors.values()}
+    with memory.store.index.store.state() as view:
+        return view.content(one).vectors
+
+
+def blob_lengths(memory: Ralph) -> set[int]:
+    return {len(blob) for blob in vectors(memory).values()}
 
 
 # -- served
@@ -267,6 +271,22 @@ def test_f19_a_model_pulled_anew_is_a_rebuild_by_itself(
     with opened() as memory:
         memory.feature("auth").remember(made("after it", session_id="after"))
         assert verify_index(memory).ok
+
+
+def test_f19_an_index_of_the_table_before_is_rebuilt_by_itself(project: Path) -> None:
+    before = ToyEmbedder("static:l2_supercat_256:64b47a2dc493:lead32", dims=256)
+    with open_toy(project, before) as memory:
+        memory.feature("auth").remember_all(topical(20))
+        memory.feature("auth").search(QUESTION)
+        assert manifest(memory) == (before.identity, 256)
+    with open_ralph(project, embedder="static") as memory:
+        answer = memory.feature("auth").search(QUESTION)
+        assert answer.notes == ()
+        assert manifest(memory) == (StaticEmbedder.identity, 256)
+        rebuilt = vectors(memory)
+        memory.store.index.delete()
+        assert shown(memory.feature("auth").search(QUESTION)) == shown(answer)
+        assert vectors(memory) == rebuilt
 
 
 # -- MiniLM

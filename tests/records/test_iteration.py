@@ -26,11 +26,11 @@ from ralph.records.iteration import (
     ModelTier,
     Outcome,
     cut,
-    embedding_text,
     from_record,
     read_iteration,
     relative_path,
     strongest,
+    thoughts,
     to_record,
 )
 
@@ -345,22 +345,26 @@ def test_a_cut_text_is_never_over_its_limit_and_an_uncut_one_is_untouched(
     assert cut(kept, max_chars) == kept
 
 
-def test_f7_the_text_to_embed_is_title_summary_errors_and_decisions() -> None:
+def test_f7_summary_errors_and_decisions_are_one_thought_each() -> None:
     iteration = Iteration(
         task_title="Login form",
         summary="Validated the input.",
-        errors=(ErrorSeen("TypeError: x"), ErrorSeen("")),
+        errors=(ErrorSeen("TypeError: x", resolution="guard it"), ErrorSeen("")),
         decisions=(Decision("use zod", "typed"), Decision("no captcha")),
         discipline="backend",
     )
-    assert embedding_text(iteration, max_chars=4000) == (
-        "Login form\nValidated the input.\nTypeError: x\nuse zod: typed\nno captcha"
-    )
+    assert thoughts(iteration) == [
+        "Validated the input.",
+        "TypeError: x\nguard it",
+        "use zod: typed\nno captcha",
+    ]
+    assert thoughts(Iteration()) == []
 
 
-def test_f7_the_text_to_embed_is_cut_at_its_limit() -> None:
-    assert len(embedding_text(Iteration(summary="x" * 9000), max_chars=4000)) == 4000
-    assert embedding_text(Iteration(), max_chars=4000) == ""
+def test_f7_a_long_error_is_a_thought_of_its_own() -> None:
+    long = ErrorSeen("OSError: " + "no space left " * 20)
+    iteration = Iteration(errors=(long, ErrorSeen("TypeError: x"), ErrorSeen("KeyError: y")))
+    assert thoughts(iteration) == [long.message, "TypeError: x\nKeyError: y"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.times import LONGEST_QUESTION, event_range, time_range
+from ralph.text.times import LONGEST_QUESTION, TimeRange, event_range, time_range
 
 TODAY = date(2026, 3, 11)  # a Wednesday
 
@@ -88,6 +91,14 @@ what was said between 2024 and 2025?     | 2024-01-01 2025-12-31
 which events did I attend from July to October? | 2025-07-01 2025-10-31
 after March 3 and before March 10 what broke? | 2026-03-04 2026-03-09
 what did we do yesterday and today?      | 2026-03-10 2026-03-11
+what did we do last weekend?             | 2026-03-07 2026-03-08
+which bike did I fix the past weekend?   | 2026-03-07 2026-03-08
+what did we try two weekends ago?        | 2026-02-21 2026-03-01
+what was built in the first week of February? | 2026-02-01 2026-02-07
+what did we fix in the last week of August | 2025-08-22 2025-08-31
+what did we try in the middle of January | 2026-01-10 2026-01-21
+what broke in early March?               | 2026-03-01 2026-03-11
+what did we do in mid December 2025?     | 2025-12-10 2025-12-21
 """
 
 NOT_UNDERSTOOD = """
@@ -161,12 +172,73 @@ def test_a_plain_time_is_a_range(question: str, days: str) -> None:
     found = time_range(question, TODAY)
 
     assert found is not None
-    assert " ".join(str(day or "-") for day in found) == days
+    assert " ".join(str(day or "-") for day in found[:2]) == days
 
 
 @pytest.mark.parametrize("question", NOT_UNDERSTOOD.strip().splitlines())
 def test_what_is_not_plainly_a_time_is_no_range(question: str) -> None:
     assert time_range(question, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    ("today", "days"),
+    [
+        (date(2026, 3, 7), (date(2026, 2, 28), date(2026, 3, 1))),  # a Saturday
+        (date(2026, 3, 8), (date(2026, 2, 28), date(2026, 3, 1))),
+        (date(2026, 3, 9), (date(2026, 3, 7), date(2026, 3, 8))),
+    ],
+)
+def test_the_last_weekend_is_over(today: date, days: tuple[date, date]) -> None:
+    found = time_range("what did we do last weekend?", today)
+    assert found is not None
+    assert found[:2] == days
+
+
+RESTS = """
+what did we decide yesterday about auth?  | what did we decide about auth?
+auth bug last week                        | auth bug
+yesterday                                 |
+since Monday, what broke in March?        | , what broke ?
+what does "last week" mean, said on Monday? | what does "last week" mean, said ?
+"""
+
+
+@pytest.mark.parametrize(("question", "rest"), rows(RESTS))
+def test_the_words_for_the_time_are_left_out_of_the_rest(question: str, rest: str) -> None:
+    found = time_range(question, TODAY)
+    assert found is not None
+    assert found.rest == rest
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Moves the process into a time zone."""
+
+    def move(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield move
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows reads no TZ")
+def test_a_day_begins_and_ends_at_midnight_where_the_person_is(
+    zone: Callable[[str], None],
+) -> None:
+    day = TimeRange(date(2026, 3, 10), date(2026, 3, 10))
+    zone("UTC")
+    assert day.moments() == ("2026-03-10T00:00:00", "2026-03-11T00:00:00")
+    zone("UTC-5")  # five hours east
+    assert day.moments() == ("2026-03-09T19:00:00", "2026-03-10T19:00:00")
+
+
+def test_an_open_range_has_no_first_or_last_moment() -> None:
+    at = "2026-03-10T00:00:00.123Z"
+    for days in (TimeRange(None, TODAY), TimeRange(date(2026, 3, 10), None)):
+        first, end = days.moments()
+        assert first <= at < end
 
 
 def test_a_prompt_with_things_pasted_into_it_has_no_range() -> None:
@@ -179,12 +251,12 @@ def test_typographic_marks_and_line_breaks_do_not_matter() -> None:
     found = time_range(
         "what did we see\nin yesterday\u2019s run,  from 2026-03-01 to 2026-03-05?", TODAY
     )
-    assert found == (date(2026, 3, 1), date(2026, 3, 10))
+    assert found == (date(2026, 3, 1), date(2026, 3, 10), "what did we see run, ?")
 
 
 def test_a_date_with_a_time_of_day_will_do_for_today() -> None:
     found = time_range("what did we do yesterday?", datetime(2026, 3, 11, 9, 30))
-    assert found == (date(2026, 3, 10), date(2026, 3, 10))
+    assert found == (date(2026, 3, 10), date(2026, 3, 10), "what did we do ?")
 
 
 EVENTS = """
@@ -233,14 +305,14 @@ def test_a_written_day_comes_back(day: date, today: date) -> None:
         if day > today:
             assert found is None
         else:
-            assert found == (day, day)
+            assert found == (day, day, "what happened ?")
 
 
 @given(day=days, today=days)
 def test_a_day_without_its_year_is_the_latest_that_has_been(day: date, today: date) -> None:
     found = time_range(f"what happened on {day:%B} {day.day}?", today)
     assert found is not None
-    first, last = found
+    first, last, _ = found
     assert first is not None
     assert first == last
     assert (first.month, first.day) == (day.month, day.day)
@@ -251,7 +323,7 @@ def test_a_day_without_its_year_is_the_latest_that_has_been(day: date, today: da
 @given(a=days, b=days)
 def test_between_two_days_is_from_the_earlier_to_the_later(a: date, b: date) -> None:
     found = time_range(f"what did we do between {a} and {b}?", max(a, b))
-    assert found == (min(a, b), max(a, b))
+    assert found == (min(a, b), max(a, b), "what did we do ?")
 
 
 PIECES = st.sampled_from(
@@ -269,8 +341,8 @@ def test_no_mixture_of_words_breaks_it_and_every_range_is_sound(
     found = time_range(question, today)
     event_range(question)
     if found is not None:
-        first, last = found
-        assert found != (None, None)
+        first, last, _ = found
+        assert (first, last) != (None, None)
         assert first is None or first <= today
         assert first is None or last is None or first <= last
 

@@ -41,6 +41,11 @@ class Passage(msgspec.Struct, frozen=True):
     facets: dict[str, tuple[str, ...]] = {}
 
 
+# The facet of a passage that was made from other records (a summary, a snapshot): what it repeats
+# does not make its words common.
+DERIVED: dict[str, tuple[str, ...]] = {"derived": ("yes",)}
+
+
 # How a memory cuts its records into passages; a record it cannot read gives none.
 Cut = Callable[[Record], Sequence[Passage]]
 
@@ -165,11 +170,21 @@ class IndexBatch(msgspec.Struct, frozen=True):
 
 
 class WordMatches(msgspec.Struct, frozen=True):
-    """BM25 by passage; how many passages hold each token, and how many there are in all."""
+    """BM25 by passage; how many passages hold each token, and how many there are in all, both
+    without derived ones."""
 
     scores: dict[int, float]
     frequencies: dict[str, int]
     passages: int
+
+
+class DatedPassages(msgspec.Struct, frozen=True):
+    """The first passages of records of some days, how many such records there are, and of how many
+    in all."""
+
+    rows: Rows
+    records: int
+    among: int
 
 
 class StoredPassage(msgspec.Struct, frozen=True):
@@ -205,6 +220,9 @@ class IndexView(Protocol):
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages and of those in `also`, to
         five digits."""
+
+    def dated(self, collection: Collection, first: str, end: str, count: int) -> DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False

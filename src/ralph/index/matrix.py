@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import sqlite3
 import threading
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import Collection, Corrupt, Facets, Only, Rows
+from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     Among = NDArray[np.int64] | None
 
 NEARNESS_DIGITS = 5
-# Vectors on their way to the matrix; few enough that their memory is used again and again.
-_LOAD_ROWS = 100
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
@@ -31,6 +31,26 @@ _AT_ONCE = 64
 
 # For each facet the tokens of which one must be there.
 Groups = tuple[tuple[str, ...], ...]
+
+
+# A passage, and its vectors as bytes.
+PassageVectors = tuple[int, bytes]
+
+
+def pack(vectors: Sequence[PassageVectors]) -> tuple[bytes, bytes]:
+    """A block: two numbers for each passage, its row and the bytes it has; then all vectors."""
+    owners = array("q", [number for row, v in vectors for number in (row, len(v))])
+    return owners.tobytes(), b"".join(v for _, v in vectors)
+
+
+def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
+    """The vectors of a block by passage."""
+    if len(owners) % 16:
+        raise Corrupt("a block of vectors does not say whose they are")
+    numbers = array("q", owners)
+    rows, sizes = numbers[::2], numbers[1::2]
+    ends = itertools.accumulate(sizes)
+    return [(row, data[end - size : end]) for row, size, end in zip(rows, sizes, ends, strict=True)]
 
 
 class Matrix:
@@ -53,7 +73,7 @@ class Matrix:
 
     @property
     def last_vector(self) -> int:
-        """The highest vector row that is here."""
+        """The last block that is here."""
         return int(self._vectors[self._count - 1]) if self._count else 0
 
     def reserve(self, capacity: int) -> None:
@@ -68,23 +88,24 @@ class Matrix:
             new[: self._count] = old[: self._count]
             setattr(self, name, new)
 
-    def append(self, vectors: list[int], passages: list[int], blobs: list[bytes]) -> None:
-        """Add vector rows above the last one: whose they are, and their numbers."""
+    def append(self, block: int, owners: bytes, data: bytes) -> None:
+        """Add a block above the last one: whose its vectors are, and their numbers."""
         import numpy as np
 
         width = self._dims * _FLOAT_BYTES
-        if any(not blob or len(blob) % width for blob in blobs):
-            raise ValueError("a blob that holds no whole vectors")
-        counts = [len(blob) // width for blob in blobs]
-        total = sum(counts)
+        passages, sizes = np.frombuffer(owners, dtype=np.int64).reshape(-1, 2).T
+        counts = sizes // width
+        total = len(data) // width
+        if (counts * width != sizes).any() or sizes.min() <= 0 or sizes.sum() != len(data):
+            raise ValueError("a block that holds no whole vectors")
         end = self._count + total
         if end > len(self._rows):
             self.reserve(max(end, 2 * self._count))  # doubling keeps the cost of growing flat
-        new = np.frombuffer(b"".join(blobs), dtype=np.float32)
-        self._data[self._count : end] = new.reshape(total, self._dims)
-        self._rows[self._count : end] = np.repeat(passages, counts)
-        self._vectors[self._count : end] = np.repeat(vectors, counts)
-        self._pieces = self._pieces or total > len(blobs)
+        new = slice(self._count, end)
+        self._data[new] = np.frombuffer(data, dtype=np.float32).reshape(total, self._dims)
+        self._rows[new] = passages.repeat(counts)
+        self._vectors[new] = block
+        self._pieces = self._pieces or total > len(passages)
         self._count = end
 
     def nearest(
@@ -92,7 +113,7 @@ class Matrix:
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages, and of those in `also`.
 
-        `upto` leaves out vector rows above it: another thread may have loaded what was written
+        `upto` leaves out blocks above it: another thread may have loaded what was written
         after the asking view began. `among` names the passages that count.
         """
         import numpy as np
@@ -179,16 +200,14 @@ class Matrices:
         if matrix is None or matrix.state != wanted:
             matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims, wanted)
         if matrix.last_vector == 0:
-            # Growing later copies them all. A passage of several pieces has them in one row.
-            [rows] = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()
-            matrix.reserve(rows or 0)
-        cursor = connection.execute(
-            f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
-            (matrix.last_vector,),
-        )
-        while rows := cursor.fetchmany(_LOAD_ROWS):
+            # Growing later copies them all.
+            select = f"SELECT sum(length(v)) FROM vector_{n}"
+            [size] = connection.execute(select).fetchone()
+            matrix.reserve((size or 0) // (collection.manifest.dims * _FLOAT_BYTES))
+        select = f"SELECT row, owners, v FROM vector_{n} WHERE row > ? ORDER BY row"
+        for block in connection.execute(select, (matrix.last_vector,)):
             try:
-                matrix.append(*(list(column) for column in zip(*rows, strict=True)))
+                matrix.append(*block)
             except ValueError as error:
                 raise Corrupt(f"a vector of another length than it should have: {error}") from None
         last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
@@ -239,6 +258,12 @@ def fits(facets: Facets, only: Only) -> bool:
     """Whether a passage with these facets is asked for."""
     held = set(facet_tokens(facets))
     return all(held.intersection(group) for group in wanted_tokens(only))
+
+
+def derived_token() -> str:
+    """What every derived passage has, and no other."""
+    [token] = facet_tokens(DERIVED)
+    return token
 
 
 def _token(name: str, value: str) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
-from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
+from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
 from ralph.records import Record, Source
 
 if TYPE_CHECKING:
@@ -150,6 +150,10 @@ def holding(**wanted: Any) -> Filter:
     """What has these values; of a list, one of them."""
     matches = {key: "any" if isinstance(value, list) else "value" for key, value in wanted.items()}
     return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
+
+
+# What was not made from other records.
+_BASE = {"without": derived_token()}
 
 
 def _fitting(only: Only) -> Filter | None:
@@ -313,10 +317,10 @@ class QdrantView(msgspec.Struct, eq=False):
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         # First, so that the threads below share the facts of one state.
-        passages = self._count(collection, passage=True)
+        passages = self._count(collection, **_BASE, passage=True)
         asked = dict.fromkeys(query)
         with ThreadPoolExecutor(_THREADS) as pool:
-            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
+            counts = pool.map(lambda t: self._count(collection, **_BASE, tokens=t), asked)
             frequencies = dict(zip(asked, counts, strict=True))
         if not query or not count:
             return index.WordMatches({}, frequencies, passages)
@@ -395,7 +399,10 @@ class QdrantView(msgspec.Struct, eq=False):
         return {point for point, head in heads.items() if (name, head) in self.heads}
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
-        asked = collection.physical, "/count", {"filter": holding(**wanted), "exact": True}
+        having = holding(**{key: value for key, value in wanted.items() if key != "without"})
+        if "without" in wanted:
+            having["must_not"] = holding(facets=wanted["without"])["must"]
+        asked = collection.physical, "/count", {"filter": having, "exact": True}
         key = tuple(wanted.items())
         return self._fact(
             collection, key, lambda: self._of_points(*asked, returns=dict[str, int])["count"]
@@ -409,6 +416,22 @@ class QdrantView(msgspec.Struct, eq=False):
         if key not in facts:
             facts[key] = count()
         return facts[key]
+
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        name, having = collection.physical, holding(head=True, passage=True)
+        if first:
+            having["must"].append({"key": "at", "range": {"gte": f"{first}Z"}})
+        if end < "9":
+            having["must"].append({"key": "at", "range": {"lt": f"{end}Z"}})
+        counted = {"filter": having, "exact": True}
+        records = self._of_points(name, "/count", counted, returns=dict[str, int])["count"]
+        newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": count}
+        found = self._page(name, [], {"filter": having, **newest}).points
+        rows = [_row_of(one.id) for one in found]
+        return index.DatedPassages(rows, records, self._count(collection, head=True, passage=True))
 
     # -- passages and records
 

@@ -7,6 +7,7 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import sqlite3
@@ -22,7 +23,16 @@ import msgspec
 from ralph import disk, index
 from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
-from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
+from ralph.index.matrix import (
+    Matrices,
+    PassageVectors,
+    derived_token,
+    facet_query,
+    facet_tokens,
+    pack,
+    unpack,
+    wanted_tokens,
+)
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -30,7 +40,7 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
 # In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
-SCHEMA = 2
+SCHEMA = 3
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 _SIDE_FILES = ("", "-wal", "-shm")
 _META = """
@@ -42,7 +52,8 @@ CREATE TABLE IF NOT EXISTS collection (
     removals INTEGER NOT NULL DEFAULT 0, UNIQUE (name, live));
 """
 # Rows of passage and vector are never used twice: an open reader asks for those above the last
-# one it knows.
+# one it knows. A row of vector is a block with the vectors of several passages, because reading
+# them one by one is most of the time of a first search.
 _TABLES = """
 CREATE TABLE record_{n} (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, kind TEXT NOT NULL,
@@ -51,11 +62,11 @@ CREATE TABLE record_{n} (
 CREATE INDEX record_number_{n} ON record_{n} (number);
 CREATE TABLE passage_{n} (
     row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER NOT NULL, hash BLOB NOT NULL,
-    waiting TEXT);
+    waiting TEXT, block INTEGER);
 CREATE INDEX passage_record_{n} ON passage_{n} (record);
 CREATE INDEX passage_waiting_{n} ON passage_{n} (row) WHERE waiting IS NOT NULL;
 CREATE TABLE vector_{n} (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, v BLOB NOT NULL);
+    row INTEGER PRIMARY KEY AUTOINCREMENT, owners BLOB NOT NULL, v BLOB NOT NULL);
 CREATE VIRTUAL TABLE words_{n} USING fts5(
     title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
 CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
@@ -65,13 +76,15 @@ _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
 )
+# How many passages have their vectors in one block.
+_BLOCK = 64
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
 _BUSY_TIMEOUT_S = 5.0
 # In the file itself, so that whoever comes after a crash still cleans up.
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
-# Title, text, places, facets: how much a word counts by where it stands.
 # Fewer than the parameters that any SQLite allows in a query.
 _ROWS_AT_ONCE = 500
+# Title, text, places, facets: how much a word counts by where it stands.
 _FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 _log = logging.getLogger("ralph")
 _encode = msgspec.json.Encoder().encode
@@ -119,6 +132,13 @@ class SqliteView(msgspec.Struct, eq=False):
         n = collection.id
         select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
         frequencies = {token: self._cached(select, token) for token in query}
+        passages = self._cached(f"SELECT count(*) FROM passage_{n}")
+        facet = derived_token()
+        if derived := self._cached(select, facet):
+            passages -= derived
+            counted = f"SELECT count(*) FROM words_{n} WHERE words_{n} MATCH ?"
+            for token in query:
+                frequencies[token] -= self._cached(counted, f'"{token}" AND facets : {facet}')
         scores: dict[int, float] = {}
         if query and count:
             match = " OR ".join(f'"{token}"' for token in query)
@@ -130,9 +150,7 @@ class SqliteView(msgspec.Struct, eq=False):
                 (match, count),
             )
             scores = dict(rows.fetchall())
-        return index.WordMatches(
-            scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}")
-        )
+        return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
@@ -141,6 +159,19 @@ class SqliteView(msgspec.Struct, eq=False):
         with self.matrices.loaded(self.connection, collection, wanted_tokens(only)) as loaded:
             matrix, upto, among = loaded
             return matrix.nearest(to, count, also, upto, among)
+
+    def dated(
+        self, collection: Collection, first: str, end: str, count: int
+    ) -> index.DatedPassages:
+        """The newest `count` records from the first moment on until before the end."""
+        n = collection.id
+        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
+        between += " WHERE r.at >= ? AND r.at < ?"
+        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
+        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
+        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
+        return index.DatedPassages([row for (row,) in rows], counted, among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
@@ -186,9 +217,12 @@ class SqliteView(msgspec.Struct, eq=False):
         """Everything: to check it, or to use its vectors again (F16)."""
         n = collection.id
         keys = self.connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
-        select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
-        rows = self.connection.execute(select).fetchall() if vectors else []
-        return index.StoredContent(frozenset(keys), dict(rows))
+        found: dict[bytes, bytes] = {}
+        if vectors:
+            hashes = dict(self.connection.execute(f"SELECT row, hash FROM passage_{n}").fetchall())
+            for block in self.connection.execute(f"SELECT owners, v FROM vector_{n} ORDER BY row"):
+                found |= {hashes[row]: v for row, v in unpack(*block) if row in hashes}
+        return index.StoredContent(frozenset(keys), found)
 
     def _cached(self, select: str, *values: str) -> int:
         if (select, values) not in self.counts:
@@ -251,8 +285,8 @@ class SqliteStore:
             if (state := connection.execute(select, (n,)).fetchone()) is None:
                 raise Corrupt("another process deleted it while it was written")
             sweep, sweeping, live = state
-            for row in rows:
-                _insert_record(connection, n, row, sweep)
+            vectors = [one for row in rows for one in _insert_record(connection, n, row, sweep)]
+            _insert_vectors(connection, n, vectors)
             if sweeping:
                 mark = f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?"
                 connection.executemany(mark, seen)
@@ -263,11 +297,11 @@ class SqliteStore:
             if batch.done and sweeping:
                 _remove(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
-            for passage, vector in batch.vectors:
-                insert = f"INSERT OR REPLACE INTO vector_{n} (passage, v) VALUES (?, ?)"
-                connection.execute(insert, (passage, vector))
-                filled = f"UPDATE passage_{n} SET waiting = NULL WHERE row = ?"
-                connection.execute(filled, (passage,))
+            select = f"SELECT 1 FROM passage_{n} WHERE row = ? AND block IS NULL"
+            filled = [
+                one for one in batch.vectors if connection.execute(select, one[:1]).fetchone()
+            ]
+            _insert_vectors(connection, n, filled)
             if batch.position is not None:
                 position = (batch.position, n)
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
@@ -512,8 +546,10 @@ def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, obj
     return connection.execute(insert, tuple(values.values())).lastrowid or 0
 
 
-def _insert_record(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
-    """A record with its passages, their words, and the vectors there are."""
+def _insert_record(
+    connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int
+) -> Iterator[PassageVectors]:
+    """A record with its passages and their words; gives the vectors there are."""
     columns = ("id", "digest", "kind", "number", "at", "body")
     values = {name: getattr(row.record, name) for name in columns}
     values |= {"source": _encode(row.record.source).decode(), "sweep": sweep}
@@ -527,21 +563,62 @@ def _insert_record(connection: sqlite3.Connection, n: int, row: IndexedRecord, s
         words = {name: " ".join(found) for name, found in fields.items()}
         _insert(connection, f"words_{n}", {"rowid": place, **words})
         if vector is not None:
-            _insert(connection, f"vector_{n}", {"passage": place, "v": vector})
+            yield place, vector
+
+
+def _insert_vectors(
+    connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
+) -> None:
+    """Vectors of passages that had none, in new blocks."""
+    for start in range(0, len(vectors), _BLOCK):
+        some = vectors[start : start + _BLOCK]
+        owners, v = pack(some)
+        block = _insert(connection, f"vector_{n}", {"owners": owners, "v": v})
+        update = f"UPDATE passage_{n} SET waiting = NULL, block = ? WHERE row = ?"
+        connection.executemany(update, [(block, row) for row, _ in some])
+        if block % _BLOCK == 0:
+            _merge_blocks(connection, n)
+
+
+def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
+    """Make the small blocks at the end one: many records come one at a time."""
+    select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
+    last = connection.execute(select).fetchall()
+    small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
+    if len(small) > _BLOCK // 2:
+        connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
+        together = [one for _, *block in reversed(small) for one in unpack(*block)]
+        _insert_vectors(connection, n, together)
+        _count_removal(connection, n)
 
 
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     """Take records out with everything that belongs to them; how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
-    for (number,) in found:
-        select = f"SELECT row FROM passage_{n} WHERE record = ?"
-        passages = connection.execute(select, (number,)).fetchall()
-        for table, column in (("words", "rowid"), ("vector", "passage"), ("passage", "row")):
-            connection.executemany(f"DELETE FROM {table}_{n} WHERE {column} = ?", passages)
-        connection.execute(f"DELETE FROM record_{n} WHERE row = ?", (number,))
+    block_of: dict[int, int | None] = {}
+    for number in found:
+        select = f"SELECT row, block FROM passage_{n} WHERE record = ?"
+        passages = dict(connection.execute(select, number).fetchall())
+        for table, column in (("words", "rowid"), ("passage", "row")):
+            delete = f"DELETE FROM {table}_{n} WHERE {column} = ?"
+            connection.executemany(delete, [(row,) for row in passages])
+        connection.execute(f"DELETE FROM record_{n} WHERE row = ?", number)
+        block_of |= passages
+    for block in {*block_of.values()} - {None}:
+        select = f"SELECT owners, v FROM vector_{n} WHERE row = ?"
+        packed = connection.execute(select, (block,)).fetchone() or (b"", b"")
+        rest = [one for one in unpack(*packed) if one[0] not in block_of]
+        update = f"UPDATE vector_{n} SET owners = ?, v = ? WHERE row = ?"
+        connection.execute(update, (*pack(rest), block))
     if found:
-        connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
+        connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
+        _count_removal(connection, n)
     return len(found)
+
+
+def _count_removal(connection: sqlite3.Connection, n: int) -> None:
+    """Vectors are no longer where readers have seen them; they read them all again."""
+    connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 def _script(connection: sqlite3.Connection, script: str, n: int) -> None:

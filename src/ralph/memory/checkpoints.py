@@ -78,7 +78,7 @@ _WORTH_COMPARING = 0.3
 # From this cosine on two texts are about one problem.
 _ONE_PROBLEM = 0.8
 # From this cosine on two words mean much the same.
-_NEAR_WORDS = 0.6
+_NEAR_WORDS = 0.5
 _CACHED_VECTORS = 20_000
 # Only this many of the nearest are compared word by word.
 _COMPARED = 8

@@ -6,155 +6,209 @@ exchanges.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.search import RELEVANT
+from ralph.recall.score import RELEVANT
+from ralph.recall.search import Candidate
+from ralph.records import Record
 from ralph.records import conversation as schema
-from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import time_range
-from ralph.text.tokens import spellings
+from ralph.text.tokens import compiled, spellings
 
-# How much the best other hit of its conversation lifts an exchange: enough to decide between
-# equals. More helps where evidence is spread over a conversation and hurts where it is not.
-_LIFT = 0.05
+# An exchange is lifted by the better of its two neighbors and by its conversation: by the best
+# three of it, and by the words of the question that it holds in all. A short turn ("yes, it was
+# great") is lifted much, a long exchange speaks for itself.
+_NEIGHBOR, _SHORT_NEIGHBOR = 0.05, 0.25
+_CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
+_SHORT_HELD = 0.40
+_SHORT_WORDS, _LEAST_SHORT = 60, 0.05
+_BEST = 3
+# Where the question counts or lists, what repeats a conversation counts less.
+_LISTS = (
+    r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
+    r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
+)
+_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
-# What lies in the days that the question names comes before what matches it equally well.
-_IN_TIME = 0.2
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What a question asks for besides its words: days, both included, and tags.
+    """What may be shown: conversations with these tags, all but one, and none of some kinds."""
 
-    Days that were given are a limit. Days that the question itself names only lift what lies in
-    them (`named`): people misremember, and a limit that is wrong hides the answer.
-    """
-
-    first: str = ""
-    last: str = ""
     tags: frozenset[str] = frozenset()
-    named: bool = False
+    exclude: str | None = None
+    without: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(
-        cls,
-        question: str,
-        *,
-        tags: Collection[str] = (),
-        since: str | None = None,
-        until: str | None = None,
-        today: date | None = None,
-    ) -> Self:
-        """The scope that was given, or else the time that the question plainly names."""
-        wanted = frozenset(tag.casefold() for tag in tags)
-        if since or until:
-            first = utc(since, field="since")[:10] if since else ""
-            last = utc(until, field="until")[:10] if until else ""
-            return cls(first, last, wanted)
-        found = time_range(question, today or datetime.now(UTC).date())
-        if found is None:
-            return cls(tags=wanted)
-        first, last = (day.isoformat() if day else "" for day in found)
-        return cls(first, last, wanted, named=True)
-
-    def around(self, side: str, day: str) -> Self:
-        """The same, for what was said on this side of a day."""
-        first, last = ("", day) if side == "before" else (day, "")
-        return msgspec.structs.replace(self, first=first, last=last, named=True)
-
-    def in_time(self, hit: Hit) -> bool:
-        """Whether an exchange was held in the days that were asked for."""
-        day = (hit.record.completed or "")[:10] if hit.kind == schema.EXCHANGE else ""
-        return bool(day) and day >= self.first and (not self.last or day <= self.last)
-
-    def allows(self, hit: Hit, home: str, histories: Sequence[ConversationStates]) -> bool:
-        """Whether the hit lies in the days that are a limit, and has the tags."""
-        limited = (self.first or self.last) and not self.named
-        if hit.kind == schema.EXCHANGE and limited and not self.in_time(hit):
+    def allows(self, record: Record, home: str, histories: Sequence[ConversationStates]) -> bool:
+        """Whether this may be shown; `home` is its conversation."""
+        if record.kind in self.without or (self.exclude and home == self.exclude):
             return False
         states = [one.conversations[home] for one in histories if home in one.conversations]
         return not self.tags or any(self.tags.issubset(state.tags) for state in states)
 
 
-def homes(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> dict[str, str]:
-    """The conversation that each hit belongs to, by the hit's id; "" for a document."""
+def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, str]:
+    """The conversation that each record belongs to, by the record's id; "" for a document."""
     found: dict[str, str] = {}
-    for hit in hits:
-        if hit.kind == schema.SUMMARY and hit.record.of == "conversation":
-            found[hit.id] = hit.record.target
-        else:
-            exchange = hit.record if hit.kind == schema.EXCHANGE else _summarized(hit, histories)
-            found[hit.id] = exchange.conversation if exchange else ""
+    for record in records:
+        target = record.id
+        if record.kind == schema.SUMMARY:
+            target = schema.content_of(record).target
+        known = (one.positions[target][0] for one in histories if target in one.positions)
+        is_home = any(target in one.conversations for one in histories)
+        found[record.id] = next(known, target if is_home else "")
     return found
 
 
-def _summarized(hit: Hit, histories: Sequence[ConversationStates]) -> Exchange | None:
-    """The exchange that a summary is about."""
-    target = hit.record.target if hit.kind == schema.SUMMARY else ""
-    found = [one.records[target] for one in histories if target in one.records]
-    return next((schema.content_of(one) for one in found if one.kind == schema.EXCHANGE), None)
+def show_exchanges(
+    candidates: Sequence[Candidate], histories: Sequence[ConversationStates], *, summaries: bool
+) -> list[Candidate]:
+    """Exchanges, documents and notes; an exchange that was found by its summary takes its place.
+
+    With `summaries` that of a conversation stays where nothing else of it was found; else it speaks
+    for the best of its exchanges, if it matches better.
+    """
+    found: dict[str, Candidate] = {}
+    best: dict[str, Candidate] = {}
+    talks: dict[str, Candidate] = {}
+    for one in sorted(candidates, key=lambda one: -one.value):
+        shown = one.record.id
+        if one.record.kind == schema.SUMMARY:
+            shown = one.hit.record.target
+            records = (states.records[shown] for states in histories if shown in states.records)
+            about = next((record for record in records if record.kind == schema.EXCHANGE), None)
+            if about is None:
+                talks.setdefault(shown, one)
+                continue
+            fields = {"id": shown, "kind": about.kind, "record": schema.content_of(about)}
+            one.hit = msgspec.structs.replace(one.hit, **fields)
+        found.setdefault(shown, one)
+        for states in histories:
+            if shown in states.positions:
+                best.setdefault(states.positions[shown][0], one)
+    if not summaries:
+        return list(found.values())
+    for name, one in talks.items():
+        if name in best and one.value > best[name].value:
+            for field in ("value", "fields", "words", "cosine"):
+                setattr(best[name], field, getattr(one, field))
+    return [*found.values(), *(one for name, one in talks.items() if name not in best)]
 
 
-def without_summaries(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> list[Hit]:
-    """Exchanges and documents; one that was found by its summary takes its place."""
-    found: dict[str, Hit] = {}
-    for hit in hits:
-        if hit.kind != schema.SUMMARY:
-            found.setdefault(hit.id, hit)
-        elif exchange := _summarized(hit, histories):
-            fields = {"id": exchange.id, "kind": schema.EXCHANGE, "record": exchange}
-            found.setdefault(exchange.id, msgspec.structs.replace(hit, **fields))
-    return list(found.values())
+def lists(question: str) -> bool:
+    """Whether the question counts or lists, so that its answer is in many conversations."""
+    return compiled(_LISTS, re.I).search(question) is not None
 
 
-def ranked(
-    hits: Sequence[Hit],
-    home: Mapping[str, str],
+def lift(
+    candidates: list[Candidate],
+    histories: Sequence[ConversationStates],
     *,
-    ratings: Mapping[str, int],
-    in_time: Collection[str],
+    asked: Mapping[str, float],
+    spread: bool,
+    allowed: SearchFilter,
     half_life_days: float,
-) -> list[Hit]:
-    """The hits by how well they match, each lifted by the best other one of its conversation.
+    away: bool,
+) -> list[Candidate]:
+    """What may be shown, each lifted by its neighbors and its conversation.
 
-    Ratings and the days that the question names move a hit, too; `half_life_days` of 0: no hit
-    fades with time.
+    `asked` has the words of the question and what they weigh. `spread`: the best of each
+    conversation comes before what repeats one. Ratings move it, too; `half_life_days` of 0: nothing
+    fades with time. `away`: the journals' server is, and the index may know more than can be read.
     """
     now = datetime.now(UTC)
+    home = homes((one.record for one in candidates), histories)
+    readable = {"", *(name for history in histories for name in history.conversations)}
+    chosen = [
+        one
+        for one in candidates
+        if allowed.allows(one.record, home[one.record.id], histories)
+        and not (away and home[one.record.id] not in readable)
+    ]
+    ratings = {name: value for one in histories for name, value in one.ratings.items()}
+    for one in chosen:
+        record = one.record
+        one.rating = ratings.get(record.id, 0)
+        if one.rating:
+            one.value *= _LIKED if one.rating > 0 else _DISLIKED
+        if half_life_days and record.kind == schema.EXCHANGE:
+            age = (now - datetime.fromisoformat(record.at)).total_seconds() / 86400
+            one.value *= 0.5 ** (max(0.0, age) / half_life_days)
+    talks: dict[str, list[Candidate]] = {}
+    for one in sorted(chosen, key=lambda one: -one.value):
+        if home[one.record.id]:
+            talks.setdefault(home[one.record.id], []).append(one)
+    own = {one.record.id: one.value for one in chosen}
+    if talks:
+        _lift_by_conversation(talks, histories, asked)
+    if chosen and spread:
+        _spread(chosen, own, home)
+    return chosen
 
-    def weigh(hit: Hit) -> float:
-        value = hit.parts.mixed if hit.parts is not None else hit.score or 0.0
-        if rating := ratings.get(hit.id, 0):
-            value *= _LIKED if rating > 0 else _DISLIKED
-        if hit.id in in_time:
-            value += _IN_TIME
-        if half_life_days and hit.kind == schema.EXCHANGE and hit.record.completed:
-            age = (now - datetime.fromisoformat(hit.record.completed)).total_seconds() / 86400
-            value *= 0.5 ** (max(0.0, age) / half_life_days)
-        return value
 
-    own = {hit.id: weigh(hit) for hit in hits}
-    best: dict[str, list[tuple[float, str]]] = {}
-    for hit in hits:
-        if home[hit.id]:
-            best.setdefault(home[hit.id], []).append((own[hit.id], hit.id))
-    for values in best.values():
-        values.sort(reverse=True)
+def _lift_by_conversation(
+    talks: Mapping[str, Sequence[Candidate]],
+    histories: Sequence[ConversationStates],
+    asked: Mapping[str, float],
+) -> None:
+    values = {one.record.id: one.value for talk in talks.values() for one in talk}
+    lengths = [
+        sum(map(str.count, one.fields, "   ")) + 3 for talk in talks.values() for one in talk
+    ]
+    short = 1.0 / (1.0 + (sum(lengths) / len(lengths) / _SHORT_WORDS) ** 2)
+    best = {name: sum(one.value for one in talk[:_BEST]) for name, talk in talks.items()}
+    held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
+    most, most_held = max(best.values()) or 1.0, max(held.values(), default=0.0) or 1.0
+    for name, talk in talks.items():
+        lift = (_CONVERSATION + _SHORT_CONVERSATION * short) * best[name] / most
+        lift += _SHORT_HELD * short * held.get(name, 0.0) / most_held
+        for one in talk:
+            near = max(values.get(other, 0.0) for other in _neighbors(one.record.id, histories))
+            one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
 
-    def lifted(hit: Hit) -> float:
-        others = [value for value, name in best.get(home[hit.id], ())[:2] if name != hit.id]
-        return own[hit.id] + _LIFT * (others[0] if others else 0.0)
 
-    return sorted(hits, key=lambda hit: -lifted(hit))
+def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
+    """What the words of the question weigh that these exchanges hold together."""
+    words = f" {' '.join(field for one in talk for field in one.fields)} "
+    return sum(weight for token, weight in asked.items() if f" {token} " in words)
+
+
+def _neighbors(exchange: str, histories: Iterable[ConversationStates]) -> list[str]:
+    """The ids of the exchanges before and after; one of "" for what has none."""
+    for history in histories:
+        if exchange in history.positions:
+            name, place = history.positions[exchange]
+            around = history.exchanges[name][max(0, place - 1) : place + 2]
+            return [one for one in around if one != exchange] or [""]
+    return [""]
+
+
+def _spread(
+    candidates: Sequence[Candidate], own: Mapping[str, float], home: Mapping[str, str]
+) -> None:
+    """Let the best of each conversation come before what repeats one.
+
+    `own` are the values without a lift: the best of a conversation needs none.
+    """
+    order = sorted(candidates, key=lambda one: -one.value)
+    scale = order[0].value / (max(own.values()) or 1.0)
+    seen: set[str] = set()
+    for one in order:
+        name = home[one.record.id] or one.record.id
+        if name in seen:
+            one.value *= _REPEATED
+        else:
+            seen.add(name)
+            one.value = max(one.value, scale * own[one.record.id])
 
 
 # -- Related conversations.
@@ -205,17 +259,22 @@ def grouped(
     A conversation is as similar as its summary or the best of its exchanges: one that its summary
     does not mention is found as well.
     """
-    home = homes(hits, histories)
-    # In the order of the hits, which knows more than the score alone.
+    home = {
+        hit.id: hit.record.conversation if hit.kind == schema.EXCHANGE else hit.record.target
+        for hit in hits
+        if hit.kind in (schema.EXCHANGE, schema.SUMMARY)
+    }
     similarity: dict[str, float] = {}
     for hit in hits:
-        if name := home[hit.id]:
+        if name := home.get(hit.id):
             similarity[name] = max(similarity.get(name, 0.0), hit.score or 0.0)
     chosen = [name for name, value in similarity.items() if value >= floor][:conversations]
     shown = [
         hit
-        for hit in without_summaries([hit for hit in hits if home[hit.id] in chosen], histories)
-        if hit.kind == schema.EXCHANGE and (hit.score or 0.0) >= floor
+        for hit in hits
+        if home.get(hit.id) in chosen
+        and hit.kind == schema.EXCHANGE
+        and (hit.score or 0.0) >= floor
     ]
     found: list[RelatedConversation] = []
     for name in chosen:
@@ -227,7 +286,7 @@ def grouped(
             RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
         )
     relevant = [hit for hit in hits if (hit.score or 0.0) >= RELEVANT]
-    topical = [hit for hit in relevant if hit.kind != schema.DOCUMENT]
+    topical = [hit for hit in relevant if hit.id in home]
     about = [
         history.conversations[name].conversation
         for name in dict.fromkeys(home[hit.id] for hit in topical)

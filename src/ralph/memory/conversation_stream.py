@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.index import ASIDE, Passage
+from ralph.index import ASIDE, DERIVED, Passage
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.records import Complaint, Record, clean_text, iteration, utc
@@ -109,15 +109,13 @@ def _fit(text: str | None, max_chars: int) -> str:
 # -- The state of the conversations of one journal.
 
 
-class _Glance(msgspec.Struct, frozen=True):
-    """As much of an exchange as a list needs; the decoder skips the rest."""
+class _Belonging(msgspec.Struct, frozen=True, gc=False):
+    """As much of an exchange as its conversation needs; the decoder skips the rest."""
 
     conversation: str
-    user: str = ""
-    assistant: str = ""
 
 
-_glance = msgspec.json.Decoder(_Glance).decode
+_belonging = msgspec.json.Decoder(_Belonging).decode
 
 
 class ConversationState(msgspec.Struct):
@@ -138,6 +136,8 @@ class ConversationStates:
         self.conversations: dict[str, ConversationState] = {}
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
+        # The conversation of each exchange, and which of its exchanges it is.
+        self.positions: dict[str, tuple[str, int]] = {}
         self.summaries: dict[str, Summary] = {}
         self.ratings: dict[str, Literal[-1, 0, 1]] = {}
         # Labels of conversations whose first exchanges were forgotten.
@@ -147,24 +147,26 @@ class ConversationStates:
         """Take in the next record; of two with the same id the first counts."""
         if record.id in self.records:
             return
-        with contextlib.suppress(
-            BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError
-        ):  # `verify` reports what cannot be read
+        try:
             if record.kind == schema.EXCHANGE:
                 self._add_exchange(record)
             else:
                 self._add(schema.content_of(record))
-            self.records[record.id] = record
+        except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # `verify` reports what cannot be read
+        self.records[record.id] = record
 
     def _add_exchange(self, record: Record) -> None:
-        seen = _glance(record.body)
-        state = self.conversations.get(seen.conversation)
+        name = _belonging(record.body).conversation
+        state = self.conversations.get(name)
         if state is None:  # forgotten, and then it went on
-            title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
-            state = self._begin(Conversation(id=seen.conversation, title=title, created=record.at))
+            said: Exchange = schema.content_of(record)
+            title = cut(" ".join((said.user or said.assistant).split()), _TITLE_CHARS)
+            state = self._begin(Conversation(id=name, title=title, created=record.at))
         state.last = max(state.last, record.at) if state.exchanges else record.at
+        self.positions[record.id] = name, state.exchanges
         state.exchanges += 1
-        self.exchanges.setdefault(seen.conversation, []).append(record.id)
+        self.exchanges.setdefault(name, []).append(record.id)
 
     def _begin(self, conversation: Conversation) -> ConversationState:
         name = conversation.id
@@ -276,7 +278,7 @@ class ConversationStream(Stream):
     for the index, and one with this for everybody else; what is new goes into this one.
     """
 
-    cut_version = f"exchange-2-{EMBEDDING_CHARS}"
+    cut_version = f"exchange-3-{EMBEDDING_CHARS}"
 
     def __init__(
         self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
@@ -312,7 +314,8 @@ class ConversationStream(Stream):
                 return _exchange_passages(schema.content_of(record))
             if record.kind in (schema.SUMMARY, NOTE):
                 text = schema.content_of(record).text
-                return [Passage(title="", text=text, embed=text)]
+                facets = DERIVED if record.kind == schema.SUMMARY else {}
+                return [Passage(title="", text=text, embed=text, facets=facets)]
             if record.kind == schema.DOCUMENT:
                 section: schema.Document = schema.content_of(record)
                 whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -24,19 +24,20 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.search import RELEVANT, Question
+from ralph.recall.score import RELEVANT, least_of_talk, rarity
+from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
-from ralph.text.times import event_range
+from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
-_DEPTH = 60
-# What is kept beside the conversations, and is only found where it is asked for.
-_NONE_BESIDE = {schema.DOCUMENT: False, NOTE: False}
+_DEPTH = 40
+# A lift by neighbors needs to know of more than is shown.
+_CANDIDATES = 200
 _OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
 _T = TypeVar("_T")
 
@@ -270,15 +271,9 @@ class Conversations:
         *,
         limit: int | None = None,
         min_score: float | None = None,
-        exclude: str | None = None,
-        everywhere: bool = False,
-        words_only: bool = False,
-        budget_s: float | None = None,
-        tags: Collection[str] = (),
         since: str | None = None,
         until: str | None = None,
-        documents: bool = False,
-        notes: bool = False,
+        **how: Any,
     ) -> Answer:
         """The exchanges that answer the question, best first; `exclude` names a conversation.
 
@@ -288,20 +283,64 @@ class Conversations:
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
-        question = self.store.question(query, limit=limit, min_score=floor)
+        days = {"since": since, "until": until}
+        question = self.store.question(query, limit=limit, min_score=floor, **days)
+        found = self.candidates(question, **how)
+        return Answer(conclude(question, [found]), found.notes)
+
+    def candidates(
+        self,
+        question: Question,
+        *,
+        exclude: str | None = None,
+        everywhere: bool = False,
+        words_only: bool = False,
+        budget_s: float | None = None,
+        tags: Collection[str] = (),
+        documents: bool = False,
+        notes: bool = False,
+        summaries: bool = False,
+    ) -> Found:
+        """What may answer the question; `summaries`: those of conversations too."""
         streams = self.within(everywhere)
-        scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
-        found = self._find(
-            question,
-            streams,
-            scope,
-            exclude=exclude,
-            beside={schema.DOCUMENT: documents, NOTE: notes},
-            meaning=not words_only,
-            budget_s=budget_s,
-        )
-        hits = conversation_search.without_summaries(found, [stream.history for stream in streams])
-        return Answer(hits[: question.limit], found.notes)
+        parts = [part for stream in streams for part in stream.parts]
+        without = {
+            kind for kind, shown in ((schema.DOCUMENT, documents), (NOTE, notes)) if not shown
+        }
+        wanted = frozenset(tag.casefold() for tag in tags)
+        allowed = SearchFilter(wanted, exclude, frozenset(without))
+        how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
+        if question.days is None and (event := event_range(question.text)):
+            # `before the release`: the day is that of the exchange which tells of it most surely.
+            side, phrase = event
+            asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
+            dated = self.store.ask(parts, asked, **how)
+            days = [hit.record.completed[:10] for hit in dated if hit.kind == schema.EXCHANGE]
+            if days:
+                day = date.fromisoformat(days[0])
+                around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
+                named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
+                question = msgspec.structs.replace(question, **named)
+        found = self.store.find(parts, question, depth=_CANDIDATES, **how)
+        words = [sum(field.count(" ") + 1 for field in one.fields) for one in found.candidates]
+        found.least = least_of_talk(words, found.count)
+        weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
+
+        def lift(candidates: list[Candidate]) -> list[Candidate]:
+            histories = [stream.history for stream in streams]
+            lifted = conversation_search.lift(
+                candidates,
+                histories,
+                asked=weights,
+                spread=not summaries and conversation_search.lists(question.text),
+                allowed=allowed,
+                half_life_days=self.store.settings.rag_recency_half_life_days,
+                away=self.store.journals.trouble() is not None,
+            )
+            return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
+
+        found.lift = lift
+        return found
 
     def related(
         self,
@@ -318,62 +357,19 @@ class Conversations:
         settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
-        streams = self.within(everywhere)
-        scope = SearchFilter.of(asked.text, tags=tags)
-        found = self._find(asked, streams, scope, exclude=exclude)
+        deeper = msgspec.structs.replace(asked, limit=_DEPTH)
+        found = self.candidates(
+            deeper, exclude=exclude, everywhere=everywhere, tags=tags, summaries=True
+        )
         return conversation_search.grouped(
             question,
-            found,
-            [stream.history for stream in streams],
+            conclude(deeper, [found]),
+            [stream.history for stream in self.within(everywhere)],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
             exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
-
-    def _find(
-        self,
-        question: Question,
-        streams: Sequence[ConversationStream],
-        scope: SearchFilter,
-        *,
-        exclude: str | None,
-        beside: Mapping[str, bool] = _NONE_BESIDE,
-        meaning: bool = True,
-        budget_s: float | None = None,
-    ) -> Answer:
-        """Every hit that the scope allows, in order, summaries too."""
-        parts = [part for stream in streams for part in stream.parts]
-        if not (scope.first or scope.last) and (event := event_range(question.text)):
-            # `before the release`: the day is that of the exchange which tells of it most surely.
-            side, phrase = event
-            asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
-            dated = self.store.ask(parts, asked, meaning=meaning, budget_s=budget_s)
-            days = [hit.record.completed[:10] for hit in dated if hit.kind == schema.EXCHANGE]
-            scope = scope.around(side, days[0]) if days else scope
-        deeper = msgspec.structs.replace(question, limit=_DEPTH)
-        found = self.store.ask(parts, deeper, meaning=meaning, budget_s=budget_s)
-        histories = [stream.history for stream in streams]
-        home = conversation_search.homes(found, histories)
-        # The index may know more than can be read of a journal whose server is away.
-        readable = {"", *(name for history in histories for name in history.conversations)}
-        away = self.store.journals.trouble() is not None
-        hits = [
-            hit
-            for hit in found
-            if scope.allows(hit, home[hit.id], histories)
-            and (not exclude or home[hit.id] != exclude)
-            and beside.get(hit.kind, True)
-            and not (away and home[hit.id] not in readable)
-        ]
-        ordered = conversation_search.ranked(
-            hits,
-            home,
-            ratings={name: value for one in histories for name, value in one.ratings.items()},
-            in_time={hit.id for hit in hits if scope.named and scope.in_time(hit)},
-            half_life_days=self.store.settings.rag_recency_half_life_days,
-        )
-        return Answer(ordered, found.notes)
 
     def list(
         self, limit: int | None = None, *, everywhere: bool = False, tags: Collection[str] = ()

@@ -32,6 +32,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 # -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
 
 
+# The thoughts of an iteration that are passages of their own beside the first; the last has the
+# rest.
+_MOST_THOUGHTS = 12
 # One far number would leave none for those after it.
 _LAST_NUMBER = 1_000_000_000
 
@@ -213,7 +216,7 @@ class NoteMemory(ProjectStream):
 class FeatureMemory(ProjectStream):
     """The memory of one feature of one project."""
 
-    cut_version = f"iteration-3-{kind.EMBEDDING_CHARS}"
+    cut_version = f"iteration-4-{kind.EMBEDDING_CHARS}"
 
     # -- writing
 
@@ -343,20 +346,31 @@ class FeatureMemory(ProjectStream):
         return f"iteration {record.number}, {counted}"
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """An iteration as one passage."""
+        """A passage for each thought of an iteration, under its title."""
         iteration: Iteration | None = None
         with contextlib.suppress(BadRecord):
             iteration = self.content(record)
         if iteration is None:
             return ()
-        whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
         title = iteration.task_title
         places = [file.path for file in iteration.files_touched]
         places += [error.file_path for error in iteration.errors if error.file_path]
         task: tuple[str, ...] = () if iteration.task_id is None else (str(iteration.task_id),)
         facets = {"type": (record.kind,), "outcome": (iteration.outcome,), "task_id": task}
-        named, body = "\n".join(dict.fromkeys(places)), whole.removeprefix(title)
-        return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
+        first, *others = kind.thoughts(iteration) or [""]
+        if len(others) > _MOST_THOUGHTS:
+            others[_MOST_THOUGHTS:] = ["\n".join(others[_MOST_THOUGHTS:])]
+        named = "\n".join(dict.fromkeys(places))
+        return [
+            Passage(
+                title=title,
+                text=text[: kind.EMBEDDING_CHARS],
+                places="" if place else named,
+                embed=f"{title}\n{text}".strip()[: kind.EMBEDDING_CHARS],
+                facets=facets,
+            )
+            for place, text in enumerate([first, *others])
+        ]
 
 
 def merged(

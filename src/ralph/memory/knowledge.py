@@ -26,13 +26,15 @@ from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
+from ralph.recall.score import INJECTED
+from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 
-TASK_MIN_SCORE = 0.70
+TASK_MIN_SCORE = INJECTED
 FAILURE_MIN_SCORE = 0.75
 _TASK_LIMIT = 5
 _FAILURE_LIMIT = 3
@@ -254,29 +256,28 @@ class Knowledge(Stream):
         budget_s: float | None = None,
     ) -> Answer:
         """The published entries that answer the question, best first."""
+        question = self.store.question(query, limit=limit, min_score=min_score)
         only = facets(agent_type, task_type, technology)
-        wanted, found = self._ask(query, only, limit, min_score, budget_s)
+        found = self.candidates(question, only=only, budget_s=budget_s)
+        return Answer(conclude(question, [found]), found.notes)
+
+    def candidates(
+        self, question: Question, *, only: Only = None, budget_s: float | None = None
+    ) -> Found:
+        """The entries that may answer, as far as they are not too old."""
+        found = self._find(question, only, budget_s)
         before = store.days_before(self.store.settings.knowledge_keep_days)
         # Nothing is published before it was captured, so most searches need not read all of it.
-        if any(store.is_before(hit.at, before) for hit in found):
+        if any(store.is_before(one.record.at, before) for one in found.candidates):
             slots = self.living().slots
-            found = Answer([hit for hit in found if hit.id in slots], found.notes)
-        return Answer(found[:wanted], found.notes)
+            found.candidates = [one for one in found.candidates if one.record.id in slots]
+        return found
 
-    def _ask(
-        self,
-        text: str,
-        only: Only,
-        limit: int | None,
-        min_score: float | None,
-        budget_s: float | None,
-    ) -> tuple[int, Answer]:
-        """How many are wanted, and the entries found: more, as some will be put together."""
+    def _find(self, question: Question, only: Only, budget_s: float | None) -> Found:
         if not self.store.settings.knowledge_receive:
-            return 0, Answer(notes=(_NOT_RECEIVING,))
-        question = self.store.question(text, limit=limit, min_score=min_score)
-        deeper = msgspec.structs.replace(question, limit=_DEPTH, only=only)
-        return question.limit, self.store.ask([self], deeper, budget_s=budget_s)
+            return Found(notes=(_NOT_RECEIVING,))
+        asked = msgspec.structs.replace(question, only=only)
+        return self.store.find([self], asked, budget_s=budget_s)
 
     def _query(
         self,
@@ -291,12 +292,23 @@ class Knowledge(Stream):
     ) -> Patterns:
         limit = limit if max_results is None else max_results
         floor = floor if min_score is None else min_score
-        wanted, found = self._ask(text, only, limit, floor, budget_s)
+        question = self.store.question(text, limit=limit, min_score=floor)
+        found = self._find(question, only, budget_s)
         slots, history = self.state.history().slots, self.living()
-        best: dict[str, Hit] = {}
-        for hit in found:
-            if hit.id in slots and slots[hit.id].pattern in history.patterns:
-                best.setdefault(slots[hit.id].pattern, hit)
+
+        def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
+            """The best entry of each pattern: it is no less sure the more often it was told."""
+            best: dict[str, Candidate] = {}
+            for one in sorted(candidates, key=lambda one: -one.value):
+                slot = slots.get(one.record.id)
+                if slot is not None and slot.pattern in history.patterns:
+                    best.setdefault(slot.pattern, one)
+            return list(best.values())
+
+        found.lift = of_patterns
+        # More than are wanted, as some will be put side by side.
+        deeper = msgspec.structs.replace(question, limit=_DEPTH, every=True)
+        best = {slots[hit.id].pattern: hit for hit in conclude(deeper, [found])}
         fitting: list[tuple[float, Pattern]] = []
         for name, hit in best.items():
             # Found by a telling that has had its time, a pattern is told by one that has not.
@@ -308,7 +320,7 @@ class Knowledge(Stream):
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
             conflicts_max=_MOST_CONFLICTS,
-            limit=wanted,
+            limit=question.limit,
         )
         return Patterns(ordered, found.notes)
 

@@ -16,7 +16,7 @@ from ralph.config import Settings
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
 from ralph.recall import Hit, event_of, held_in
-from ralph.recall.search import Question
+from ralph.recall.search import Question, conclude
 from ralph.records import JournalRecord
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
@@ -126,13 +126,12 @@ def solved(
     wanted = signature(message)
     if not tells(wanted):
         return None
-    asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0)
+    asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0, every=True)
     features = ralph.features() if feature is None else [ralph.feature(feature)]
     hits = list(ralph.store.ask(features, asked, meaning=False, budget_s=budget_s))
     if feature is None:
-        hits += ralph.conversations.search(
-            asked.text, limit=MOST_HITS, min_score=0.0, words_only=True, budget_s=budget_s
-        )
+        found = ralph.conversations.candidates(asked, words_only=True, budget_s=budget_s)
+        hits += conclude(msgspec.structs.replace(asked, limit=MOST_HITS), [found])
     met = [
         (hit, error)
         for hit in hits

@@ -14,7 +14,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, UnsafeFile
-from ralph.index import Passage
+from ralph.index import DERIVED, Passage
 from ralph.journal import Batch
 from ralph.memory.feature import ProjectStream
 from ralph.memory.store import PLAN, ProjectStore
@@ -126,7 +126,7 @@ class PlanJournal:
 class PlanStream(ProjectStream):
     """The plan of one project, as search sees it; it keeps no tombstones."""
 
-    cut_version = "plan-1"
+    cut_version = "plan-2"
 
     def __init__(self, store: ProjectStore) -> None:
         super().__init__(PLAN, store, PlanJournal(store))
@@ -139,8 +139,10 @@ class PlanStream(ProjectStream):
         """What a record is found by."""
         content = plan_content(record)
         text = content.text[:EMBEDDING_CHARS]
-        title = content.feature if record.kind == FEATURE else ""
-        return [Passage(title=title, text=text, embed=text, facets={"type": (record.kind,)})]
+        snapshot = record.kind == FEATURE
+        title, facets = (content.feature, DERIVED) if snapshot else ("", {})
+        of = {"type": (record.kind,), **facets}
+        return [Passage(title=title, text=text, embed=text, facets=of)]
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many there are; `ralph plan check` tells what is wrong in the plan itself."""

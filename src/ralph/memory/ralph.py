@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import heapq
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
 from ralph.memory.store import (
-    MOST_HITS,
     NOTES,
     PLAN,
     SHORTEST_ID,
@@ -28,12 +26,13 @@ from ralph.memory.store import (
     Stream,
     find_id,
 )
-from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, fold_twins, kinds_of, rank
+from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
+from ralph.recall.search import Found, conclude
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
 from ralph.records.note import Author, Note, make_note
-from ralph.text.times import day_of
+from ralph.text.times import moments_between
 
 if TYPE_CHECKING:
     from ralph import index
@@ -41,18 +40,14 @@ if TYPE_CHECKING:
     from ralph.memory.plan_stream import PlanStream
 
 
-# How many hits of a project are looked at for each that is wanted: some are of other features.
-_SPARE = 2
-
-
 class _Reach(msgspec.Struct, frozen=True):
-    """The kinds, memories, features and days (both included) that a call reaches."""
+    """The kinds, memories and features that a call reaches, and from when until before when."""
 
     kinds: frozenset[str]
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
     first: str
-    last: str
+    end: str
 
     def has(self, hit: Hit) -> bool:
         """Whether a record is among them; notes of the project are of every feature."""
@@ -60,7 +55,7 @@ class _Reach(msgspec.Struct, frozen=True):
         return (
             hit.kind in self.kinds
             and (self.features is None or feature == "" or feature in self.features)
-            and self.first <= hit.at[:10] <= self.last
+            and self.first <= hit.at < self.end
         )
 
 
@@ -173,41 +168,31 @@ class Ralph:
         `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
         `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
-        question = self.store.question(query, limit=limit, min_score=min_score)
+        question = self.store.question(
+            query, limit=limit, min_score=min_score, since=since, until=until
+        )
         reach = self._reach(scope, kinds, features, tags, since, until)
-        deep: dict[str, Any] = {"min_score": question.min_score, "budget_s": budget_s}
-        found: list[Answer] = []
+        found: list[Found] = []
         if "project" in reach.keepers:
-            asked = msgspec.structs.replace(question, limit=MOST_HITS * _SPARE)
-            found.append(
-                self.store.ask(self._streams(reach), asked, meaning=meaning, budget_s=budget_s)
-            )
+            streams = self._streams(reach)
+            found.append(self.store.find(streams, question, meaning=meaning, budget_s=budget_s))
         if "conversations" in reach.keepers:
-            said = self.conversations.search(
-                question.text,
-                limit=MOST_HITS,
-                since=since and reach.first,
-                until=until and reach.last,
-                tags=tags,
-                everywhere=everywhere,
-                words_only=not meaning,
-                exclude=exclude,
-                documents=not (tags or since or until),
-                notes=not tags,
-                **deep,
+            found.append(
+                self.conversations.candidates(
+                    question,
+                    tags=tags,
+                    everywhere=everywhere,
+                    words_only=not meaning,
+                    exclude=exclude,
+                    documents=not (tags or since or until),
+                    notes=not tags,
+                    budget_s=budget_s,
+                )
             )
-            found.append(said)
         if "knowledge" in reach.keepers:
-            found.append(self.knowledge.search(question.text, limit=MOST_HITS, **deep))
-        ordered: list[list[Hit]] = []
-        for answer in found:
-            fit = list(filter(reach.has, answer))
-            for by_person in (True, False):
-                ordered.append([h for h in fit if KINDS[h.kind].by_person(h.record) is by_person])
-        # Only the first of each are compared, so the order within each memory stays.
-        hits = fold_twins(heapq.merge(*ordered, key=lambda hit: -rank(hit)))
-        notes = [note for answer in found for note in answer.notes]
-        return Answer(hits[: question.limit], tuple(dict.fromkeys(notes)))
+            found.append(self.knowledge.candidates(question, budget_s=budget_s))
+        hits = conclude(question, found, reach.has)
+        return Answer(hits, tuple(dict.fromkeys(note for one in found for note in one.notes)))
 
     def recent(
         self,
@@ -292,9 +277,7 @@ class Ralph:
             keepers &= {"conversations"}
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
-        first = day_of(since, "since") if since else ""
-        last = day_of(until, "until") if until else "9"
-        return _Reach(wanted, keepers, features, first, last)
+        return _Reach(wanted, keepers, features, *moments_between(since, until))
 
     def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:
         """The project's own streams, all or those that can have what a call reaches."""

@@ -21,8 +21,8 @@ from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
 from ralph.memory.project import Project
-from ralph.recall import Hit, ScoredRecord
-from ralph.recall.search import Question, search, search_plainly
+from ralph.recall import Hit
+from ralph.recall.search import Candidate, Found, Question, conclude, find, find_plainly
 from ralph.records import Complaint, Record, utc
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def unasked(record: Record, when: str, content: Any) -> Hit:
 def when(at: str, *, today: datetime | None = None) -> str:
     """The day of a moment, and how long ago that is."""
     try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
+        moment = datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
         return "at an unknown time"
-    days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    days = ((today or datetime.now(UTC)).astimezone().date() - moment.date()).days
     if days < -1:  # whoever wrote it had another clock
         return moment.date().isoformat()
     ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
@@ -187,12 +187,9 @@ class Stream(ABC):
         """The ids of what was forgotten here."""
         return self._fold.forgotten()
 
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer."""
-        record = found.record
-        hit = unasked(record, self.when(record, last_number), self.content(record))
-        scores = {name: getattr(found, name) for name in ("score", "relevance", "why", "parts")}
-        return msgspec.structs.replace(hit, **scores)
+    def hit(self, record: Record, last_number: int) -> Hit:
+        """A record that recall found, as an answer without a score."""
+        return unasked(record, self.when(record, last_number), self.content(record))
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
@@ -293,7 +290,15 @@ class Store:
             except MemoryOff as worse:
                 self._tell(f"forgotten text may still stand in an old index: {worse}")
 
-    def question(self, text: str, *, limit: int | None, min_score: float | None) -> Question:
+    def question(
+        self,
+        text: str,
+        *,
+        limit: int | None,
+        min_score: float | None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Question:
         """The question with the defaults filled in, or an error that helps."""
         # A terminal may hand over bytes that are no text.
         plain = text.encode(errors="replace").decode().strip()
@@ -306,41 +311,64 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        return Question(plain, min(wanted, MOST_HITS), floor)
+        from ralph.text.times import local_today, moments_between, time_range
 
-    def ask(
+        asked = Question(plain, min(wanted, MOST_HITS), floor)
+        if since or until:
+            asked = msgspec.structs.replace(asked, within=moments_between(since, until))
+        if named := time_range(plain, local_today()):
+            rest = "" if named.alone else named.rest
+            asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
+        return asked
+
+    def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:
+        """Search these streams as one; `how` is as for `find`."""
+        found = self.find(streams, question, **how)
+        return Answer(conclude(question, [found]), found.notes)
+
+    def find(
         self,
         streams: Sequence[Stream],
         question: Question,
         *,
         meaning: bool = True,
         budget_s: float | None = None,
-    ) -> Answer:
-        """Search these streams as one, with what is there: meaning and words, or words alone.
+        **depth: int,
+    ) -> Found:
+        """What these streams have, by what is there: meaning and words, or words alone.
 
         `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
+        `depth` is as in `recall.search.find`.
         """
         names = self.names()
         by_name = {one.name: one for one in streams if one.name in names}
         if not by_name:
-            return Answer()  # and no index is made where there is nothing to find
+            return Found()  # and no index is made where there is nothing to find
         notes: list[str] = []
         try:
             found, last = self.index.with_repair(
-                lambda: self._by_index(by_name, question, notes, meaning=meaning, budget_s=budget_s)
+                lambda: self._by_index(
+                    by_name, question, notes, meaning=meaning, budget_s=budget_s, **depth
+                )
             )
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
             records = [(name, record) for name, one in by_name.items() for record in one.records()]
             cuts = {name: one.target().cut for name, one in by_name.items()}
-            found = search_plainly(records, cuts, question)
+            found = find_plainly(records, cuts, question)
             last = dict.fromkeys(by_name, 0)
             for name, record in records:
                 last[name] = max(last[name], record.number)
         if trouble := self.journals.trouble():
             notes.append(trouble)
-        hits = [by_name[one.stream].hit(one, last[one.stream]) for one in found]
-        return Answer(hits, tuple(dict.fromkeys(notes)))
+
+        def read(one: Candidate) -> Hit:
+            return by_name[one.stream].hit(one.record, last[one.stream])
+
+        for one in found.candidates:
+            one.read = read
+        found.notes = tuple(dict.fromkeys(notes))
+        return found
 
     def _by_index(
         self,
@@ -350,7 +378,8 @@ class Store:
         *,
         meaning: bool,
         budget_s: float | None,
-    ) -> tuple[list[ScoredRecord], dict[str, int]]:
+        **depth: int,
+    ) -> tuple[Found, dict[str, int]]:
         """What was found, and the last number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
         for tries_left in reversed(range(_TRIES)):
@@ -377,7 +406,7 @@ class Store:
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
-                found = search(view, live, question, vector=vector, embedder=identity)
+                found = find(view, live, question, vector=vector, embedder=identity, **depth)
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"
@@ -385,7 +414,9 @@ class Store:
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
-            found = [one for one in found if one.stream != name or one.record.id in living]
+            found.candidates = [
+                one for one in found.candidates if one.stream != name or one.record.id in living
+            ]
         return found, {one.stream: one.last_number for one in live}
 
     def _built_otherwise(self, target: IndexSpec) -> bool:

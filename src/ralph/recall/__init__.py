@@ -7,13 +7,12 @@ kinds (search, get, list, show) is written once, over the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.records import Record
 from ralph.records.conversation import Exchange, conversation_id, exchange_id
 
 Relevance = Literal["relevant", "possibly"]
@@ -31,17 +30,12 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     meaning_rank: int | None = None
     mixed: float
     score: float
-
-
-class ScoredRecord(msgspec.Struct, frozen=True):
-    """A record that answers a question, how surely, and why."""
-
-    record: Record
-    stream: str
-    score: float
-    relevance: Relevance | None
-    why: str
-    parts: Parts
+    # How far it stands above the next hit, and above the mean of the next five.
+    gap: float = 0.0
+    rest: float = 0.0
+    # Whether it lies in the days that the question names; None where it names none.
+    in_time: bool | None = None
+    rating: int = 0
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -73,11 +67,16 @@ def _field(name: str) -> Callable[[Any], str]:
     return lambda record: getattr(record, name) or ""
 
 
+def _never(record: Any) -> bool:
+    return False
+
+
 class Kind(msgspec.Struct, frozen=True):
     """One kind: its name, what people call it, which stream has it, its title and its text.
 
     `by_person` says whether a person wrote this record on purpose: it ranks above what was
-    extracted automatically. `daily` kinds are a day's work, which `recent` lists.
+    extracted automatically and matches as well. `daily` kinds are a day's work, which `recent`
+    lists.
     """
 
     name: str
@@ -85,7 +84,7 @@ class Kind(msgspec.Struct, frozen=True):
     stream: Literal["features", "notes", "plan", "conversations", "knowledge"]
     title: Callable[[Any], str]
     text: Callable[[Any], str]
-    by_person: Callable[[Any], bool] = lambda record: False
+    by_person: Callable[[Any], bool] = _never
     daily: bool = False
 
     @property
@@ -138,6 +137,8 @@ ROWS = (
     Kind("gate", "gate", "knowledge", _field("subject"), _field("human_feedback")),
 )
 KINDS = {row.name: row for row in ROWS}
+# The kinds that a person may have written on purpose.
+WRITTEN = frozenset(row.name for row in ROWS if row.by_person is not _never)
 # What `--kind` takes, in the order it is shown.
 LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
 # The same for an agent, which sees nothing of what all projects share.
@@ -172,18 +173,6 @@ CONVERSATIONS_ALONE = Scope(keepers=frozenset({"conversations"}))
 def run_scope(feature: str | None) -> Scope:
     """What an agent that works on this feature, or on all of them, may see."""
     return Scope(feature, frozenset({"project"}))
-
-
-# -- One order of hits of all kinds.
-
-# What a person wrote down stands this much above what was extracted and matches as well.
-_LIFT = 0.05
-
-
-def rank(hit: Hit) -> float:
-    """What a hit is ordered by among hits of other kinds."""
-    row = KINDS[hit.kind]
-    return (hit.score or 0.0) + (_LIFT if row.by_person(hit.record) else 0.0)
 
 
 # -- The names of one event: as an exchange of a person's session, and as an iteration.
@@ -232,27 +221,37 @@ _WORD = re.compile(r"\w+")
 _COMPARED_CHARS = 4000
 
 
-def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
-    """The hits without those that are the same event as an earlier one or say the same; that one
-    names them in `like`."""
-    chosen: list[tuple[str, _HitWords, Hit, list[str]]] = []
-    for hit in hits:
+class Twins:
+    """Hits without those that are the same event as an earlier one, or say the same."""
+
+    def __init__(self) -> None:
+        self._chosen: list[tuple[str, _HitWords, list[str]]] = []
+
+    def fold(self, hit: Hit) -> bool:
+        """Whether an earlier hit says the same: that one names this one from now on."""
         event, wording = event_of(hit), _HitWords(hit)
-        for other_event, other, _, like in chosen:
+        for other_event, other, like in self._chosen:
             if event == other_event or wording.same(other):
                 like.append(hit.id)
-                break
-        else:
-            chosen.append((event, wording, hit, []))
-    return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
+                return True
+        self._chosen.append((event, wording, []))
+        return False
+
+    def like(self, place: int) -> tuple[str, ...]:
+        """The ids that were folded into the hit at this place."""
+        return tuple(self._chosen[place][2])
+
+    def near(self, place: int) -> bool:
+        """Whether the hit at this place says the same as the first but for a number or its end."""
+        return self._chosen[place][1].near(self._chosen[0][1])
 
 
 class _HitWords:
     """The words of a hit, and how it ended."""
 
     def __init__(self, hit: Hit) -> None:
-        row = KINDS[hit.kind]
-        text = f"{row.title(hit.record)}\n{row.text(hit.record)}"
+        row = KINDS.get(hit.kind)
+        text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
         found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
         self.numbers = frozenset(word for word in found if not word.isalpha())
         self.words = found - self.numbers
@@ -260,10 +259,10 @@ class _HitWords:
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
+        return self.numbers == other.numbers and self.ended == other.ended and self.near(other)
+
+    def near(self, other: _HitWords) -> bool:
+        """Whether both say the same but for numbers and how they ended."""
         shared = len(self.words & other.words)
-        return (
-            bool(self.words)
-            and self.numbers == other.numbers
-            and self.ended == other.ended
-            and shared >= _SAME_SHARE * len(self.words | other.words)
-        )
+        either = len(self.words) + len(other.words) - shared
+        return bool(self.words) and shared >= _SAME_SHARE * either

@@ -1,209 +1,41 @@
-"""A search: candidates by words and by meaning, one order, calibrated scores. Or by words alone,
-from the journal, when there is no index.
+"""A search: candidates by words and by meaning, one order, one score for the whole list.
+
+    find (each memory) -> mix words and meaning -> lift -> fold near-twins -> score -> floor, limit
+
+`find` gathers the candidates of one memory, with an index or without. `conclude` does the rest over
+the candidates of all memories that were asked, so that their scores mean the same.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, StoredPassage, WordMatches
+from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
-from ralph.recall import Parts, Relevance, ScoredRecord
+from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
+from ralph.recall.score import (
+    LEAST,
+    Clues,
+    Evidence,
+    Outstanding,
+    pointedness,
+    rarity,
+    relevance,
+    scores,
+    weigh,
+    why,
+)
 from ralph.records import Record
-from ralph.text.tokens import query_tokens, spellings, stem, tokens
+from ralph.text.tokens import query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-
-
-# -- The score: 0-1, and it means the same for every query, collection and embedder.
-#
-# A logistic over absolute evidence: the share of the question's weight (its words, each by its
-# rarity) that stands in the passage, how much weight that is, and the cosine, which counts for
-# what the words leave open: either is enough, and both together are not twice as sure. 0.40 is
-# the floor, from 0.55 on a hit is relevant; between them it is possibly relevant.
-#
-# The score is meant as a probability: of the hits with 0.7 about 70 in 100 are what was asked for,
-# where half of what is judged is. `scripts/bench calibrate` finds the constants and tells how well
-# they hold on questions they were not found on.
-
-
-FLOOR = 0.40
-RELEVANT = 0.55
-
-_SHOWN = 6
-
-# In a memory of five records every word is rare, so a word's rarity starts from what is known of
-# it beforehand and gives way to the collection's own counts. As if so many passages had been read:
-_PRIOR_PASSAGES = 60
-_SHARE_EVERYWHERE = 0.25
-_SHARE_COMMON = 0.06
-_SHARE_OF_NUMBERS = 0.10
-_SHARE_UNKNOWN = 0.004
-_OWN_WORD = 20
-_EVERYWHERE = """
-add all bug case change check class code create data done error example expect fail file fix
-function get help implement issue line list look make method name need new no not now object one
-output pass problem project remove result return run see set task test thing time true try type
-update use user value want work write
-"""
-_COMMON = """
-able again allow app argument array back base behavior branch break build call cause clean close
-command comment commit complete config configuration content context correct count current day
-default define delete describe detail different directory doc document edit empty enable end ensure
-entry exception exist explain false feature field final find first follow format found full give
-good great group handle happen id idea import improve include index info input install instead
-invalid item keep key know large last learn length level like link load local log long main manage
-map match mean message miss model module move node null number old open option order page parameter
-part path place plan point print process provide query question read reason recent refactor refer
-related release replace report request require resolve response right save script second section
-send service show simple small something source specific start state status step still stop store
-string style success suggest support switch system table text think title tool track two under
-understand unit version view warning way week within without wrong
-api browser client com css database db github go html http https java js json linux md org py
-python server sql src ts tsx txt url web windows www yaml yml
-"""
-
-# A rarity of 3.3 nats and more points at something: a word of one passage in 27.
-_POINTED = 3.3
-# From here on a cosine says more and more that two texts are the same, whatever their words.
-_ALIKE = 0.6
-# Matched weight, times the share of the question it is: from about so much on it is enough. One
-# common word is nothing, one rare word much when it is the whole question, and of a long question
-# a few rare words are as much as a few words that are all of a short one.
-_ENOUGH = 3.5
-
-
-class Constants(msgspec.Struct, frozen=True):
-    """What the evidence counts: in nats, beside the cosines of unrelated and of related texts.
-
-    Words must count for at least as much as meaning, or more words could lower a score.
-    """
-
-    intercept: float
-    per_words: float
-    per_meaning: float = 0.0
-    unrelated: float = 0.0
-    related: float = 1.0
-
-
-WORDS_ALONE = Constants(-2.99, 5.39)
-# By the longest prefix of the embedder's identity, because cosines mean different things with
-# different embedders. Found by `scripts/bench calibrate` on all its sources, except those of "",
-# which is for embedders nobody has measured: MiniLM's, which ask most of the words, and higher
-# cosines, because some embedders give 0.4 to texts that have nothing to do with each other.
-CONSTANTS = {
-    "static:": Constants(-4.36, 6.67, 5.06, 0.05, 0.45),
-    "minilm:": Constants(-4.54, 6.80, 5.94, 0.10, 0.55),
-    "": Constants(-4.54, 6.80, 5.94, 0.30, 0.75),
-}
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """What speaks for a hit, in absolute terms."""
-
-    matched: tuple[str, ...]
-    asked: int
-    coverage: float
-    weight: float
-    rarest: float
-    cosine: float | None
-
-
-def weigh(
-    query: Sequence[str],
-    passage: Set[str],
-    *,
-    frequencies: Mapping[str, int],
-    count: int,
-    cosine: float | None = None,
-) -> Evidence:
-    """The evidence for one passage.
-
-    `query`: its query_tokens(); `passage`: the set of the passage's tokens(); `frequencies`: in how
-    many of the `count` passages of the collection each query token stands; `cosine`: None without
-    vectors.
-    """
-    rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
-    matched = tuple(token for token in rarities if token in passage)
-    total = sum(rarities.values())
-    weight = sum(rarities[token] for token in matched)
-    coverage = weight / total if total else 0.0
-    rarest = max(rarities.values(), default=0.0)
-    return Evidence(matched, len(rarities), coverage, weight, rarest, cosine)
-
-
-@functools.lru_cache(maxsize=4096)
-def rarity(token: str, frequency: int, count: int) -> float:
-    """What finding the token says: the negative logarithm of its share of the passages."""
-    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
-    prior = _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
-    # A word that stands nowhere weighs what it would weigh if it stood here.
-    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
-    share = seen / (max(count, 1) + _PRIOR_PASSAGES)
-    # A word everybody uses says little, even where few have used it yet; and a word of one's own
-    # (`login` where everything is about the login) keeps saying something.
-    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
-
-
-@functools.cache
-def _common_shares() -> dict[str, float]:
-    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
-    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
-
-
-def score(evidence: Evidence, embedder: str | None = None) -> float:
-    """How likely the hit is what was asked for, 0-1; by words alone when it has no cosine.
-
-    `embedder` is the identity of what made the vectors.
-    """
-    alone = evidence.cosine is None
-    return score_by(evidence, WORDS_ALONE if alone else constants_of(embedder or ""))
-
-
-def score_by(evidence: Evidence, constants: Constants) -> float:
-    """The score these constants give."""
-    words, meaning = features(evidence, constants)
-    odds = constants.intercept + constants.per_words * words + constants.per_meaning * meaning
-    return 1.0 / (1.0 + math.exp(-odds))
-
-
-def features(evidence: Evidence, constants: Constants) -> tuple[float, float]:
-    """What the words say, and what the meaning adds to it; both 0-1."""
-    # A question of nothing but common words points nowhere, whatever is near it.
-    pointed = min(1.0, evidence.rarest / _POINTED) ** 3
-    held = evidence.weight * evidence.coverage
-    words = math.sqrt(pointed) * held / math.hypot(held, _ENOUGH)
-    if evidence.cosine is None:
-        return words, 0.0
-    nearness = (evidence.cosine - constants.unrelated) / (constants.related - constants.unrelated)
-    # What is all but the same text needs no rare word: in a memory about one topic there is none.
-    twin = min(1.0, max(0.0, (evidence.cosine - _ALIKE) / (1.0 - _ALIKE)))
-    return words, (1.0 - words) * max(pointed, twin) * min(1.0, max(0.0, nearness))
-
-
-@functools.lru_cache(maxsize=64)
-def constants_of(embedder: str) -> Constants:
-    """What holds for the embedder of this identity."""
-    return CONSTANTS[max((p for p in CONSTANTS if embedder.startswith(p)), key=len)]
-
-
-def why(evidence: Evidence, question: str = "") -> str:
-    """One line for a person: which words matched, as the question writes them, and how near."""
-    written = spellings(question)
-    matched = ", ".join(written.get(token, token) for token in evidence.matched[:_SHOWN])
-    if len(evidence.matched) > _SHOWN:
-        matched += ", ..."
-    counted = f"({len(evidence.matched)} of {evidence.asked})"
-    words = f"words: {matched} {counted}" if matched else "words: none"
-    return words if evidence.cosine is None else f"{words}; meaning {evidence.cosine:.2f}"
 
 
 # -- The order of candidates: BM25 with more weight on rare words, then words and meaning together.
@@ -231,56 +63,61 @@ def words_of(fields: Fields) -> int:
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """How well each passage fits by its words, and the largest share of the question that one of
-    them holds."""
+    """How well each passage fits by its words, the largest share of the question that one of them
+    holds, and the largest weight (in nats) of the words that one of them holds."""
 
-    weights: dict[int, float]
-    coverage: float
+    weights: dict[Any, float]
+    coverage: float = 0.0
+    nats: float = 0.0
 
 
 def weigh_words(
-    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
+    asked: Sequence[str], passages: Mapping[Any, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
     A passage's fields are its tokens, separated by blanks.
     """
     if not passages:
-        return Weighed({}, 0.0)
+        return Weighed({})
     shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
-    rarity = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
-    whole = sum(rarity.values())
-    needles = {f" {token} ": rarity[token] for token in rarity if frequencies[token]}
+    sharp = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
+    whole = sum(sharp.values())
+    needles = {
+        f" {token} ": (sharp[token], rarity(token, frequencies[token], count)) for token in sharp
+    }
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
-    weights: dict[int, float] = {}
-    most = 0.0
+    weights: dict[Any, float] = {}
+    most = most_nats = 0.0
     for row, fields in passages.items():
         title, text, places = (f" {field} " for field in fields)
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
-        total = held = 0.0
-        for needle, weight in needles.items():
+        total = held = held_nats = 0.0
+        for needle, (weight, nats) in needles.items():
             times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
             if times := times + _PLACES * places.count(needle):
                 held += weight
+                held_nats += nats
                 total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
-        most = max(most, held)
-    return Weighed(weights, most / whole if whole else 0.0)
+        most, most_nats = max(most, held), max(most_nats, held_nats)
+    return Weighed(weights, most / whole if whole else 0.0, most_nats)
 
 
-# -- The order of the hits: words and meaning, each normalised within the query, in one sum.
-#
-# Pure: numbers in, an ordered list out. What a hit is worth absolutely is `calibration`'s
-# business.
+# -- Words and meaning, each normalized within the query, in one sum.
 
 
-# The share of meaning, among short and among long passages. With a table of words the vector of a
-# long text is a mean of many things, and its words tell more; a model reads it in pieces instead.
-_SHORT_WORDS, _LONG_WORDS = 80, 180
-_SHARES = {"static:": (0.65, 0.40), "": (0.50, 0.60)}
+# The share of meaning beside words that say enough: matched words of so many nats in one passage.
+# One weak word in common decides nothing.
+_MEANING = 0.55
+_ENOUGH_NATS = 12.0
 # Where one passage holds all the words of a question (a name, an error message), it is the one.
 _OF_WORDS_FOUND = 0.7
+# The time that a question names decides the more, the less the rest of the question says.
+_TIME, _TIME_BESIDE_WORDS = 1.0, 0.3
+# What being of those days weighs as a word of the question: at least, and by how few are.
+_TIME_NATS, _MOST_TIME_NATS = 5.0, 10.0
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -292,13 +129,12 @@ class Fused(msgspec.Struct, frozen=True):
     mixed: float
 
 
-def meaning_share(average_words: float, coverage: float, embedder: str) -> float:
-    """How much the meaning this embedder sees counts, among passages of this length, when one of
-    them holds so large a share of what was asked."""
-    short, long = _SHARES[max((p for p in _SHARES if embedder.startswith(p)), key=len)]
-    longness = (average_words - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)
-    share = short + (long - short) * min(1.0, max(0.0, longness))
-    return share * (1.0 - _OF_WORDS_FOUND * coverage**4)
+def meaning_share(nats: float, coverage: float) -> float:
+    """How much meaning counts where one passage holds words of so many nats, and one of them so
+    large a share of what was asked."""
+    meaning = _MEANING * (1.0 - _OF_WORDS_FOUND * coverage**4)
+    words = (1.0 - meaning) * min(1.0, nats / _ENOUGH_NATS)
+    return meaning / (meaning + words)
 
 
 def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> list[Fused]:
@@ -331,10 +167,12 @@ def _shares_of_best(values: Scores) -> dict[Any, float]:
     return {row: max(0.0, value) / best for row, value in values.items()}
 
 
+# -- Candidates.
+
+
 _CANDIDATES = 100
-# How many fused rows are weighed for each hit wanted: some fall under the floor, and a record
-# may be there with several passages.
-_SPARE = 3
+# So many passages of a memory are weighed against each other, if nobody asks for more.
+_DEPTH = 100
 # From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
 # next to nothing, and ranking by it is most of the time a search takes.
 _LARGE = 1000
@@ -342,12 +180,94 @@ _COMMON_SHARE = 0.3
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked, how many answers are wanted, how sure they must be, and of what."""
+    """What is asked, how many answers are wanted, how sure they must be, and of what.
+
+    `days` are the moments in which the days begin and end that the question names; `rest` is what
+    it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
+    it counts how often something was met: else near-twins are folded into one.
+    """
 
     text: str
     limit: int
     min_score: float
     only: Only = None
+    days: tuple[str, str] | None = None
+    rest: str = ""
+    within: tuple[str, str] | None = None
+    every: bool = False
+
+    @property
+    def lists_days(self) -> bool:
+        """Whether it asks for nothing but what there is of some days."""
+        return self.days is not None and not self.rest
+
+    def allows(self, record: Record) -> bool:
+        """Whether the record lies in the time that was given."""
+        return self.within is None or self.within[0] <= record.at < self.within[1]
+
+    def asked(self) -> list[str]:
+        """The words an answer should hold: a time is no word that it could lack."""
+        return query_tokens(self.rest if self.days else self.text)
+
+
+class Candidate(msgspec.Struct, dict=True, eq=False):
+    """A record that may be the answer, found by one of its passages.
+
+    `value` orders the candidates: words and meaning mixed, 0-1, and then what a lift makes of it. A
+    lift may also set `hit`, where another record is shown in this one's place.
+    """
+
+    record: Record
+    stream: str
+    fields: Fields
+    words: float
+    cosine: float | None
+    read: Callable[[Candidate], Hit] | None = None
+    value: float = 0.0
+    in_time: bool = False
+    rating: int = 0
+
+    @functools.cached_property
+    def hit(self) -> Hit:
+        """The record as an answer, without a score; read when it is first needed."""
+        assert self.read is not None
+        return self.read(self)
+
+
+# Changes the values of a memory's candidates, leaves some out, or shows other records in their
+# place. The best value of a memory stays as it was, so that no memory gains by its lift.
+Lift = Callable[[list[Candidate]], list[Candidate]]
+
+
+class Found(msgspec.Struct):
+    """What one memory has on a question; `embedder` is None where it was searched by words alone.
+
+    `days` are those that the question names, as far as this memory knows; `in_days` of its `dated`
+    records are of these days. `least` is how sure the first hit must be before a list is shown for
+    the list's sake.
+    """
+
+    asked: Sequence[str] = ()
+    candidates: list[Candidate] = []
+    embedder: str | None = None
+    # The passages searched, and how many of them hold each word of the question.
+    count: int = 0
+    frequencies: Counter[str] = msgspec.field(default_factory=Counter)
+    # The largest share of the question that one passage holds, and the largest weight.
+    coverage: float = 0.0
+    nats: float = 0.0
+    days: tuple[str, str] | None = None
+    in_days: int = 0
+    dated: int = 0
+    lift: Lift | None = None
+    least: float = LEAST
+    notes: tuple[str, ...] = ()
+
+    def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
+        """How well these passages fit by their words."""
+        weighed = weigh_words(self.asked, fields, frequencies=self.frequencies, count=self.count)
+        self.coverage, self.nats = weighed.coverage, weighed.nats
+        return weighed.weights
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -358,197 +278,347 @@ def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) ->
     return rare or list(asked)
 
 
-def relevance(value: float) -> Relevance | None:
-    """What a score means in words; nothing when only a lower floor let it through."""
-    if value < FLOOR:
-        return None
-    return "relevant" if value >= RELEVANT else "possibly"
-
-
 # The id of a collection and the number of a passage in it.
 _Place = tuple[int, int]
 
 
-def search(
+def find(
     view: IndexView,
     collections: Sequence[Collection],
     question: Question,
     *,
     vector: Vectors | None,
     embedder: str,
-) -> list[ScoredRecord]:
-    """The best records of these collections, in order, none under the floor.
+    depth: int = _DEPTH,
+) -> Found:
+    """The candidates that these collections have, at most about so many passages.
 
     A collection built with another embedder than the question's vector is searched by words.
     """
-    candidates = _Candidates(view, query_tokens(question.text), question.only)
-    for collection in collections:
-        near = vector if collection.manifest.embedder == embedder else None
-        candidates.add(collection, near)
-    fused = fuse(
-        candidates.words,
-        candidates.meaning if vector is not None else None,
-        weight=meaning_share(candidates.average_words(), candidates.coverage, embedder),
-    )
-    order = _settled(candidates, fused, question.limit * _SPARE)
-    candidates.fetch_records(one.row for one in order)
-    return _weighed(candidates, order, question, embedder)
-
-
-def _settled(candidates: _Candidates, fused: Sequence[Fused], wanted: int) -> list[Fused]:
-    """The first ones, the newest first among equals: rows are numbered anew by every rebuild."""
-
-    def newest_first(one: Fused) -> tuple[int, str, str]:
-        record = candidates.record(one.row)
-        return -record.number, record.id, record.digest
-
-    order: list[Fused] = []
-    for _, group in itertools.groupby(fused, key=lambda one: one.mixed):
-        if len(order) >= wanted:
-            break
-        equals = list(group)
-        if len(equals) > 1:
-            candidates.fetch_records(one.row for one in equals)
-            equals.sort(key=newest_first)
-        order += equals
-    return order[:wanted]
-
-
-def _weighed(
-    candidates: _Candidates, order: Sequence[Fused], question: Question, embedder: str
-) -> list[ScoredRecord]:
-    word_ranks, meaning_ranks = _ranks(candidates.words), _ranks(candidates.meaning)
-    found: dict[tuple[int, str, str], ScoredRecord] = {}
-    for fused in order:
-        if len(found) == question.limit:
-            break
-        place, cosine = fused.row, candidates.meaning.get(fused.row)
-        evidence, record = candidates.evidence(place), candidates.record(place)
-        value = round(score(evidence, None if cosine is None else embedder), 4)
-        key = (place[0], record.id, record.digest)
-        if value < question.min_score or key in found:
-            continue
-        stages = {"words": round(fused.words, 4), "mixed": round(fused.mixed, 4)}
-        ranks = {"words_rank": word_ranks.get(place), "meaning_rank": meaning_ranks.get(place)}
-        meaning = None if cosine is None else round(cosine, 4)
-        stream = candidates.collections[place[0]].stream
-        parts = _parts(evidence, value, **stages, **ranks, meaning=meaning)
-        found[key] = _scored(record, stream, question, evidence, parts)
-    return list(found.values())
-
-
-def _parts(evidence: Evidence, value: float, **stages: Any) -> Parts:
-    matched, coverage = evidence.matched, round(evidence.coverage, 4)
-    return Parts(matched=matched, asked=evidence.asked, coverage=coverage, score=value, **stages)
-
-
-def _scored(
-    record: Record, stream: str, question: Question, evidence: Evidence, parts: Parts
-) -> ScoredRecord:
-    value, reason = parts.score, why(evidence, question.text)
-    return ScoredRecord(record, stream, value, relevance(value), reason, parts)
-
-
-class _Candidates:
-    """The passages that words or meaning find; what is known of them is asked for once."""
-
-    def __init__(self, view: IndexView, asked: Sequence[str], only: Only) -> None:
-        self._view = view
-        self._asked = asked
-        self._only = only
-        self._matches: dict[int, WordMatches] = {}
-        self._passages: dict[_Place, StoredPassage] = {}
-        self.collections: dict[int, Collection] = {}
-        self.words: dict[_Place, float] = {}
-        self.meaning: dict[_Place, float] = {}
-        self.coverage = 0.0
-
-    def add(self, collection: Collection, vector: Vectors | None) -> None:
-        """The passages of this collection that fit best by their words, and the nearest."""
-        n, facts = collection.id, self._view.words(collection, self._asked, 0)
-        self.collections[n], self._matches[n] = collection, facts
-        ranked = telling(self._asked, facts.frequencies, facts.passages)
-        rows = self._view.words(collection, ranked, _CANDIDATES, only=self._only).scores
-        found = self._view.fetch(collection, rows)
-        self._passages |= {(n, row): passage for row, passage in found.items()}
-        fields = {row: passage.fields for row, passage in found.items()}
-        weighed = weigh_words(
-            self._asked, fields, frequencies=facts.frequencies, count=facts.passages
-        )
-        self.coverage = max(self.coverage, weighed.coverage)
-        self.words |= {(n, row): weight for row, weight in weighed.weights.items()}
-        if vector is not None:
-            also = list(weighed.weights)
-            [near] = self._view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also, only=self._only
+    asked = query_tokens(question.text)
+    found = Found(question.asked(), [], days=question.days)
+    found.embedder = None if vector is None else embedder
+    by_id = {one.id: one for one in collections}
+    fields: dict[_Place, Fields] = {}
+    also: dict[int, list[int]] = {}
+    timed: list[_Place] = []
+    for n, collection in by_id.items():
+        facts = view.words(collection, asked, 0)
+        found.count += facts.passages
+        found.frequencies.update(facts.frequencies)
+        ranked = telling(asked, facts.frequencies, facts.passages)
+        matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
+        for span in filter(None, () if question.only else (question.days, question.within)):
+            of_days = view.dated(collection, *span, _CANDIDATES)
+            if span is question.days:
+                found.in_days += of_days.records
+                found.dated += of_days.among
+            matches = list(dict.fromkeys([*matches, *of_days.rows]))
+            timed += [(n, row) for row in of_days.rows]
+        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        also[n] = matches
+    words = {place: weight for place, weight in found.weigh(fields).items() if weight}
+    meaning: dict[_Place, float] = {}
+    for n, collection in by_id.items():
+        if vector is not None and collection.manifest.embedder == embedder:
+            [near] = view.nearest(
+                collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
             )
-            self.meaning |= {(n, row): cosine for row, cosine in near.items()}
-
-    def average_words(self) -> float:
-        """How long the passages are that the words found."""
-        lengths = [words_of(passage.fields) for passage in self._passages.values()]
-        return sum(lengths) / len(lengths) if lengths else 0.0
-
-    def evidence(self, place: _Place) -> Evidence:
-        facts, cosine = self._matches[place[0]], self.meaning.get(place)
-        words = frozenset(" ".join(self._passages[place].fields).split())
-        return weigh(
-            self._asked, words, frequencies=facts.frequencies, count=facts.passages, cosine=cosine
-        )
-
-    def fetch_records(self, places: Iterable[_Place]) -> None:
-        """Fetch what will be looked at one by one: a server is better asked once."""
-        rows: dict[int, list[int]] = {}
-        for n, row in places:
-            passage = self._passages.get((n, row))
-            if passage is None or passage.record is None:
-                rows.setdefault(n, []).append(row)
-        for n, some in rows.items():
-            found = self._view.fetch(self.collections[n], some, records=True)
-            self._passages |= {(n, row): passage for row, passage in found.items()}
-
-    def record(self, place: _Place) -> Record:
-        record = self._passages[place].record
-        assert record is not None
-        return record
+            meaning |= {(n, row): cosine for row, cosine in near.items()}
+    share = meaning_share(found.nats, found.coverage)
+    best = [one.row for one in fuse(words, meaning, weight=share)[:depth]]
+    for n, collection in by_id.items():
+        rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
+        for row, passage in view.fetch(collection, rows, records=True).items():
+            assert passage.record is not None
+            if not question.allows(passage.record):
+                continue
+            found.candidates.append(
+                Candidate(
+                    passage.record,
+                    collection.stream,
+                    passage.fields,
+                    words.get((n, row), 0.0),
+                    meaning.get((n, row)),
+                )
+            )
+    return found
 
 
-def _ranks(values: Scores) -> dict[Any, int]:
-    """The place of each value among all, the same for equal ones."""
-    order = sorted(values.values(), reverse=True)
-    first: dict[float, int] = {}
-    for rank, value in enumerate(order, 1):
-        first.setdefault(value, rank)
-    return {place: first[value] for place, value in values.items()}
-
-
-# -- Search without an index: by words, straight over records. Slower, and always there.
-
-
-def search_plainly(
+def find_plainly(
     records: Iterable[tuple[str, Record]], cuts: Mapping[str, Cut], question: Question
-) -> list[ScoredRecord]:
-    """The records (each with its stream) whose words answer best, none under the floor."""
+) -> Found:
+    """The candidates among records, each with its stream, by words: slower, and always there."""
     asked = query_tokens(question.text)
     wanted = frozenset(asked)
-    held: list[tuple[str, Record, frozenset[str]]] = []
+    passages: list[tuple[str, Record, Fields]] = []
     frequencies: Counter[str] = Counter()
+    count = in_days = dated = 0
+    first, end = question.days or ("", "")
     for stream, record in records:
+        if not question.allows(record):
+            continue
+        timely = first <= record.at < end
+        in_days, dated = in_days + timely, dated + 1
         for passage in cuts[stream](record):
             if not fits(passage.facets, question.only):
                 continue
-            words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))
-            held.append((stream, record, words))
-            frequencies.update(words & wanted)
-    found: list[ScoredRecord] = []
-    for stream, record, words in held:
-        if not words & wanted:
+            texts = (passage.title, passage.text, passage.places)
+            title, text, places = (" ".join(tokens(one)) for one in texts)
+            shared = wanted.intersection(f"{title} {text} {places}".split())
+            count += 1
+            frequencies.update(shared)
+            if shared or timely:
+                passages.append((stream, record, (title, text, places)))
+    found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
+    found.in_days, found.dated = in_days, dated
+    words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
+    found.candidates = [
+        Candidate(record, stream, fields, words[row], None)
+        for row, (stream, record, fields) in enumerate(passages)
+    ]
+    return found
+
+
+# -- From candidates to hits.
+
+
+# What each further passage of a record that matches adds, and how many of them count.
+_PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
+# What a person wrote down stands this much above what was extracted and matches as well.
+_BY_PERSON = 1.05
+# How surely a record of a day is meant where the day is all that was asked for.
+_OF_DAYS = 0.75
+# The score needs a few more than are shown.
+_SPARE = 6
+
+
+class Ranking(msgspec.Struct):
+    """Candidates in order, a few more than are wanted, and what their scores are made of."""
+
+    chosen: list[Candidate]
+    evidence: list[Evidence]
+    count: int
+    pointed: float
+    embedder: str | None
+    least: float
+    twins: Twins | None
+    # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
+    most_words: float
+    ranks: tuple[dict[float, int], dict[float, int]]
+    timed: bool
+    lists_days: bool
+
+    @property
+    def values(self) -> list[float]:
+        """What the candidates are ordered by."""
+        return [one.value for one in self.chosen]
+
+    def scores(self) -> list[float]:
+        """The score of each candidate."""
+        if self.lists_days:
+            return [_OF_DAYS] * len(self.chosen)
+        return scores(self.clues(), self.values, self.embedder is not None, self.least)
+
+    def near(self, place: int) -> bool:
+        """Whether the candidate at this place says what the first one does."""
+        return self.twins is not None and self.twins.near(place)
+
+    def clues(self) -> Clues:
+        """What the scores are made of."""
+        near_first = [place == 0 or self.near(place) for place in range(len(self.chosen))]
+        return Clues.of(
+            self.values,
+            self.evidence,
+            near_first,
+            count=self.count,
+            pointed=self.pointed,
+            embedder=self.embedder,
+        )
+
+
+def conclude(
+    question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
+) -> list[Hit]:
+    """The best records of these memories, in order, near-twins folded, none under the floor."""
+    ranking = rank(question, parts, fits)
+    hits: list[Hit] = []
+    if ranking is None:
+        return hits
+    for place, exact in enumerate(ranking.scores()):
+        value = round(exact, 4)
+        if len(hits) == question.limit or value < question.min_score:
+            break
+        hits.append(_hit(ranking, place, value, question))
+    return hits
+
+
+def rank(
+    question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
+) -> Ranking | None:
+    """The candidates of these memories as one list: mixed, lifted, near-twins folded.
+
+    `fits` says what may be shown; None where there is nothing.
+    """
+    if question.lists_days:
+        for part in parts:
+            part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
+    parts = [part for part in parts if part.candidates]
+    candidates = [one for part in parts for one in part.candidates]
+    if not candidates:
+        return None
+    whole = _pooled(parts)
+    ranks = _mix(candidates, whole.nats, whole.coverage)
+    time_weight = _weigh_time(parts, whole.nats)
+    order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
+    if question.lists_days:
+        order.sort(key=lambda one: one.record.at, reverse=True)
+    twins, chosen = Twins(), list[Candidate]()
+    for one in order:
+        if len(chosen) == question.limit + _SPARE:
+            break
+        if fits is not None and not fits(one.hit):
             continue
-        evidence = weigh(asked, words, frequencies=frequencies, count=len(held))
-        value = round(score(evidence), 4)
-        if value >= question.min_score:
-            parts = _parts(evidence, value, words=round(evidence.coverage, 4), mixed=value)
-            found.append(_scored(record, stream, question, evidence, parts))
-    found.sort(key=lambda hit: (-hit.score, hit.record.id))
-    best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}
-    return sorted(best.values(), key=lambda hit: (-hit.score, hit.record.id))[: question.limit]
+        if question.every or not twins.fold(one.hit):
+            chosen.append(one)
+    return Ranking(
+        chosen,
+        [_evidence(one, whole, time_weight) for one in chosen],
+        count=whole.count,
+        pointed=pointedness(whole.asked, time_weight),
+        embedder=whole.embedder,
+        least=max(part.least for part in parts),
+        twins=None if question.every else twins,
+        most_words=max(one.words for one in candidates) or 1.0,
+        ranks=ranks,
+        timed=time_weight > 0.0,
+        lists_days=question.lists_days,
+    )
+
+
+def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
+    one, known = ranking.chosen[place], ranking.evidence[place]
+    out = Outstanding.of(ranking.values[place:])
+    by_words, by_meaning = ranking.ranks
+    written = spellings(question.text)
+    parts = Parts(
+        words=round(one.words / ranking.most_words, 4),
+        words_rank=by_words.get(one.words),
+        matched=tuple(written.get(token, token) for token in known.matched),
+        asked=known.asked,
+        coverage=round(known.coverage, 4),
+        meaning=None if one.cosine is None else round(one.cosine, 4),
+        meaning_rank=None if one.cosine is None else by_meaning.get(one.cosine),
+        mixed=round(one.value, 4),
+        score=value,
+        gap=round(out.gap, 4),
+        rest=round(out.rest, 4),
+        in_time=one.in_time if ranking.timed else None,
+        rating=one.rating,
+    )
+    return msgspec.structs.replace(
+        one.hit,
+        score=value,
+        relevance=relevance(value),
+        why=why(known, question.text),
+        parts=parts,
+        like=() if ranking.twins is None else ranking.twins.like(place),
+    )
+
+
+def _pooled(parts: Sequence[Found]) -> Found:
+    """What is known of all memories together; their words are weighed anew, on one scale."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Found(parts[0].asked)
+    whole.embedder = next((part.embedder for part in parts if part.embedder), None)
+    for part in parts:
+        whole.count += part.count
+        whole.frequencies.update(part.frequencies)
+    by_words = [one for part in parts for one in part.candidates if one.words]
+    for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
+        by_words[place].words = weight
+    return whole
+
+
+def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
+    """Whether it is work of these days."""
+    kind = KINDS.get(one.record.kind)
+    return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
+
+
+def _mix(
+    candidates: Sequence[Candidate], nats: float, coverage: float
+) -> tuple[dict[float, int], dict[float, int]]:
+    """Give each candidate its value; returns the ranks by words and by meaning."""
+    words = {row: one.words for row, one in enumerate(candidates) if one.words}
+    meaning = {row: one.cosine for row, one in enumerate(candidates) if one.cosine is not None}
+    for fused in fuse(words, meaning, weight=meaning_share(nats, coverage)):
+        candidates[fused.row].value = fused.mixed
+    return _ranks(words.values()), _ranks(meaning.values())
+
+
+def _weigh_time(parts: Sequence[Found], nats: float) -> float:
+    """Lift what lies in the days that the question names; returns what they weigh as a word of it:
+    the more, the fewer lie in them."""
+    timed = [(one, part.days) for part in parts if part.days for one in part.candidates]
+    for one, (first, end) in timed:
+        one.in_time = first <= one.record.at < end
+    share = sum(part.in_days for part in parts) / (sum(part.dated for part in parts) or 1)
+    if not 0.0 < share < 1.0:
+        return 0.0
+    lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * min(1.0, nats / _ENOUGH_NATS)
+    for one, _ in timed:
+        one.value += lift * one.in_time
+    return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
+
+
+def _lifted(part: Found) -> list[Candidate]:
+    """The records of one memory by their best passage, after its lift."""
+    by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
+    for one in sorted(part.candidates, key=lambda one: -one.value):
+        by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
+    best: list[Candidate] = []
+    for one, *others in by_record.values():
+        one.value += _PER_PASSAGE * sum(other.value for other in others[:_MOST_PASSAGES])
+        best.append(one)
+    if part.lift is None or not best:
+        return best
+    most = max(one.value for one in best)
+    lifted = part.lift(best)
+    scale = most / (max((one.value for one in lifted), default=0.0) or 1.0)
+    for one in lifted:
+        one.value *= scale
+    return lifted
+
+
+def _by_kind(one: Candidate) -> Candidate:
+    kind = one.record.kind
+    if kind in WRITTEN and KINDS[kind].by_person(one.hit.record):
+        one.value *= _BY_PERSON
+    return one
+
+
+def _order(one: Candidate) -> tuple[float, int, str, bytes]:
+    """Best first, the newest first among equals: rows are numbered anew by every rebuild."""
+    return -one.value, -one.record.number, one.record.id, one.record.body
+
+
+def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
+    return weigh(
+        whole.asked,
+        frozenset(" ".join(one.fields).split()),
+        frequencies=whole.frequencies,
+        count=whole.count,
+        cosine=one.cosine,
+        time_weight=time_weight,
+        in_time=one.in_time,
+    )
+
+
+def _ranks(values: Iterable[float]) -> dict[float, int]:
+    """The place of each value among all, the same for equal ones."""
+    first: dict[float, int] = {}
+    for rank, value in enumerate(sorted(values, reverse=True), 1):
+        first.setdefault(value, rank)
+    return first

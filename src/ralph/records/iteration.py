@@ -41,6 +41,7 @@ MOST_DECISIONS = 50
 MOST_FILES = 500
 # The most of a record's text that is embedded.
 EMBEDDING_CHARS = 4000
+_SHORT_THOUGHTS_CHARS = 300
 # How many of the newest are listed, unless a number is given.
 RECENT_COUNT = 10
 # Ids must be the same on every machine for ever, so this namespace never changes.
@@ -210,16 +211,23 @@ def _moment(at: str) -> str:
     return utc(at, field="at")
 
 
-def embedding_text(iteration: Iteration, *, max_chars: int) -> str:
-    """Title, summary, errors and decisions as one text, cut to the limit (F7)."""
-    parts = [iteration.task_title, iteration.summary]
-    for error in iteration.errors:
-        parts += [error.message, error.resolution or ""]
-    parts += [
-        f"{d.description}: {d.rationale}" if d.rationale else d.description
-        for d in iteration.decisions
-    ]
-    return "\n".join(part for part in parts if part)[:max_chars]
+def thoughts(iteration: Iteration) -> list[str]:
+    """What an iteration says, one thought each: its summary, its errors, its decisions (F7).
+
+    Short errors are one thought, and so are short decisions: each more costs every search.
+    """
+    errors = ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
+    decisions = [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
+    found: list[str] = []
+    for texts in ([iteration.summary], errors, decisions):
+        joined: list[str] = []
+        for text in filter(None, texts):
+            if joined and len(joined[-1]) + len(text) < _SHORT_THOUGHTS_CHARS:
+                joined[-1] += f"\n{text}"
+            else:
+                joined.append(text)
+        found += joined
+    return found
 
 
 def cut(text: str, max_chars: int) -> str:

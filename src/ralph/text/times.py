@@ -2,17 +2,18 @@
 
 A range only ranks what lies in it higher, so a time that is vague or may be a plan ("what should I
 do on Monday") has none. Quoted words, code, and dates in a pasted log are never read as dates.
+Days begin and end at midnight where the person is.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from ralph.errors import BadInput
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, tokens
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
@@ -20,6 +21,46 @@ LONGEST_QUESTION = 500
 Days = tuple[date, date]
 Bounds = tuple[date | None, date | None]
 Relation = Literal["before", "after", "since"]
+
+
+# Stems that ask for whatever was done or said.
+_ACTIVITY = frozenset(
+    "happen occur went go work talk discuss chat spoke speak said sai ask told tell done session"
+    " convers exchang messag note iter record entri anyth everyth someth thing list show".split()
+)
+
+
+class TimeRange(NamedTuple):
+    """The first and the last day, None for no end, and the question without its words for them."""
+
+    first: date | None
+    last: date | None
+    rest: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else is asked: what happened then, what was said then."""
+        return _ACTIVITY.issuperset(tokens(self.rest))
+
+    def moments(self) -> tuple[str, str]:
+        """The first moment and the first after the last, to compare timestamps in UTC with."""
+        return moment_of(self.first), moment_of(self.last, end=True)
+
+
+def local_today() -> date:
+    """The day it is where the person is."""
+    return datetime.now(UTC).astimezone().date()
+
+
+def moment_of(day: date | None, *, end: bool = False) -> str:
+    """The moment, in UTC, at which this day begins or ends; before or after all others for None."""
+    try:
+        midnight = datetime.combine(day + timedelta(days=end), time.min) if day else None
+        # Without the Z: a timestamp of that second, with or without a fraction, is not before it.
+        return midnight.astimezone(UTC).isoformat()[:19] if midnight else "9" * end
+    except (OverflowError, ValueError, OSError):  # a clock or a day that no calendar has
+        return "9" * end
+
 
 # -- Whether a sentence asks, and whether it is about the past, by cue words.
 
@@ -92,16 +133,24 @@ _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
 _NUMBERS = {name: number for number, name in enumerate(_COUNTS, 1)} | {"a": 1, "an": 1}
 # Half a unit: "two weeks ago" is a day fourteen days back, or any day of that week.
-_SLACK_DAYS = {"week": 4, "month": 16, "year": 183}
+_SLACK_DAYS = {"week": 4, "weekend": 4, "month": 16, "year": 183}
 _ONE_DAY = timedelta(days=1)
 
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
-_UNIT = "(?P<unit>day|week|month|quarter|year)"
+_UNIT = "(?P<unit>day|weekend|week|month|quarter|year)"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])"
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
 _LAST = "(?:last|past|previous)"
+# The days of a month that a part of it means.
+_PARTS = {"first": (1, 7), "second": (8, 14), "third": (15, 21), "fourth": (22, 28)}
+_PARTS |= {"last": (22, 31), "early": (1, 11), "mid": (10, 21), "late": (20, 31)}
+_PARTS |= {"beginning": (1, 11), "start": (1, 11), "middle": (10, 21), "end": (20, 31)}
+_PART = (
+    "(?P<week>first|second|third|fourth|last) week (?:of|in)"
+    "|(?P<piece>beginning|start|middle|end) of|(?P<early>early|mid|late)(?: in|-)?"
+)
 
 _NEAR = {"earlier today": 0, "today": 0, "this morning": 0, "this afternoon": 0}
 _NEAR |= {"yesterday": 1, "last night": 1, "the day before yesterday": 2}
@@ -110,6 +159,7 @@ _NEAR |= {"yesterday": 1, "last night": 1, "the day before yesterday": 2}
 _KINDS = {
     "iso": rf"{_YEAR}[-/](?P<number>0[1-9]|1[0-2])[-/]{_DAY}",
     "iso month": rf"{_YEAR}-(?P<number>0[1-9]|1[0-2])",
+    "part": rf"(?:the )?(?:{_PART}) {_MONTH}(?:,? {_YEAR})?",
     "month day": rf"{_MONTH} {_DAY}(?:st|nd|rd|th)?\b(?:,? {_YEAR})?",
     "day month": rf"(?:the )?{_DAY}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? {_YEAR})?",
     "month": rf"(?P<last>{_LAST} )?{_MONTH}(?:,? {_YEAR})?",
@@ -123,7 +173,7 @@ _KINDS = {
 }
 _RELATIVE = {"ago", "rolling", "last", "this", "near"}
 # What is a time only after a preposition, unless it has its year.
-_NEEDS_PREPOSITION = {"iso month", "day month", "month", "rolling", "weekday", "year"}
+_NEEDS_PREPOSITION = {"part", "iso month", "day month", "month", "rolling", "weekday", "year"}
 
 Expression = tuple[str, dict[str, str]]
 
@@ -166,18 +216,29 @@ def _named_days(parts: dict[str, str], today: date) -> Days:
     if "year" not in parts and (month, day) == (2, 29):
         year -= year % 4
     first = date(year, month, day)
-    return (first, first) if "day" in parts else _period(first, "month")
+    if "day" in parts:
+        return first, first
+    first, last = _period(first, "month")
+    if part := parts.get("week") or parts.get("piece") or parts.get("early"):
+        begin, end = _PARTS[part]
+        return first.replace(day=begin), last.replace(day=min(end, last.day))
+    return first, last
 
 
 def _counted_days(kind: str, parts: dict[str, str], today: date) -> Days:
     """The days of this or the last week, month or year, or of so many of them back."""
     unit, number = parts["unit"], parts.get("count", "one")
+    if unit == "weekend" and "count" not in parts:
+        # "The past weekend", said on a weekend, is not the one that has just begun.
+        back = (today.weekday() - 5) % 7
+        saturday = today - timedelta(days=back + (7 if back < 2 and kind != "this" else 0))
+        return saturday, saturday + _ONE_DAY
     if kind in {"last", "this"}:
         return _period(today, unit, back=int(kind == "last"))
     count = int(number) if number.isdecimal() else _NUMBERS[number]
     months = {"month": count, "quarter": 3 * count, "year": 12 * count}.get(unit)
     if months is None:
-        day = today - timedelta(days=count * (7 if unit == "week" else 1))
+        day = today - timedelta(days=count * (1 if unit == "day" else 7))
     else:
         first, last = _period(today, "month", months)
         day = first.replace(day=min(today.day, last.day))
@@ -224,7 +285,11 @@ _ENDS = (
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
 _HINTS = {*_MONTHS, *_WEEKDAYS, "today", "yesterday", "night", "morning", "afternoon"}
-_HINTS |= {f"{unit}{s}" for unit in ("day", "week", "month", "quarter", "year") for s in ("", "s")}
+_HINTS |= {
+    f"{unit}{s}"
+    for unit in ("day", "week", "weekend", "month", "quarter", "year")
+    for s in ("", "s")
+}
 # Of the length of what they stand for.
 _TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
@@ -252,17 +317,24 @@ def _pattern() -> re.Pattern[str]:
     )
 
 
-def time_range(question: str, today: date) -> Bounds | None:
-    """The first and the last day a question asks about, None for no end; None if none is plain."""
+def time_range(question: str, today: date) -> TimeRange | None:
+    """The days that a question asks about; None if it plainly names none."""
     today = date(today.year, today.month, today.day)  # a time of day would not compare
-    text = " ".join(question.split())
-    if len(text) > LONGEST_QUESTION or not _hinted(text):
+    plain = " ".join(question.split())
+    if len(plain) > LONGEST_QUESTION or not _hinted(plain):
         return None
     # Quoted words keep their length and lose their meaning.
-    text = text.translate(_TYPEWRITER)
+    text = plain.translate(_TYPEWRITER)
     text = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), text)
-    found = [_single(match, text, today) for match in _pattern().finditer(text)]
-    return _joined([days for days in found if days and (days[0] is None or days[0] <= today)])
+    matches = ((match, _single(match, text, today)) for match in _pattern().finditer(text))
+    found = [(match, days) for match, days in matches if days]
+    found = [(match, days) for match, days in found if days[0] is None or days[0] <= today]
+    bounds = _joined([days for _, days in found])
+    if bounds is None:
+        return None
+    for match, _ in reversed(found):
+        plain = f"{plain[: match.start()]} {plain[match.end() :]}"
+    return TimeRange(*bounds, " ".join(plain.split()))
 
 
 def event_range(question: str) -> tuple[Relation, str] | None:
@@ -342,15 +414,22 @@ def _joined(found: list[Bounds]) -> Bounds | None:
     return (first, last) if first or last else None
 
 
-# -- A day that was given, not asked about.
+# -- Days that were given, not asked about.
 
 _AGO = re.compile(r"(\d{1,5})\s*([dw])")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
+def moments_between(since: str | None, until: str | None) -> tuple[str, str]:
+    """The moments in which days that a person gives begin and end, both included."""
+    first = date.fromisoformat(day_of(since, "since")) if since else None
+    last = date.fromisoformat(day_of(until, "until")) if until else None
+    return moment_of(first), moment_of(last, end=True)
+
+
 def day_of(text: str, field: str, *, today: date | None = None) -> str:
     """The day that `7d`, `2w`, `today`, `yesterday`, a date or a time means, as 2026-02-07."""
-    words, now = text.strip().lower(), today or datetime.now(UTC).date()
+    words, now = text.strip().lower(), today or local_today()
     if ago := _AGO.fullmatch(words):
         days = int(ago[1]) * (7 if ago[2] == "w" else 1)
     elif words in _DAYS:

@@ -36,9 +36,25 @@ def test_search_explains_itself_when_asked(ralph: Line) -> None:
 
     assert list(hit) == [*HIT, "explain"]
     assert hit["explain"]["score"] == hit["score"]
-    assert hit["explain"]["matched"] == ["cooki"]
-    said = ralph.well("search", "cookie", "--explain").out
-    assert "explain: words 1.00 (rank 1); 1 of 1 words" in said
+    assert hit["explain"]["matched"] == ["cookie"]
+    told = ralph.well("search", "cookie", "--explain").out
+    assert "words: 1 of the 1 asked for: cookie (the best by words)" in told
+    assert "stands out: " in told
+    assert f"score: {hit['score']:.2f}, the estimated chance" in told
+
+
+def test_search_explains_what_it_folded_and_what_it_left_out(ralph: Line) -> None:
+    ralph.record("auth", COOKIE, {**COOKIE, "session_id": "again"})
+    ralph.record("billing", {"summary": "Invoices are rounded to whole cents."})
+
+    told = ralph.well("search", "session cookie", "--explain").out
+    assert "folded: 1 result that says the same" in told
+
+    ran = ralph.well("search", "kubernetes ingress annotations", "--explain")
+    assert ran.out.startswith("No results above 0.40.")
+    assert "Left out, because each scores below 0.40:" in ran.out
+    assert ran.out.count("score: 0.") == 2
+    assert ralph.well("search", "kubernetes ingress annotations", "--explain", "--json").json == []
 
 
 def test_search_keeps_to_limit_floor_and_feature(ralph: Line, words: None) -> None:

@@ -286,7 +286,7 @@ DAMAGE = [
     ("UPDATE record_1 SET id = 'other' WHERE number = 1", "is indexed, but not in the journal"),
     ("DELETE FROM vector_1 WHERE row = 1", "has no vector"),
     ("UPDATE vector_1 SET v = x'00000000' WHERE row = 1", "has 4 bytes instead of 1024"),
-    (f"UPDATE vector_1 SET v = x'{'0000c07f' * 256}'", "holds what is no number"),
+    (f"UPDATE vector_1 SET v = x'{'0000c07f' * 512}'", "holds what is no number"),
     ("DELETE FROM passage_1 WHERE row = 1", "1 passages are indexed, 2 should be"),
 ]
 

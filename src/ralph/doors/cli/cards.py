@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,23 +77,37 @@ def _show_head(page: Page, found: Hit | Pattern, title: str, facts: Sequence[Spa
     page.line(*facts, indent=2)
 
 
-def _show_why(page: Page, found: Hit | Pattern, parts: Parts | None = None) -> None:
+def _show_why(page: Page, found: Hit | Pattern) -> None:
     if found.why:
         page.line((f"why: {found.why}", "dim"), indent=2)
-    if parts is not None:
-        page.line((f"explain: {_explained(parts)}", "dim"), indent=2)
 
 
-def _explained(parts: Parts) -> str:
-    def stage(name: str, score: float, rank: int | None) -> str:
-        return f"{name} {score:.2f}" + ("" if rank is None else f" (rank {rank})")
+def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
+    """How a result got its score, a line for each thing that counted."""
+    ranked = "" if parts.words_rank is None else f" ({_ranked(parts.words_rank)} by words)"
+    words = ", ".join(parts.matched) or "none"
+    yield f"words: {len(parts.matched)} of the {parts.asked} asked for: {words}{ranked}"
+    if parts.meaning is None:
+        yield "meaning: not compared"
+    else:
+        ranked = "" if parts.meaning_rank is None else f" ({_ranked(parts.meaning_rank)})"
+        yield f"meaning: {parts.meaning:.2f}, where 1 is the same text{ranked}"
+    ahead, rest = f"{parts.gap:.0%}", f"{parts.rest:.0%}"
+    yield f"stands out: {ahead} ahead of the next result, {rest} ahead of the next five"
+    if parts.in_time is not None:
+        yield f"time: {'in' if parts.in_time else 'not in'} the days you asked about"
+    if parts.rating:
+        yield f"feedback: rated {'helpful, so it counts more' if parts.rating > 0 else 'unhelpful'}"
+    if hit.like:
+        yield f"folded: {plural(len(hit.like), 'result')} that {_SAY[len(hit.like) > 1]} the same"
+    yield f"score: {parts.score:.2f}, the estimated chance that this answers the question"
 
-    meaning = "no meaning"
-    if parts.meaning is not None:
-        meaning = stage("meaning", parts.meaning, parts.meaning_rank)
-    matched = f"{len(parts.matched)} of {parts.asked} words, coverage {parts.coverage:.2f}"
-    stages = [stage("words", parts.words, parts.words_rank), matched, meaning]
-    return "; ".join([*stages, f"mixed {parts.mixed:.2f}", f"score {parts.score:.2f}"])
+
+_SAY = ("says", "say")
+
+
+def _ranked(rank: int) -> str:
+    return "the best" if rank == 1 else f"number {rank}"
 
 
 def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
@@ -146,7 +160,9 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     if hit.like:
         ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:5])
         page.line((f"and {len(hit.like)} like it: {ids}", "dim"), indent=2)
-    _show_why(page, hit, hit.parts if explain else None)
+    _show_why(page, hit)
+    for line in _explained(hit, hit.parts) if explain and hit.parts else ():
+        page.line((line, "dim"), indent=4)
 
 
 def whereabouts(hit: Hit) -> list[Span]:

@@ -17,7 +17,8 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import SESSION, Hit, event_of, held_in, rank, session_in
+from ralph.recall import SESSION, Hit, event_of, held_in, session_in
+from ralph.recall.score import INJECTED
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 
 # Shares of a hook's time that single waits may take.
-_MIN_SCORE = 0.55
 _PROMPT_HITS = 3
 _PROMPT_TOKENS = 800
 _SESSION_TOKENS = 1500
@@ -154,7 +154,7 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
     first = focus.feature if focus else None
 
     def order(hit: Hit) -> tuple[bool, float]:
-        return getattr(hit.record, "feature", None) != first or first is None, -rank(hit)
+        return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
 
     return sorted(hits, key=order)
 
@@ -169,7 +169,7 @@ def _relevant_hits(
         hits = ralph.search(
             text,
             limit=_PROMPT_HITS * 4,
-            min_score=_MIN_SCORE,
+            min_score=INJECTED,
             meaning=meaning,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,

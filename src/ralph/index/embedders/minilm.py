@@ -16,7 +16,7 @@ import msgspec
 
 from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import cut, ends, mean_direction, unit_rows
-from ralph.index.embedders.static import find_package, model_file
+from ralph.index.embedders.static import model_file
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -110,9 +110,7 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
     def _opened_tokeniser(self) -> Any:
         if self.tokeniser is None:
             file = self._file(_TOKENISER, TOKENISER_SHA256)
-            from tokenizers import Tokenizer
-
-            opened: Any = Tokenizer.from_file(str(file))
+            opened: Any = _import("tokenizers").Tokenizer.from_file(str(file))
             opened.no_truncation()
             opened.no_padding()
             self.marks = opened.token_to_id("[CLS]"), opened.token_to_id("[SEP]")
@@ -122,9 +120,7 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
     def _opened_session(self) -> Any:
         if self.session is None:
             file = self._file(_MODEL, MINILM_SHA256)
-            if find_spec("onnxruntime") is None:
-                raise EmbedderOff("ONNX Runtime, which runs MiniLM, is not here", todo=_INSTALL)
-            onnxruntime = import_module("onnxruntime")
+            onnxruntime = _import("onnxruntime")
             options = onnxruntime.SessionOptions()
             # One core is the fastest where others work too, and what is idle gives back memory.
             options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -137,13 +133,28 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
 
     def _file(self, place: tuple[str, Path], sha256: str) -> Path:
         package, name = place
-        folder = self.site / package if self.site else find_package(package, "MiniLM", _INSTALL)
+        folder = self.site / package if self.site else _find_package(package)
         return model_file("MiniLM", folder, name, [sha256], self.stamp_folder, _REINSTALL)
 
 
 def open_embedder(settings: object, cache: Path | None) -> MiniLMEmbedder:
     """The embedder; it has no settings."""
     return MiniLMEmbedder(stamp_folder=cache)
+
+
+def _import(name: str) -> Any:
+    """A library that the extra installs."""
+    if find_spec(name) is None:
+        raise EmbedderOff(f"MiniLM needs {name}, which is not installed", todo=_INSTALL)
+    return import_module(name)
+
+
+def _find_package(name: str) -> Path:
+    """The folder of an installed package, which is never imported."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderOff(f"MiniLM is not installed (no package {name})", todo=_INSTALL)
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _runs(order: Sequence[int], ids: Sequence[list[int]]) -> Iterator[list[int]]:

@@ -1,20 +1,25 @@
-"""The default embedder: a table of word vectors that comes inside a package.
+"""The default embedder: Ralph's own table of word vectors, a file of this package.
 
-No server, no key, no download: the table and its tokeniser are read as files from the installed
-`wordllama` distribution, which is never imported. A text is the mean of its tokens' rows.
+No server, no key, no download: NumPy is all it needs. `embedder/MODEL_CARD.md` in the repository
+says what the table was trained on and how good it is; docs/formats.md describes the file.
+
+A text becomes words (identifiers are split, accents dropped), and a word the longest pieces that
+the vocabulary has. The vector is the weighted sum of the pieces' rows: a piece that fits the whole
+text counts more than one that does not, and the first pieces of a long text count once more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
-import json
-import math
 import os
+import re
+import unicodedata
+import zlib
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -28,43 +33,42 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
 
-TABLE_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
-# The same tokeniser, written with other white space by different releases of the package.
-TOKENISER_SHA256 = (
-    "bf467c9e0f536bda271283c6ef85eb1a943e3196b621c8a912d64953b205df83",
-    "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
-)
-_TABLE = Path("weights") / "l2_supercat_256.safetensors"
-_TOKENISER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
+TABLE_SHA256 = "0195bfe7e2490d55046e3c65744f7530989f35e4705e128d7a3cc75e6959342b"
+TABLE_NAME = "table.bin"
+_MAGIC = b"RALPHEM1"
 _DIMS = 256
-# The first tokens of a long text say what it is about; they count twice.
-_LEAD_TOKENS = 32
 _BATCH = 512
-_MANY = 64
-_INSTALL = "Run: pip install wordllama"
-_REINSTALL = "Run: pip install --force-reinstall wordllama"
+_REINSTALL = "Run: pip install --force-reinstall ralph-rag"
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+# How much of a word and of a text is read.
+_WORD_LETTERS = 32
+_TEXT_PIECES = 2000
+_CACHED_WORDS = 50_000
+# How many pieces are looked up in the text of the vocabulary before a dictionary is made of it.
+_LOOKED_UP = 200
+# A piece that fits a text counts at most e to the power of this.
+_MOST_FIT = 4.0
 
 
 class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
-    """WordLlama's 256-dimensional table, memory-mapped, loaded at the first text."""
+    """The 256-dimensional table, memory-mapped, opened at the first text."""
 
-    identity = f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
+    identity = f"static:ralph-1:{TABLE_SHA256[:12]}"
     title = "static"
     dims = _DIMS
     batch = _BATCH
 
     stamp_folder: Path | None = None
-    package: Path | None = None
-    loaded: tuple[Any, NDArray[np.float16]] | None = None
-    widened: Vectors | None = None
-    embedded: int = 0
+    folder: Path = Path(__file__).parent
+    opened: _WordTable | None = None
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text itself: a mean has no longest text."""
+        """The text itself: a sum has no longest text."""
         return (text,)
 
     def check(self) -> None:
-        """Load the table and make a vector."""
+        """Open the table and make a vector."""
         self.embed_query("ready?")
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
@@ -72,40 +76,147 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
-        tokeniser, table = self._load()
-        self.embedded += len(texts)
-        if self.widened is None and self.embedded >= _MANY:
-            # Turning half into single precision is most of the work: once for a process that
-            # embeds many texts, never for one that only asks.
-            self.widened = table.astype(np.float32)
-        rows = table if self.widened is None else self.widened
-        for start in range(0, len(texts), _BATCH):
-            part = list(texts[start : start + _BATCH])
-            encoded = tokeniser.encode_batch_fast(part, add_special_tokens=False)
-            for row, encoding in enumerate(encoded, start):
-                vectors[row] = _pool(rows, encoding.ids)
+        table = self._open()
+        for row, text in enumerate(texts):
+            if ids := table.ids(text):
+                vectors[row] = table.vector(ids)
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
         """One vector."""
-        tokeniser, table = self._load()
-        return _pool(table, tokeniser.encode(text, add_special_tokens=False).ids)
+        vector: Vectors = self.embed_passages([text])[0]
+        return vector
 
-    def _load(self) -> tuple[Any, NDArray[np.float16]]:
-        if self.loaded is None:
-            package = self.package or find_package("wordllama", "the table", _INSTALL)
-            table, tokeniser = (
-                model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
-                for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
-            )
-            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
-        return self.loaded
+    def _open(self) -> _WordTable:
+        if self.opened is None:
+            what, file = "the static table", Path(TABLE_NAME)
+            hashes, stamps = [TABLE_SHA256], self.stamp_folder
+            self.opened = _read(model_file(what, self.folder, file, hashes, stamps, _REINSTALL))
+        return self.opened
 
 
-def _open_tokeniser(file: Path) -> Any:
-    from tokenizers import Tokenizer  # which only a search by meaning needs
+class _Vocabulary:
+    """The pieces, one a line, and their rows: the numbers of the lines.
 
-    return Tokenizer.from_file(str(file))
+    A dictionary of them takes longer to make than all else a question needs, so the first few are
+    looked up in the text.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        import numpy as np
+
+        self._text = b"\n%b\n" % text
+        self._ends = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("\n"))
+        self._looked_up = 0
+        self._rows: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def row(self, piece: str) -> int | None:
+        """The row of a piece."""
+        if self._looked_up < _LOOKED_UP:
+            self._looked_up += 1
+            at = self._text.find(f"\n{piece}\n".encode())
+            return None if at < 0 else int(self._ends.searchsorted(at))
+        if not self._rows:
+            words = self._text.decode().split("\n")[1:-1]
+            self._rows = dict(zip(words, range(len(words)), strict=True))
+        return self._rows.get(piece)
+
+
+class _WordTable(NamedTuple):
+    """What the file holds: the rows of all pieces, then those for letter pairs of scripts that the
+    vocabulary does not have. Row i stands for `scale[i] * rows[i]`."""
+
+    vocabulary: _Vocabulary
+    hashed: int
+    damping: float
+    lead: int
+    scale: Vectors
+    gate: Vectors
+    rows: NDArray[np.int8]
+    cache: dict[str, tuple[int, ...]]
+
+    def ids(self, text: str) -> list[int]:
+        """The rows of a text, in order."""
+        found: list[int] = []
+        for word in _WORD.findall(text if text.isascii() else _NOT_ASCII.sub(_plain, text)):
+            rows = self.cache.get(word)
+            if rows is None:
+                rows = self._split(word)
+                if len(self.cache) < _CACHED_WORDS:
+                    self.cache[word] = rows
+            found += rows
+            if len(found) >= _TEXT_PIECES:
+                return found[:_TEXT_PIECES]
+        return found
+
+    def _split(self, written: str) -> tuple[int, ...]:
+        word, row = written.lower()[:_WORD_LETTERS], self.vocabulary.row
+        if not word.isascii() and row(word) is None:
+            count = len(self.vocabulary)
+            pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+            return tuple(count + zlib.crc32(pair.encode()) % self.hashed for pair in pairs)
+        found: list[int] = []
+        at, mark = 0, ""
+        while at < len(word):
+            end = len(word)
+            while (known := row(mark + word[at:end])) is None and end > at + 1:
+                end -= 1
+            found.append(known or 0)
+            at, mark = end, "##"
+        return tuple(found)
+
+    def vector(self, ids: list[int]) -> Vectors:
+        """The unit vector of these rows."""
+        whole = self._sum(ids)
+        return _unit(whole + self._sum(ids[: self.lead])) if len(ids) > self.lead > 0 else whole
+
+    def _sum(self, ids: list[int]) -> Vectors:
+        import numpy as np
+
+        distinct, times = np.unique(np.array(ids), return_counts=True)
+        weight = self.scale[distinct] * times.astype(np.float32) ** self.damping
+        rows = self.rows[distinct].astype(np.float32)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        fits = rows @ (self.gate @ _unit(weight @ rows)) / lengths
+        return _unit((weight * np.exp(np.clip(fits, -_MOST_FIT, _MOST_FIT))) @ rows)
+
+
+def _plain(letters: re.Match[str]) -> str:
+    """Letters without their accents, ligatures and wide forms apart."""
+    apart = unicodedata.normalize("NFKD", letters[0])
+    return "".join(char for char in apart if not unicodedata.combining(char))
+
+
+def _unit(vector: Vectors) -> Vectors:
+    length = float(vector @ vector) ** 0.5
+    return vector / length if length else vector
+
+
+@functools.lru_cache(maxsize=2)
+def _read(file: Path) -> _WordTable:
+    """The table straight from the disk's pages; its hash was checked, so its parts are there.
+
+    One for all memories of a process.
+    """
+    import numpy as np
+
+    with file.open("rb") as opened:
+        opened.seek(len(_MAGIC))
+        head = msgspec.json.decode(opened.read(int.from_bytes(opened.read(4), "little")))
+        vocabulary = _Vocabulary(zlib.decompress(opened.read(head["vocabulary"])))
+        start = -(-opened.tell() // 64) * 64
+    count = head["rows"]
+    # The plain arrays are indexed faster than the mapped ones.
+    whole = np.asarray(np.memmap(file, np.uint8, "r", offset=start))
+    gate_at, rows_at = 4 * count, 4 * count + 2 * _DIMS**2
+    gate = whole[gate_at:rows_at].view(np.float16).astype(np.float32).reshape(_DIMS, _DIMS)
+    rows = whole[rows_at:].view(np.int8).reshape(count, _DIMS)
+    scale = whole[:gate_at].view(np.float32)
+    head_of = (head["hash"], head["damping"], head["lead"])
+    return _WordTable(vocabulary, *head_of, scale, gate, rows, {})
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
@@ -113,48 +224,7 @@ def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     return StaticEmbedder(stamp_folder=cache)
 
 
-def _open_table(file: Path) -> NDArray[np.float16]:
-    """The one tensor of the safetensors file, straight from the disk's pages."""
-    import numpy as np
-
-    with file.open("rb") as opened:
-        header_bytes = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(header_bytes))
-    tensor = header["embedding.weight"]
-
-    start, shape = 8 + header_bytes + tensor["data_offsets"][0], tuple(tensor["shape"])
-    mapped = np.memmap(file, dtype=np.float16, mode="r", offset=start, shape=shape)
-    return np.asarray(mapped)  # the plain array is indexed faster than the mapped one
-
-
-def _pool(table: NDArray[np.float16] | Vectors, ids: list[int]) -> Vectors:
-    import numpy as np
-
-    if not ids:
-        return np.zeros(_DIMS, dtype=np.float32)
-    rows = table.take(ids, axis=0).astype(np.float32, copy=False)
-    pooled = _unit(np.add.reduce(rows, axis=0))
-    if len(ids) > _LEAD_TOKENS:
-        pooled = _unit(pooled + _unit(np.add.reduce(rows[:_LEAD_TOKENS], axis=0)))
-    return pooled
-
-
-def _unit(vector: Vectors) -> Vectors:
-    import numpy as np
-
-    length = math.sqrt(float(vector @ vector))
-    return vector / np.float32(length) if length else vector
-
-
-# -- Files of a model that come inside a package: found, and checked to be the ones we know.
-
-
-def find_package(name: str, what: str, todo: str) -> Path:
-    """The folder of the installed package that holds a model; it is never imported."""
-    spec = find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbedderOff(f"{what} is not installed (no package {name})", todo=todo)
-    return Path(next(iter(spec.submodule_search_locations)))
+# -- Files of a model that come inside a package: checked to be the ones we know.
 
 
 def model_file(

@@ -34,6 +34,8 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _TITLE_CHARS = 80
+# How many results under the floor are explained where there are none above it.
+_LEFT_OUT = 3
 _NO_CONVERSATIONS = (
     "No conversations here yet. `ralph hooks install` records them, "
     "`ralph conversations import` imports earlier ones."
@@ -91,9 +93,11 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
         names = [memory.name for memory in ralph.features()]
         if given["min_score"] is None:
             given["min_score"] = ralph.store.settings.min_score
-        answer = ralph.search(" ".join(query), scope=_scope(), **_of(feature), **given)
-        answer = cards.located(answer, ralph.project.root)
-        notes = list(answer.notes)
+        asked = partial(ralph.search, " ".join(query), scope=_scope(), **_of(feature))
+        answer = cards.located(asked(**given), ralph.project.root)
+        notes, left_out = list(answer.notes), answer
+        if explain and not answer:
+            left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
             notes.append("this project receives no knowledge: knowledge_receive is false")
     if feature is not None and feature not in names:
@@ -102,7 +106,16 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
     floor = f"{given['min_score']:.2f}"
     empty = f"No results above {floor}. Try different words or a lower --min-score."
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
-    view = Cards(answer, partial(cards.show_hit, explain=explain), empty)
+    show = partial(cards.show_hit, explain=explain)
+
+    def show_left_out(page: Page) -> None:
+        page.line(empty)
+        page.line(f"Left out, because each scores below {floor}:")
+        for hit in left_out:
+            page.line("")
+            show(page, hit)
+
+    view = show_left_out if left_out and not answer else Cards(answer, show, empty)
     return Result(value, view, notes=notes)
 
 

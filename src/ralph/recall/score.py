@@ -1,0 +1,310 @@
+"""The score of a hit: how likely it is what was asked for, 0-1.
+
+Two logistics over the whole list. `SURE` says how likely the first hit is right: by the words it
+holds, how near its meaning is, and how far it stands out from the next ones. `THERE` says how
+likely the answer is among the first hits at all: then the list is shown, from the floor on. Later
+hits follow the first one by their share of its value, so the order of a list is the order of its
+scores. `scripts/bench calibrate` finds the constants, docs/quality.md says on what.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence, Set
+
+import msgspec
+
+from ralph.recall import Relevance
+from ralph.text.tokens import STOP_WORDS, spellings, stem
+
+# Possibly what was asked for, relevant, and sure enough to be given to a model unasked.
+FLOOR = 0.40
+RELEVANT = 0.55
+INJECTED = 0.70
+
+_SHOWN = 6
+
+# In a memory of five records every word is rare, so a word's rarity starts from what is known of
+# it beforehand and gives way to the collection's own counts. As if so many passages had been read:
+_PRIOR_PASSAGES = 60
+_SHARE_EVERYWHERE = 0.25
+_SHARE_COMMON = 0.06
+_SHARE_OF_NUMBERS = 0.10
+_SHARE_UNKNOWN = 0.004
+_OWN_WORD = 20
+_EVERYWHERE = """
+add all bug case change check class code create data done error example expect fail file fix
+function get help implement issue line list look make method name need new no not now object one
+output pass problem project remove result return run see set task test thing time true try type
+update use user value want work write
+"""
+_COMMON = """
+able again allow app argument array back base behavior branch break build call cause clean close
+command comment commit complete config configuration content context correct count current day
+default define delete describe detail different directory doc document edit empty enable end ensure
+entry exception exist explain false feature field final find first follow format found full give
+good great group handle happen id idea import improve include index info input install instead
+invalid item keep key know large last learn length level like link load local log long main manage
+map match mean message miss model module move node null number old open option order page parameter
+part path place plan point print process provide query question read reason recent refactor refer
+related release replace report request require resolve response right save script second section
+send service show simple small something source specific start state status step still stop store
+string style success suggest support switch system table text think title tool track two under
+understand unit version view warning way week within without wrong
+api browser client com css database db github go html http https java js json linux md org py
+python server sql src ts tsx txt url web windows www yaml yml
+"""
+
+# The cosines of texts that have nothing in common, of texts on one subject, and from which on two
+# texts are more and more the same; by the longest prefix of the embedder's identity. "" is for
+# embedders nobody has measured.
+_COSINES = {
+    "static:": (0.12, 0.32, 0.60),
+    "minilm:": (0.20, 0.55, 0.75),
+    "": (0.35, 0.75, 0.85),
+}
+# From how many nats on a word by itself begins to say something, and says enough.
+_COMMONPLACE, _TELLING = 1.4, 4.0
+# Standing out further says no more: in a small memory even a wrong hit stands out.
+_MOST_GAP, _MOST_REST = 0.6, 0.7
+_NEXT, _BEST = 5, 3
+# Smaller memories than this are taken as this large: none was measured.
+_FEWEST = 8
+# From this probability of an answer on the list is shown, if the first hit is at least so sure.
+_LISTED, LEAST = 0.35, 0.10
+# Hits of less than this share of the first one's value are not shown for the list's sake.
+_HALF = 0.5
+_PER_SHARE = 0.30
+
+
+class Logistic(msgspec.Struct, frozen=True):
+    """What the evidence counts, in nats.
+
+    `words` and `meaning` are of the hit, `gap` is its distance from the next one; `rest_...` count
+    times its distance from the next five; `few` counts more the smaller the memory is.
+    """
+
+    base: float
+    words: float
+    meaning: float
+    gap: float
+    rest_words: float
+    rest_meaning: float
+    few: float
+    rest_few: float
+
+    def __call__(self, words: float, meaning: float, gap: float, rest: float, few: float) -> float:
+        odds = self.base + self.words * words + self.meaning * meaning + self.gap * gap
+        outstanding = self.rest_words * words + self.rest_meaning * meaning + self.rest_few * few
+        return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
+
+
+SURE = Logistic(-3.81, 0.42, 1.01, 2.73, 2.34, 3.56, 3.65, -2.36)
+THERE = Logistic(-3.28, 1.19, 1.35, 0.0, 2.15, 4.17, 6.39, -4.29)
+# The same where there are no vectors.
+SURE_BY_WORDS = Logistic(-2.60, 0.13, 0.0, 0.84, 4.38, 0.0, 3.48, -1.41)
+THERE_BY_WORDS = Logistic(-2.19, 1.83, 0.0, 0.0, 2.89, 0.0, 6.00, -3.98)
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What speaks for a hit, in absolute terms."""
+
+    matched: tuple[str, ...]
+    asked: int
+    coverage: float
+    weight: float
+    cosine: float | None
+
+
+def weigh(
+    query: Sequence[str],
+    passage: Set[str],
+    *,
+    frequencies: Mapping[str, int],
+    count: int,
+    cosine: float | None = None,
+    time_weight: float = 0.0,
+    in_time: bool = False,
+) -> Evidence:
+    """The evidence for one passage.
+
+    `query`: its query_tokens(); `passage`: the set of the passage's tokens(); `frequencies`: in how
+    many of the `count` passages of the collection each query token stands; `cosine`: None without
+    vectors. A time that the question names is one more word of it.
+    """
+    rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
+    matched = tuple(token for token in rarities if token in passage)
+    total = sum(rarities.values()) + time_weight
+    weight = sum(rarities[token] for token in matched) + time_weight * in_time
+    return Evidence(matched, len(rarities), weight / total if total else 0.0, weight, cosine)
+
+
+@functools.lru_cache(maxsize=4096)
+def rarity(token: str, frequency: int, count: int) -> float:
+    """What finding the token says: the negative logarithm of its share of the passages."""
+    prior = _prior_share(token)
+    # A word that stands nowhere weighs what it would weigh if it stood here.
+    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
+    share = seen / (max(count, 1) + _PRIOR_PASSAGES)
+    # A word everybody uses says little, even where few have used it yet; and a word of one's own
+    # (`login` where everything is about the login) keeps saying something.
+    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
+
+
+def _prior_share(token: str) -> float:
+    """The share of texts anywhere that hold the token."""
+    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
+    return _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
+
+
+@functools.cache
+def _common_shares() -> dict[str, float]:
+    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
+    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
+
+
+def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
+    """0 for a question of nothing but words everybody uses (`fix the error`), 1 for one with a word
+    of its own. Not by the words of this memory: where all is about the login, `login` says much."""
+    nats = (0.0 if token in STOP_WORDS else -math.log(_prior_share(token)) for token in query)
+    pointed = (max(nats, default=0.0) - _COMMONPLACE) / (_TELLING - _COMMONPLACE)
+    return min(1.0, max(0.0, pointed, time_weight / 3.0))
+
+
+def nearness(cosine: float | None, embedder: str) -> tuple[float, float]:
+    """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
+    related ones, 1 for the same text."""
+    unrelated, related, alike = _COSINES[
+        max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
+    ]
+    near, same = (
+        (min(cosine or 0.0, 1.0) - low) / (high - low)
+        for low, high in ((unrelated, related), (alike, 1.0))
+    )
+    return min(1.0, max(0.0, near)), max(0.0, same)
+
+
+def matched_words(evidence: Evidence) -> float:
+    """How much the words say that a hit holds: their weight, by the share of the question."""
+    return math.log1p(evidence.weight * evidence.coverage / 3.0)
+
+
+class Outstanding(msgspec.Struct, frozen=True):
+    """How far the first of some values stands above the next one, and above the next five."""
+
+    gap: float
+    rest: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Outstanding:
+        first = values[0] or 1e-9
+        others = [value / first for value in values[1 : _NEXT + 1]]
+        gap = 1.0 - (others[0] if others else 0.0)
+        rest = 1.0 - (sum(others) / len(others) if others else 0.0)
+        return cls(min(gap, _MOST_GAP), min(rest, _MOST_REST))
+
+
+# Words, meaning, gap, rest, few: what a logistic weighs.
+Clue = tuple[float, float, float, float, float]
+
+
+class Clues(msgspec.Struct, frozen=True):
+    """What the scores of a list are made of: for each hit by itself, whether it is all but the text
+    of the question, whether it is near the first hit, and for the answer to be among the first."""
+
+    each: list[Clue]
+    same: list[bool]
+    near: list[bool]
+    there: Clue
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[float],
+        evidence: Sequence[Evidence],
+        near_first: Sequence[bool],
+        *,
+        count: int,
+        pointed: float,
+        embedder: str | None,
+    ) -> Clues:
+        """For hits in their order; `near_first`: whether each says what the first does; `count`:
+        the passages searched; `embedder`: None without vectors.
+
+        What is all but the text of the question needs neither rare words nor to stand out, and
+        nothing needs to stand out from what says the same.
+        """
+        rivals = [value for value, near in zip(values, near_first, strict=True) if not near]
+        first = Outstanding.of([*values[:1], *rivals]) if values else Outstanding(0.0, 0.0)
+        few = 1.0 / math.sqrt(max(count, _FEWEST))
+        near = [nearness(one.cosine, embedder or "") for one in evidence]
+        each: list[Clue] = []
+        for place, (one, (meaning, same)) in enumerate(zip(evidence, near, strict=True)):
+            out = Outstanding(0.0, 0.0) if place else first
+            point = max(pointed, same)
+            gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
+            words = math.sqrt(point) * matched_words(one)
+            each.append((words, point * meaning, gap, rest, few))
+        most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
+        nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
+        alike = [same > 0.0 for _, same in near]
+        return cls(each, alike, list(near_first), (most, nearest, 0.0, first.rest, few))
+
+
+def scores(
+    clues: Clues,
+    values: Sequence[float],
+    vectors: bool = True,
+    least: float = LEAST,
+    by: tuple[Logistic, Logistic] | None = None,
+) -> list[float]:
+    """The scores of a list, best first; `values` are what its hits are ordered by.
+
+    `least`: how sure the first hit must be for the list to be shown for the list's sake.
+    """
+    if not values:
+        return []
+    sure, there = by or ((SURE, THERE) if vectors else (SURE_BY_WORDS, THERE_BY_WORDS))
+    best = sure(*clues.each[0])
+    listed = there(*clues.there) >= _LISTED and best >= least
+    found = [max(best, FLOOR) if listed else best]
+    for place, value in enumerate(values[1:], 1):
+        share = value / (values[0] or 1e-9)
+        if not listed:
+            level = min(best, FLOOR) * share * 0.99
+        elif share >= _HALF:
+            level = FLOOR + _PER_SHARE * (share - _HALF)
+        else:
+            level = FLOOR / _HALF * share * 0.99
+        if clues.same[place]:
+            level = max(level, sure(*clues.each[place]))
+        if clues.near[place]:
+            level = max(level, best * share)
+        found.append(min(found[-1], level))
+    return found
+
+
+def least_of_talk(words: Sequence[int], count: int) -> float:
+    """How sure the first of exchanges must be: among many, and short ones, something always sounds
+    alike. `words`: how many each candidate has."""
+    average = sum(words) / (len(words) or 1)
+    return LEAST + 0.06 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
+
+
+def relevance(value: float) -> Relevance | None:
+    """What a score means in words; nothing when only a lower floor let it through."""
+    if value < FLOOR:
+        return None
+    return "relevant" if value >= RELEVANT else "possibly"
+
+
+def why(evidence: Evidence, question: str = "") -> str:
+    """One line for a person: which words matched, as the question writes them, and how near."""
+    written = spellings(question)
+    matched = ", ".join(written.get(token, token) for token in evidence.matched[:_SHOWN])
+    if len(evidence.matched) > _SHOWN:
+        matched += ", ..."
+    counted = f"({len(evidence.matched)} of {evidence.asked})"
+    words = f"words: {matched} {counted}" if matched else "words: none"
+    return words if evidence.cosine is None else f"{words}; meaning {evidence.cosine:.2f}"
