@@ -107,9 +107,9 @@ class ToolFindings(RunFindings):
         elif call.action == "read":
             self.touch(call.path, "read")
         elif call.action is not None:
-            was_there = self.knows(call.path) if existed is None else existed
-            new = call.action == "created" and was_there
-            self.changed(call.path, "modified" if new else call.action)
+            existed = self.knows(call.path) if existed is None else existed
+            overwritten = call.action == "created" and existed
+            self.changed(call.path, "modified" if overwritten else call.action)
         if not call.command:
             self.see_injected(output)
 
