@@ -44,10 +44,16 @@ def test_a_recorded_run_is_captured(client: str) -> None:
     assert (got.model or "") == ("gemini-2.5-pro" if client == "gemini" else "")
 
 
-def test_opencode_says_how_a_command_ended() -> None:
-    got = captured(recorded("opencode"))
+@pytest.mark.parametrize("code", [0, 2])
+def test_opencode_says_how_a_command_ended(code: int) -> None:
+    events = recorded("opencode")
+    [state] = [e["part"]["state"] for e in events if e["part"].get("tool") == "bash"]
+    state["input"]["command"] = "./deploy.sh"
+    state["output"] = "deploy: the target host is not reachable\n"
+    state["metadata"]["exit"] = code
+    found = [error.message for error in captured(events).errors]
 
-    assert "ls: cannot access 'nothere': No such file or directory" in got.errors[0].message
+    assert any("host is not reachable" in message for message in found) == (code == 2)
 
 
 @each
