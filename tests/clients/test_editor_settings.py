@@ -69,6 +69,7 @@ def test_the_server_is_written_as_documented_and_goes_again(
         assert place.mcp.state == "installed"
         install(agent, where, None)
         assert not file.exists()
+    assert not list(root.glob("*"))
 
 
 @each

@@ -287,10 +287,11 @@ def _put(edit: SettingsEdit, text: str | None) -> None:
 
 def _tidy(edit: SettingsEdit) -> None:
     """Delete a client's own folder when nothing is left in it; a link to one is a person's."""
-    folder = edit.file.parent
-    with contextlib.suppress(OSError):  # it is not empty, or may not go: then it stays
-        if folder.name.startswith(".") and folder not in (edit.root, Path.home()):
-            folder.rmdir()
+    with contextlib.suppress(OSError):  # one is not empty, or may not go: then it stays
+        for folder in edit.file.parents[:2]:
+            own = folder.name.startswith(".") or folder.name == "plugins"
+            if own and folder not in (edit.root, Path.home()):
+                folder.rmdir()
 
 
 def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
