@@ -12,7 +12,7 @@ from benching import BenchLine
 from places import DATA
 from remembering import ToyEmbedder
 
-from bench.datasets import Ask, Corpus, Dataset, Document, Task, read
+from bench.datasets import Ask, Corpus, Dataset, Document, Task
 from bench.naive import Naive
 from bench.quality import (
     Asked,
@@ -27,7 +27,6 @@ from bench.quality import (
     to_json,
 )
 from bench.quality_index import WHOLE, Cutting, corpus_index, document_of
-from bench.quality_pairs import labelled
 from bench.ranking import Mean
 from ralph.errors import EmbedderOff
 from ralph.index import Passage
@@ -207,54 +206,6 @@ def test_documents_are_pooled_and_come_again_where_there_are_too_few() -> None:
     assert len({one.id for one in documents}) == 10
     assert {one.text for one in documents} == {one.text for one in BIRDS.documents}
     assert largest(DATASET) == BIRDS
-
-
-# -- pairs for calibration
-
-
-def test_pairs_hold_the_first_hits_every_answer_and_every_distractor() -> None:
-    ask = Ask("q", "harbour gulls", "birds", frozenset({"d4"}), distractors=frozenset({"d3"}))
-    group = Task("group", (Ask("g", "ice", "birds", frozenset({"cold"})),), unit="group")
-    dataset = Dataset("birds", (BIRDS,), (Task("document", (ask,)), group))
-
-    pairs = list(labelled(dataset, ToyEmbedder(), top=1))
-
-    told = {pair.document: (pair.label, pair.judged, pair.rank) for pair in pairs}
-    assert told == {
-        "d2": (False, False, 1),
-        "d3": (False, True, None),
-        "d4": (True, True, None),
-    }
-    best = next(pair for pair in pairs if pair.document == "d2")
-    assert best.evidence.coverage == 1.0
-    assert best.evidence.cosine is not None
-    assert best.score > max(pair.score for pair in pairs if pair is not best)
-
-
-def test_pairs_without_an_embedder_have_no_cosine() -> None:
-    pairs = list(labelled(DATASET, None))
-    assert {pair.evidence.cosine for pair in pairs} == {None}
-    assert {pair.ask for pair in pairs if pair.label} == {"q1", "q2", "q3"}
-
-
-def test_the_score_of_a_pair_is_the_one_the_search_gives() -> None:
-    from ralph.recall.search import Question, search
-
-    dataset = read("own", OWN_PAIRS)
-    toy = ToyEmbedder()
-    pairs = [pair for pair in labelled(dataset, toy, top=3) if pair.rank == 1][:20]
-    assert len(pairs) == 20
-    with corpus_index(toy) as place:
-        corpus = dataset.corpora[0]
-        name = place.built(corpus)
-        with place.store.state() as view:
-            collection = live_of(view, name)
-            assert collection is not None
-            for pair in pairs:
-                question = Question(pair.question, 1, 0.0)
-                vector = toy.embed_query(pair.question)
-                [hit] = search(view, [collection], question, vector=vector, embedder=toy.identity)
-                assert (hit.record.id, hit.score) == (pair.document, round(pair.score, 4))
 
 
 # -- the report

@@ -231,6 +231,7 @@ def test_git_never_sees_the_index(repository: Path) -> None:
     tracked = git(repository, "ls-files").splitlines()
     assert sorted(tracked) == [
         ".ralph/.gitignore",
+        ".ralph/db/.gitattributes",
         ".ralph/db/memory/.gitattributes",
         ".ralph/db/memory/auth.jsonl",
         ".ralph/db/metadata.yaml",

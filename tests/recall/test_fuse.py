@@ -1,30 +1,29 @@
 from __future__ import annotations
 
-import math
 from itertools import combinations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.search import (
-    CONSTANTS,
+from ralph.config import Settings
+from ralph.recall.score import (
     FLOOR,
+    INJECTED,
     RELEVANT,
+    Clues,
     Evidence,
-    Fused,
-    fuse,
+    least_of_talk,
+    pointedness,
     rarity,
     relevance,
-    score,
-    telling,
+    scores,
     weigh,
     why,
 )
+from ralph.recall.search import Fused, fuse, telling
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"
-EMBEDDERS = [STATIC, "minilm:model", "somebody:else"]
 
 
 def rows(fused: list[Fused]) -> list[int]:
@@ -116,129 +115,122 @@ def test_more_words_never_lower_a_row(
     assert after <= before
 
 
-# What a hit is worth: records as an agent leaves them, few of them, as is usual.
+# What a list is worth.
 
-RECORDS = [
+RECORD = (
     "Add login form validation. Client-side validation for the login form with zod: email must be"
-    " well-formed, password at least 8 characters. Unit tests for LoginForm pass.",
-    "Fix crash in auth middleware. TypeError: Cannot read properties of undefined (reading 'user')"
-    " at authMiddleware (src/middleware/auth.ts:42). Added a guard. Tests: 14 passed.",
-    "Disk full during sort. The run failed with OSError: No space left on device (ENOSPC) while"
-    " writing spill files. getUserById was not touched. Test file fixed.",
-]
+    " well-formed, password at least 8 characters. Unit tests for LoginForm pass."
+)
 
 
-def evidence(query: str, record: int, *, count: int = 3, cosine: float | None = None) -> Evidence:
-    """The evidence for a record among `count`: itself alone, the three, or as many others again."""
-    asked = query_tokens(query)
-    passages = [set(tokens(text)) for text in RECORDS]
-    searched = [passages[record]] if count == 1 else passages
-    frequencies = {token: sum(token in passage for passage in searched) for token in asked}
-    return weigh(asked, passages[record], frequencies=frequencies, count=count, cosine=cosine)
+def evidence(query: str, *, count: int = 3, cosine: float | None = None) -> Evidence:
+    asked, passage = query_tokens(query), set(tokens(RECORD))
+    frequencies = {token: int(token in passage) for token in asked}
+    return weigh(asked, passage, frequencies=frequencies, count=count, cosine=cosine)
 
 
-COUNTS = pytest.mark.parametrize("count", [1, 3, 10, 1000])
+def found(
+    values: list[float],
+    first: Evidence,
+    *,
+    embedder: str | None = STATIC,
+    pointed: float = 1.0,
+    near_first: list[bool] | None = None,
+    least: float = 0.1,
+) -> list[float]:
+    """The scores of a list whose hits all have this evidence, among 100 passages."""
+    clues = Clues.of(
+        values,
+        [first] * len(values),
+        near_first or [place == 0 for place in range(len(values))],
+        count=100,
+        pointed=pointed,
+        embedder=embedder,
+    )
+    return scores(clues, values, embedder is not None, least)
 
 
-@COUNTS
-@pytest.mark.parametrize("word", ["error", "test", "file", "fix", "fix the test file", "run it"])
-def test_common_words_alone_lift_nothing_over_the_floor(word: str, count: int) -> None:
-    for record in range(3):
-        for embedder in EMBEDDERS:
-            assert score(evidence(word, record, count=count, cosine=0.35), embedder) < FLOOR
-        assert score(evidence(word, record, count=count)) < FLOOR
+VALUES = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12).map(
+    lambda values: sorted(values, reverse=True)
+)
+COSINE = st.one_of(st.none(), st.floats(-1.0, 1.0))
 
 
-@COUNTS
-@pytest.mark.parametrize("word", ["ENOSPC", "getUserById", "get_user_by_id", "OSError"])
-def test_an_exact_rare_word_needs_no_meaning(word: str, count: int) -> None:
-    for embedder in EMBEDDERS:
-        assert score(evidence(word, 2, count=count, cosine=0.0), embedder) >= RELEVANT
-    assert score(evidence(word, 2, count=count)) >= RELEVANT
-    assert score(evidence(word, 0, count=count)) < FLOOR
-
-
-@COUNTS
-def test_an_unrelated_question_finds_nothing(count: int) -> None:
-    for query in ["kubernetes ingress annotations", "weather in Paris", "webrtc turn server"]:
-        for record in range(3):
-            for embedder in EMBEDDERS:
-                assert score(evidence(query, record, count=count, cosine=0.2), embedder) < FLOOR
-            assert score(evidence(query, record, count=count)) < FLOOR
-
-
-@COUNTS
-def test_a_question_in_the_records_words_is_relevant(count: int) -> None:
-    assert score(evidence("login form validation", 0, count=count, cosine=0.6), STATIC) >= RELEVANT
-    query = "TypeError user undefined auth middleware"
-    assert score(evidence(query, 1, count=count, cosine=0.5), STATIC) >= RELEVANT
-    assert score(evidence(query, 0, count=count, cosine=0.15), STATIC) < FLOOR
-
-
-def test_meaning_alone_can_pass_the_floor() -> None:
-    near = evidence("checking credentials typed by visitors", 0, cosine=0.5)
-    assert near.matched == ()
-    assert score(near, STATIC) >= FLOOR
-
-
-def test_a_word_that_stands_everywhere_in_a_collection_still_finds_its_records() -> None:
-    asked = query_tokens("login")
-    everywhere = weigh(asked, {"login"}, frequencies={"login": 18}, count=20, cosine=0.45)
-    assert score(everywhere, STATIC) >= FLOOR
-
-
-def test_an_unknown_embedder_is_trusted_less() -> None:
-    near = evidence("checking credentials typed by visitors", 0, cosine=0.5)
-    assert score(near, "somebody:else") < score(near, STATIC)
-    assert score(near, None) == score(near, "somebody:else")
-
-
-def test_a_question_without_tokens_is_worth_nothing() -> None:
-    assert score(weigh([], {"a"}, frequencies={}, count=0)) < FLOOR
-
-
-def test_of_a_long_question_a_few_rare_words_are_much_and_of_a_short_one_a_third_is_little() -> (
-    None
-):
-    short = Evidence(("grid",), 3, 1 / 3, 4.0, 4.0, 0.1)
-    long = Evidence(("a", "b", "c", "d", "e", "f", "g"), 20, 1 / 3, 30.0, 5.0, 0.1)
-    for embedder in EMBEDDERS:
-        assert score(short, embedder) < FLOOR < RELEVANT <= score(long, embedder)
-
-
-def test_meaning_adds_less_the_more_the_words_have_said() -> None:
-    def odds(coverage: float, cosine: float) -> float:
-        value = score(Evidence((), 3, coverage, 12 * coverage, 5.0, cosine), STATIC)
-        return math.log(value / (1.0 - value))
-
-    gains = [odds(coverage, 0.4) - odds(coverage, 0.1) for coverage in (0.0, 0.3, 0.6, 1.0)]
-    assert gains == sorted(gains, reverse=True)
-    assert gains[-1] > 0.0
-
-
-def test_no_constants_let_more_words_lower_a_score() -> None:
-    for constants in CONSTANTS.values():
-        assert constants.per_words >= constants.per_meaning > 0.0
-        assert constants.related > constants.unrelated
-
-
-SHARE = st.floats(0.0, 1.0)
-MASS = st.floats(0.0, 100.0)
-
-
-@given(SHARE, MASS, MASS, st.floats(-1.0, 1.0), st.floats(0.0, 1.0), st.sampled_from(EMBEDDERS))
-def test_a_score_is_a_probability_that_rises_with_each_kind_of_evidence(
-    coverage: float, weight: float, rarest: float, cosine: float, more: float, embedder: str
+@given(VALUES, COSINE, st.floats(0.0, 40.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_scores_are_probabilities_in_the_order_of_the_list(
+    values: list[float], cosine: float | None, weight: float, coverage: float, pointed: float
 ) -> None:
-    def value(coverage: float, weight: float, cosine: float | None) -> float:
-        return score(Evidence((), 3, coverage, weight, rarest, cosine), embedder)
+    one = Evidence((), 3, coverage, weight, cosine)
+    embedder = None if cosine is None else STATIC
+    listed = found(values, one, embedder=embedder, pointed=pointed)
+    assert len(listed) == len(values)
+    assert all(0.0 <= value <= 1.0 for value in listed)
+    assert listed == sorted(listed, reverse=True)
 
-    base = value(coverage, weight, cosine) - 1e-12
-    assert 0.0 <= base + 1e-12 <= 1.0
-    assert value(coverage, weight, cosine + more) >= base
-    assert value(min(1.0, coverage + more), weight, cosine) >= base
-    assert value(coverage, weight + more, cosine) >= base
-    assert value(coverage, weight + more, None) >= value(coverage, weight, None) - 1e-12
+
+@given(VALUES, st.floats(0.0, 1.0), st.floats(0.0, 40.0), st.floats(0.0, 20.0), st.floats(0.0, 1.0))
+def test_a_fuller_match_and_a_nearer_meaning_never_score_lower(
+    values: list[float], cosine: float, weight: float, more: float, coverage: float
+) -> None:
+    base = found(values, Evidence((), 3, coverage / 2, weight, cosine))[0] - 1e-9
+    assert found(values, Evidence((), 3, coverage, weight + more, cosine))[0] >= base
+    assert found(values, Evidence((), 3, coverage / 2, weight, cosine + more / 20))[0] >= base
+
+
+def test_what_stands_out_is_surer() -> None:
+    some = evidence("login form", count=100, cosine=0.25)
+    lonely, crowded = found([1.0, 0.3, 0.3], some)[0], found([1.0, 0.99, 0.98], some)[0]
+    assert lonely > crowded + 0.2
+
+
+def test_nothing_needs_to_stand_out_from_what_says_the_same() -> None:
+    some = evidence("login form validation", count=100, cosine=0.3)
+    values, rivals = [1.0, 0.99, 0.98, 0.4], [True, False, False, False]
+    crowded = found(values, some, near_first=rivals)
+    alike = found(values, some, near_first=[True, True, True, False])
+    assert min(alike[:3]) > crowded[0] >= crowded[1]
+
+
+def test_the_text_of_the_question_itself_needs_neither_rare_words_nor_to_stand_out() -> None:
+    same = evidence("login form", count=100, cosine=0.99)
+    assert min(found([1.0, 1.0, 1.0], same, pointed=0.0)) >= INJECTED
+
+
+def test_meaning_counts_whatever_words_are_common_in_the_memory() -> None:
+    asked = query_tokens("login problems")
+    common = weigh(asked, {"login"}, frequencies={"login": 18}, count=20, cosine=0.4)
+    assert found([1.0, 0.8, 0.7], common)[0] >= FLOOR
+
+
+def test_a_question_of_words_that_everybody_uses_points_nowhere() -> None:
+    for text in ("fix the error", "run it", "the test file", "what is it about"):
+        assert pointedness(query_tokens(text)) < 0.1
+    for text in ("fix the ENOSPC error", "login"):
+        assert pointedness(query_tokens(text)) == 1.0
+    assert pointedness([], time_weight=6.0) == 1.0
+
+
+def test_an_embedder_that_nobody_measured_is_trusted_less() -> None:
+    near = evidence("checking credentials typed by visitors", cosine=0.4)
+    assert near.matched == ()
+    assert found([1.0, 0.5], near, embedder="somebody:else")[0] < found([1.0, 0.5], near)[0]
+
+
+def test_exchanges_must_be_surer_the_more_and_the_shorter_they_are() -> None:
+    assert least_of_talk([300] * 5, 20) < least_of_talk([300] * 5, 400) < least_of_talk([12], 400)
+
+
+def test_a_time_in_the_question_is_no_missing_word() -> None:
+    asked = query_tokens("cookie")
+    known = {"frequencies": {"cooki": 1}, "count": 10}
+    inside = weigh(asked, {"cooki"}, time_weight=6.0, in_time=True, **known)  # type: ignore[arg-type]
+    outside = weigh(asked, {"cooki"}, time_weight=6.0, **known)  # type: ignore[arg-type]
+    assert inside.coverage == 1.0 > outside.coverage
+    assert inside.weight > outside.weight
+
+
+def test_the_settings_have_the_same_floors() -> None:
+    assert (Settings().min_score, Settings().rag_min_similarity) == (FLOOR, INJECTED)
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.sampled_from(["test", "zod", "ts2345", "42"]))
@@ -247,12 +239,12 @@ def test_a_word_of_more_passages_is_never_rarer(few: int, more: int, token: str)
 
 
 def test_why_says_in_one_line_what_matched() -> None:
-    three = evidence("login form validation", 0, cosine=0.614)
+    three = evidence("login form validation", cosine=0.614)
     assert why(three) == "words: login, form, valid (3 of 3); meaning 0.61"
     shown = why(three, "Login form validation")
     assert shown == "words: login, form, validation (3 of 3); meaning 0.61"
-    assert why(evidence("kubernetes", 0)) == "words: none"
-    long = evidence("client validation login form email password zod", 0)
+    assert why(evidence("kubernetes")) == "words: none"
+    long = evidence("client validation login form email password zod")
     assert why(long) == "words: client, valid, login, form, email, password, ... (7 of 7)"
 
 

@@ -145,8 +145,8 @@ def lift(
             one.value *= 0.5 ** (max(0.0, age) / half_life_days)
     talks: dict[str, list[Candidate]] = {}
     for one in sorted(chosen, key=lambda one: -one.value):
-        if home[one.record.id]:
-            talks.setdefault(home[one.record.id], []).append(one)
+        # A document or a note stands beside them as if it were a conversation.
+        talks.setdefault(home[one.record.id] or one.record.id, []).append(one)
     own = {one.record.id: one.value for one in chosen}
     if talks:
         _lift_by_conversation(talks, histories, asked)

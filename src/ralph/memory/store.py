@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -65,7 +64,6 @@ FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
 NOTES, PLAN = "~notes", "~plan"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
-_log = logging.getLogger("ralph")
 _T = TypeVar("_T")
 
 
@@ -112,11 +110,16 @@ def _warn_of_waiting(spools: Path, memory: str) -> None:
     from ralph.journal.spool import spool_folder, waiting_names
 
     if waiting_names(spool_folder(spools, memory)):
-        _log.warning(
-            "memory: records wait in %s for a journal's server, but journal_url is not set here; "
-            "set it, or bring them into the files with: ralph journal deliver",
-            spools,
+        _warn(
+            f"records wait in {spools} for a journal's server, but journal_url is not set here; "
+            "set it, or bring them into the files with: ralph journal deliver"
         )
+
+
+def _warn(text: str) -> None:
+    import logging  # which takes time to load, and most processes have nothing to warn of
+
+    logging.getLogger("ralph").warning("memory: %s", text)
 
 
 _SHORTEST_QUERY = 3
@@ -437,7 +440,7 @@ class Store:
     def _tell(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            _log.warning("memory: %s", text)
+            _warn(text)
 
 
 def short_hash(text: str) -> str:

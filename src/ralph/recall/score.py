@@ -64,6 +64,8 @@ _COSINES = {
     "minilm:": (0.20, 0.55, 0.75),
     "": (0.35, 0.75, 0.85),
 }
+# A question of so many words is long enough; each it lacks lifts the cosines of unrelated texts.
+_PLAIN_WORDS, _NOISE = 4, 0.03
 # From how many nats on a word by itself begins to say something, and says enough.
 _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
@@ -100,8 +102,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-3.81, 0.42, 1.01, 2.73, 2.34, 3.56, 3.65, -2.36)
-THERE = Logistic(-3.28, 1.19, 1.35, 0.0, 2.15, 4.17, 6.39, -4.29)
+SURE = Logistic(-3.74, 0.51, 0.84, 2.32, 2.30, 3.89, 4.14, -1.72)
+THERE = Logistic(-3.00, 1.18, 0.90, 0.0, 2.31, 4.64, 6.30, -3.76)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.60, 0.13, 0.0, 0.84, 4.38, 0.0, 3.48, -1.41)
 THERE_BY_WORDS = Logistic(-2.19, 1.83, 0.0, 0.0, 2.89, 0.0, 6.00, -3.98)
@@ -172,15 +174,16 @@ def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
     return min(1.0, max(0.0, pointed, time_weight / 3.0))
 
 
-def nearness(cosine: float | None, embedder: str) -> tuple[float, float]:
+def nearness(cosine: float | None, embedder: str, asked: int = _PLAIN_WORDS) -> tuple[float, float]:
     """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
-    related ones, 1 for the same text."""
+    related ones, 1 for the same text. The fewer words a question has, the more a cosine varies."""
     unrelated, related, alike = _COSINES[
         max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
     ]
+    noise = _NOISE * max(0, _PLAIN_WORDS - asked)
     near, same = (
         (min(cosine or 0.0, 1.0) - low) / (high - low)
-        for low, high in ((unrelated, related), (alike, 1.0))
+        for low, high in ((unrelated + noise, related + noise), (alike, 1.0))
     )
     return min(1.0, max(0.0, near)), max(0.0, same)
 
@@ -238,7 +241,7 @@ class Clues(msgspec.Struct, frozen=True):
         rivals = [value for value, near in zip(values, near_first, strict=True) if not near]
         first = Outstanding.of([*values[:1], *rivals]) if values else Outstanding(0.0, 0.0)
         few = 1.0 / math.sqrt(max(count, _FEWEST))
-        near = [nearness(one.cosine, embedder or "") for one in evidence]
+        near = [nearness(one.cosine, embedder or "", one.asked) for one in evidence]
         each: list[Clue] = []
         for place, (one, (meaning, same)) in enumerate(zip(evidence, near, strict=True)):
             out = Outstanding(0.0, 0.0) if place else first
