@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.config import Settings
+from ralph.recall.mix import Fused, fuse
 from ralph.recall.score import (
     FLOOR,
     INJECTED,
@@ -20,7 +21,7 @@ from ralph.recall.score import (
     weigh,
     why,
 )
-from ralph.recall.search import Fused, fuse, telling
+from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"

