@@ -538,17 +538,20 @@ def test_what_is_no_agents_output_is_refused_with_what_was_expected(
 
 # Anything at all
 
-DIALECTS: tuple[Dialect, ...] = ("stream-json", "transcript", "codex")
+DIALECTS: tuple[Dialect, ...] = ("stream-json", "transcript", "codex", "gemini", "opencode")
 KEYS = st.sampled_from(
     "type subtype session_id sessionId message content text tool_use tool_result id name input"
     " tool_use_id is_error tool_use_result toolUseResult file_path command cwd usage modelUsage"
     " parent_tool_use_id isSidechain agentId timestamp rate_limit_info resetsAt errors result"
     " num_turns duration_ms total_cost_usd totalCostUSD permission_denials mcp_servers status"
-    " item changes path kind exit_code aggregated_output error thread_id".split()
+    " item changes path kind exit_code aggregated_output error thread_id part state callID tool"
+    " sessionID tokens cost metadata exit exists output parameters tool_id tool_name role stats"
+    " models severity".split()
 )
 WORDS = st.sampled_from(
     "system init assistant user result tool_use tool_result text Bash Write Read Task success"
     " rate_limit_event cost-state item.completed turn.failed command_execution file_change"
+    " step_finish init message error completed run_shell_command bash"
     " rm\x20a.py fatal:\x20x rejected \x00 ../x".split(" ")
 )
 VALUES = st.recursive(

@@ -14,15 +14,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph.clients.claude_code_settings import (
-    ClaudeCodeSetup,
-    hooks_in,
-    wanted_hooks,
-    with_hooks,
-    without_hooks,
-)
+from ralph.clients.claude_code_settings import ClaudeCodeSetup, wanted_hooks
 from ralph.clients.codex import CodexSetup
-from ralph.clients.setup import NAMED, RalphCall, hook_call, server_call
+from ralph.clients.gemini import GeminiSetup
+from ralph.clients.hook_settings import HooksSetup, hooks_in
+from ralph.clients.setup import NAMED, RalphCall, apply, hook_call, server_call
 from ralph.errors import BadInput
 
 WHERE = Path("settings.json")
@@ -97,7 +93,7 @@ def kept(value: dict[str, Any]) -> dict[str, Any]:
 def test_hooks_that_were_put_in_and_taken_out_leave_everything_else(
     text: str, call: RalphCall
 ) -> None:
-    left = without_hooks(with_hooks(text, call, WHERE), WHERE)
+    left = CLAUDE.without_hooks(CLAUDE.with_hooks(text, call, WHERE), WHERE)
 
     assert kept({} if left is None else meaning(left)) == kept(meaning(text))
     assert list({} if left is None else meaning(left)) == list(kept(meaning(text)))
@@ -105,13 +101,13 @@ def test_hooks_that_were_put_in_and_taken_out_leave_everything_else(
 
 @given(texts())
 def test_settings_without_anything_of_ours_are_not_written_anew(text: str) -> None:
-    assert without_hooks(text, WHERE) == text
+    assert CLAUDE.without_hooks(text, WHERE) == text
     assert CLAUDE.without_server(text, WHERE) == text
 
 
 @given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
 def test_hooks_come_once_and_nothing_else_moves(text: str, call: RalphCall) -> None:
-    installed = with_hooks(text, call, WHERE)
+    installed = CLAUDE.with_hooks(text, call, WHERE)
 
     before, after = meaning(text), meaning(installed)
     assert list(after) == [*before, *({"hooks"} - before.keys())]
@@ -124,25 +120,25 @@ def test_hooks_come_once_and_nothing_else_moves(text: str, call: RalphCall) -> N
         **{event: others[event] + wanted.get(event, []) for event in others},
         **{event: wanted[event] for event in wanted if event not in others},
     }
-    assert with_hooks(installed, call, WHERE) == installed
+    assert CLAUDE.with_hooks(installed, call, WHERE) == installed
 
 
 @given(texts(), st.sampled_from([2, 4]))
 def test_what_the_client_laid_out_anew_is_still_found(text: str, indent: int) -> None:
-    rewritten = json.dumps(meaning(with_hooks(text, BY_PATH, WHERE)), indent=indent)
+    rewritten = json.dumps(meaning(CLAUDE.with_hooks(text, BY_PATH, WHERE)), indent=indent)
 
-    left = without_hooks(rewritten, WHERE)
+    left = CLAUDE.without_hooks(rewritten, WHERE)
 
     assert kept({} if left is None else meaning(left)) == kept(meaning(text))
 
 
 @given(texts())
 def test_hooks_of_an_older_ralph_are_brought_up_to_date(text: str) -> None:
-    old = meaning(with_hooks(text, RalphCall("/old/bin/ralph"), WHERE))
+    old = meaning(CLAUDE.with_hooks(text, RalphCall("/old/bin/ralph"), WHERE))
     del old["hooks"]["PreCompact"]
     outdated = json.dumps(old, indent=2)
 
-    now = hooks_in(meaning(with_hooks(outdated, BY_NAME, WHERE)))
+    now = hooks_in(meaning(CLAUDE.with_hooks(outdated, BY_NAME, WHERE)))
 
     assert {event: [call for call, _ in calls] for event, calls in now.items()} == {
         event: [BY_NAME] for event in EVENTS
@@ -276,10 +272,10 @@ def test_a_hook_that_a_person_moved_or_tuned_is_taken_out_alone() -> None:
     hook = {**wanted_hooks(BY_NAME)["Stop"][0]["hooks"][0], "timeout": 60}
     text = json.dumps({"hooks": {"Stop": [{"matcher": "x", "hooks": [hook, mine]}]}}, indent=2)
 
-    installed = meaning(with_hooks(text, BY_NAME, WHERE))
+    installed = meaning(CLAUDE.with_hooks(text, BY_NAME, WHERE))
 
     assert installed["hooks"]["Stop"] == [{"matcher": "x", "hooks": [hook, mine]}]
-    left = without_hooks(json.dumps(installed, indent=2), WHERE)
+    left = CLAUDE.without_hooks(json.dumps(installed, indent=2), WHERE)
     assert meaning(left) == {"hooks": {"Stop": [{"matcher": "x", "hooks": [mine]}]}}
 
 
@@ -333,3 +329,50 @@ def test_a_hook_by_name_never_calls_a_program_of_the_project(tmp_path: Path, she
         assert run(f"{path}:{usual}", CLAUDE_PROJECT_DIR=str(clone)) == b""
     assert run(usual, RALPH_COMMAND="./ralph") == b""
     assert run(f"{outside}:{clone}:{usual}") == b"outside\n"
+
+
+# -- hooks of other clients, in the same shape
+
+GEMINI = GeminiSetup()
+SHAPED = pytest.mark.parametrize("client", [GEMINI, CODEX], ids=["gemini", "codex"])
+
+
+@SHAPED
+def test_hooks_of_other_clients_name_the_client_and_are_found_again(client: HooksSetup) -> None:
+    for call in (BY_NAME, BY_PATH):
+        text = client.with_hooks(None, call, WHERE)
+        found = hooks_in(meaning(text))
+        assert list(found) == list(client.wanted_hooks(call))
+        for [(called, command)] in found.values():
+            assert called == call
+            assert f" --agent {client.agent}" in command
+        assert client.with_hooks(text, call, WHERE) == text
+        assert client.without_hooks(text, WHERE) is None
+
+
+def test_gemini_has_hooks_and_server_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path))
+    file = tmp_path / ".gemini" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"theme": "dark"}', encoding="utf-8")
+
+    apply(GEMINI.edits(None, BY_PATH))
+    written = json.loads(file.read_bytes())
+    assert written["theme"] == "dark"
+    assert written["mcpServers"]["ralph-memory"] == {
+        "command": BY_PATH.program,
+        "args": ["-m", "ralph", "mcp", "--focus"],
+    }
+    # As docs/hooks/reference.md has it: milliseconds, and a regular expression of tools.
+    [group] = written["hooks"]["AfterTool"]
+    assert group["matcher"] == "run_shell_command|write_file|replace"
+    [hook] = group["hooks"]
+    assert hook.keys() == {"name", "type", "command", "timeout"}
+    assert hook["timeout"] >= 1000
+    [place] = GEMINI.places(None)
+    assert place.hooks is not None
+    assert (place.hooks.state, place.mcp.state) == ("installed", "installed")
+    apply(GEMINI.edits(None, None))
+    assert json.loads(file.read_bytes()) == {"theme": "dark"}

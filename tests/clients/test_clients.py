@@ -12,11 +12,13 @@ from ralph.clients import (
     claude_code,
     codex,
     dialect_of,
+    gemini,
     open_capture,
+    opencode,
 )
 
 # The type checker compares the modules with the port.
-PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex)
+PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex, gemini, opencode)
 
 clients = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: str(client.agent))
 
@@ -53,6 +55,8 @@ def test_a_client_keeps_the_port(client: Client) -> None:
         ({"type": "system", "subtype": "init"}, "stream-json"),
         ({"type": "user", "sessionId": "s"}, "transcript"),
         ({"type": "item.completed"}, "codex"),
+        ({"type": "init", "session_id": "s", "timestamp": "t"}, "gemini"),
+        ({"type": "text", "timestamp": 1, "sessionID": "s", "part": {}}, "opencode"),
         ({"type": "session_meta"}, None),
         ({"type": 7}, None),
         ({}, None),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 from clients import FEATURES, TASKS, client, ralph
 from codex import MAKEFILE, Codex
+from hooking import exchanges, roomy
 from scripted_model import Call, Run, Step
 
 from ralph.plan.store import Plan
@@ -67,3 +69,41 @@ def test_a_person_s_own_codex_searches_memory_once_ralph_is_installed_in_it(
     words = ["exec", "--json", "--skip-git-repo-check", "What of the csv?"]
     codex.world.run([*codex.playing(script), client("codex"), *words], cwd=root)
     assert "writes None as an empty cell" in codex.asked(0)[1].results[-1]
+
+
+def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path) -> None:
+    codex.world.run(ralph("hooks", "install", "--user", "--agent", "codex"), cwd=root)
+    make = Call("exec_command", {"cmd": "make export"})
+    fix = "Fixed: the csv export had no rule in the Makefile, so I wrote one and it passes now."
+    steps = (
+        Step(calls=(make,)),
+        Step(calls=(Call("apply_patch", MAKEFILE),)),
+        Step(calls=(make,)),
+        Step(text=fix),
+    )
+    runs = Run(when="csv export work", steps=steps), Run(steps=(steps[0], Step(text="I see.")))
+    ask = "Please make the csv export work."
+    again = "The csv export again fails, what did we do in the Makefile?"
+    codex.world.environ |= roomy()
+    # Only a person can trust hooks.
+    trust = "--dangerously-bypass-hook-trust"
+    words = ["exec", "--skip-git-repo-check", "-s", "workspace-write", trust]
+    asks = " && rm Makefile && ".join(
+        shlex.join([client("codex"), *words, text]) for text in (ask, again)
+    )
+    codex.world.run([*codex.playing(*runs), "sh", "-c", asks], cwd=root)
+    one, two = sorted(exchanges(root), key=lambda one: one.started or "")
+    assert (one.user, one.assistant, one.status) == (ask, fix, "complete")
+    [error] = one.errors
+    assert error.message == "No rule to make target 'export'.  Stop."
+    assert error.resolution is not None
+    assert [(file.path, file.action) for file in one.files_touched] == [("Makefile", "created")]
+    told = codex.asked(1)
+    assert "had no rule in the Makefile" in told[0].shown
+    # With the prompt, and again when the command fails as it did before.
+    assert [one.shown.count("Edited Makefile") for one in told] == [1, 2]
+    assert (two.user, two.assistant) == (again, "I see.")
+
+    # Its own files have the same, which is not saved twice.
+    codex.world.run(ralph("conversations", "import", "codex"), cwd=root)
+    assert len(exchanges(root)) == 2

@@ -1,4 +1,4 @@
-"""A model behind loopback that plays a script: Anthropic's Messages API and OpenAI's Responses API.
+"""A model behind loopback that plays a script, for the APIs of Anthropic, OpenAI and Gemini.
 
 A conversation is given the first run of the script that no other has and whose `when` is found in
 its prompt; within it, the number of the model's turns so far chooses the step, so a request that
@@ -80,12 +80,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def system(self) -> str:
         """Everything that stands above the conversation."""
-        return _text(self.body.get("system") or self.body.get("instructions") or "")
+        above = (self.body.get(key) for key in ("system", "instructions", "systemInstruction"))
+        return _text(next(filter(None, above), ""))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation so far, in the API's own words."""
-        found: list[dict[str, Any]] = self.body.get("messages") or self.body.get("input") or []
+        kinds = (self.body.get(key) for key in ("messages", "input", "contents"))
+        found: list[dict[str, Any]] = next(filter(None, kinds), [])
         return found
 
     @property
@@ -105,20 +107,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _text(value: Any) -> str:
-    """The text in a block of any of the two APIs, or in a list of them."""
+    """The text in a block of any of the APIs, or in a list of them."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, value)))
     if isinstance(value, dict):
-        parts = (value.get(key) for key in ("text", "content", "output"))
+        keys = ("text", "content", "output", "parts", "functionResponse", "response", "error")
+        parts = (value.get(key) for key in keys)
         return "\n".join(filter(None, map(_text, filter(None, parts))))
     return ""
 
 
 def _is_models_own(message: dict[str, Any]) -> bool:
     if message.get("role"):
-        return bool(message["role"] == "assistant")
+        return message["role"] in ("assistant", "model")
     return str(message.get("type", "")).endswith("call") or message.get("type") == "reasoning"
 
 
@@ -133,10 +136,15 @@ def _results(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield message
         elif isinstance(message.get("content"), list):
             yield from (part for part in message["content"] if part.get("type") == "tool_result")
+        else:
+            yield from (part for part in message.get("parts", []) if "functionResponse" in part)
 
 
 def _tools(tools: list[dict[str, Any]], inside: str = "") -> Iterator[tuple[str, str]]:
     for tool in tools:
+        if "functionDeclarations" in tool:
+            yield from _tools(tool["functionDeclarations"])
+            continue
         name = inside + str(tool.get("name") or tool.get("type"))
         if tool.get("type") == "namespace":
             yield from _tools(tool["tools"], f"{name}.")
@@ -262,9 +270,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw or b"{}")
         path = self.path.partition("?")[0]
         dialect = _DIALECTS.get(path)
-        if path.endswith("/count_tokens"):
+        if path.startswith(_GEMINI):
+            model, _, verb = path.removeprefix(_GEMINI).partition(":")
+            body |= {"model": model, "stream": verb == "streamGenerateContent"}
+            dialect = _Gemini
+        if path.endswith(("/count_tokens", ":countTokens")):
             self.server.model.hear(Request(path=path, body=body))
-            self._send(200, {"input_tokens": len(raw) // 4 + 1})
+            self._send(200, {"input_tokens": len(raw) // 4 + 1, "totalTokens": len(raw) // 4 + 1})
         elif dialect is None:
             self.server.model.hear(Request(path=path, body=body))
             self._refuse(Refusal(404, "not_found_error", f"there is no {path}"))
@@ -315,8 +327,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         broken = step.stalls or step.cut
         for event in events[: len(events) // 2] if broken else events:
-            data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-            self.wfile.write(data.encode())
+            name = f"event: {event['type']}\n" if "type" in event else ""
+            self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
         self.wfile.flush()
 
     def _wait_for_the_end(self) -> None:
@@ -425,7 +437,39 @@ class _Responses:
         return [*events, {"type": "response.completed", "response": whole}]
 
 
-_Dialect = type[_Messages] | type[_Responses]
+class _Gemini:
+    """Gemini's API."""
+
+    @staticmethod
+    def session(body: dict[str, Any]) -> str:
+        """Nothing tells a conversation from others but how it begins."""
+        return ""
+
+    @staticmethod
+    def whole(step: Step, model: str) -> dict[str, Any]:
+        """The answer in one piece."""
+        parts: list[dict[str, Any]] = [{"text": step.text}] if step.text else []
+        parts += ({"functionCall": {"name": c.tool, "args": c.given}} for c in step.calls)
+        return {
+            "candidates": [
+                {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+            ],
+            "modelVersion": model,
+            "usageMetadata": {
+                "promptTokenCount": step.tokens_in,
+                "candidatesTokenCount": step.tokens_out,
+                "totalTokenCount": step.tokens_in + step.tokens_out,
+            },
+        }
+
+    @staticmethod
+    def events(step: Step, model: str) -> list[dict[str, Any]]:
+        """The answer as it is streamed."""
+        return [_Gemini.whole(step, model)]
+
+
+_GEMINI = "/v1beta/models/"
+_Dialect = type[_Messages] | type[_Responses] | type[_Gemini]
 _DIALECTS: dict[str, _Dialect] = {"/v1/messages": _Messages, "/v1/responses": _Responses}
 _numbers = itertools.count(1)
 

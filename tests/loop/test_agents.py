@@ -119,7 +119,7 @@ def test_the_commands_of_the_agents_we_know() -> None:
     full = AgentCall(model="strong", mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
     shown = [
         _here(shlex.join(agent_command(agent, call)))
-        for agent in ("claude", "codex", "my-agent --fast 'two words'")
+        for agent in ("claude", "codex", "gemini", "opencode", "my-agent --fast 'two words'")
         for call in (AgentCall(), full)
     ]
     assert same_as_snapshot("agent_commands", "\n".join(shown) + "\n")
@@ -139,6 +139,21 @@ def test_nothing_secret_of_a_server_is_on_the_command_line_of_codex() -> None:
         "MCP_HEADER_1": "Bearer s3cret",
         "MCP_HEADER_2": "from outside",
     }
+
+
+def test_opencode_gets_its_servers_as_settings_of_one_run() -> None:
+    call = AgentCall(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    found = agent_variables("opencode", call, {})
+    servers = json.loads(found["OPENCODE_CONFIG_CONTENT"])["mcp"]
+    assert servers.keys() == SERVERS.keys()
+    for name, server in servers.items():
+        assert server["enabled"] is True
+        assert "${" not in json.dumps(server)
+        if "url" in SERVERS[name]:
+            assert (server["type"], server["url"]) == ("remote", SERVERS[name]["url"])
+        else:
+            words = [SERVERS[name]["command"], *SERVERS[name].get("args", [])]
+            assert (server["type"], len(server["command"])) == ("local", len(words))
 
 
 def test_what_codex_is_told_is_toml() -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -471,6 +471,24 @@ def cleaned(text: str, most: int) -> str:
 def session_title(text: str) -> str:
     """What a session is called, as it may be kept."""
     return cleaned(text[: 4 * LONGEST_TITLE], LONGEST_TITLE)
+
+
+class FileStamp(NamedTuple):
+    """How large a session is, and when it last changed: as long as both stay, so does it."""
+
+    size: int
+    mtime_ns: int
+
+
+def file_stamp(path: Path) -> FileStamp:
+    """Those of a file."""
+    stat = path.stat()
+    return FileStamp(stat.st_size, stat.st_mtime_ns)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A session's lines, where it is a file."""
+    return path.open("rb")
 
 
 def jsonl_files(folder: Path) -> Iterator[Path]:

@@ -23,7 +23,7 @@ from ralph.programs import find_program, python
 from ralph.records import Complaint
 
 if TYPE_CHECKING:
-    from ralph.capture.lines import SessionHead, SessionReader, SessionStart
+    from ralph.capture.lines import FileStamp, SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
 # Where an agent that is not in the table finds its MCP servers.
@@ -50,6 +50,12 @@ class SessionFiles(Protocol):
     def session_files(self, folder: Path) -> Iterator[Path]:
         """Every session's file under a folder."""
 
+    def session_stamp(self, path: Path) -> FileStamp:
+        """How large one is, and when it last changed."""
+
+    def open_session(self, path: Path) -> BinaryIO:
+        """The lines of one."""
+
     def session_head(self, path: Path, file: BinaryIO) -> SessionHead | None:
         """The session that a file holds, None when it holds none."""
 
@@ -70,6 +76,8 @@ class AgentProgram(Protocol):
     LOGIN_SHELLS: bool
     # The model for reviews, where the settings name none; None for the program's own choice.
     REVIEW_MODEL: str | None
+    # Whether one run of it can be given MCP servers.
+    TAKES_SERVERS: bool
 
     def command(self, call: AgentCall) -> list[str]:
         """The command line of one run."""
@@ -108,14 +116,28 @@ class Client(msgspec.Struct, frozen=True):
 CLIENTS = (
     Client("claude", "claude-code", "Claude Code", "claude_code"),
     Client("codex", "codex", "Codex", "codex"),
+    Client("gemini", "gemini-cli", "Gemini CLI", "gemini"),
+    Client("opencode", "opencode", "OpenCode", "opencode"),
 )
 BY_AGENT = {client.agent: client for client in CLIENTS}
 BY_SOURCE = {client.source: client for client in CLIENTS}
+# Editors that take the MCP server and nothing else.
+EDITORS = {"cursor": "Cursor", "vscode": "VS Code", "zed": "Zed", "windsurf": "Windsurf"}
+TITLES = {client.agent: client.title for client in CLIENTS} | EDITORS
+
+
+def client_setup(agent: str) -> ClientSetup:
+    """How Ralph is put into the settings of a client or an editor."""
+    if agent in BY_AGENT:
+        return BY_AGENT[agent].program.setup()
+    from ralph.clients.editors import EditorSetup
+
+    return EditorSetup(agent)
 
 
 def takes_servers(agent: str) -> bool:
-    """Whether Ralph knows how to give this agent MCP servers, so that a prompt may name tools."""
-    return agent in BY_AGENT
+    """Whether a run of this agent gets MCP servers, so that a prompt may name tools."""
+    return agent in BY_AGENT and BY_AGENT[agent].program.TAKES_SERVERS
 
 
 def uses_login_shells(agent: str) -> bool:
@@ -196,7 +218,7 @@ http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PR
 SSH_AUTH_SOCK GIT_AUTHOR_* GIT_COMMITTER_* GIT_SSH_COMMAND
 VIRTUAL_ENV CONDA_PREFIX PYENV_* NVM_* VOLTA_HOME JAVA_HOME GOPATH GOROOT GOFLAGS CARGO_HOME
 RUSTUP_HOME DOTNET_ROOT ANDROID_HOME
-ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* RALPH_*
+ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* GEMINI_* GOOGLE_* OPENCODE_* RALPH_*
 SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES*
 USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 """.split()

@@ -33,6 +33,7 @@ OUTPUTS: tuple[str, ...] = (
 SESSION_TYPES: frozenset[str] = frozenset()
 LOGIN_SHELLS: bool = False
 REVIEW_MODEL: str | None = "opus"
+TAKES_SERVERS: bool = True
 _COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
 _ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
 _STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}

@@ -538,3 +538,5 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
 
 
 session_reader = Exchanges
+session_stamp = lines.file_stamp
+open_session = lines.open_file

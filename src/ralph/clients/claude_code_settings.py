@@ -1,26 +1,22 @@
-"""Ralph's part in Claude Code's settings: hooks, the MCP server, and the plugin.
-
-Hooks of ours are known by what they call: Ralph, the word `hook`, and an event. So those of an
-older version are found as well, wherever a person moved them, and no mark must be kept beside them.
-"""
+"""Ralph's part in Claude Code's settings: hooks, the MCP server, and the plugin."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ralph.clients import setup
+from ralph.clients.hook_settings import HooksSetup
 from ralph.errors import RalphError
 from ralph.programs import ask_program, find_program
 
 PLUGIN = "ralph@ralph"
 # The plugin as it was installed with this package; it is a marketplace too.
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
-_HOOKS = "hooks"
 _REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
 _T = TypeVar("_T")
 
@@ -38,102 +34,15 @@ def _user_folder() -> Path:
     return Path(given).expanduser() if given else Path.home() / ".claude"
 
 
-# -- Putting Ralph in and taking it out.
-
-
 def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
-    hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
-    for hook in (h for groups in hooks.values() for group in groups for h in group[_HOOKS]):
+    hooks: dict[str, list[Any]] = json.loads(text)["hooks"]
+    for hook in (h for groups in hooks.values() for group in groups for h in group["hooks"]):
         found = setup.hook_call(hook["command"])
         assert found is not None
         hook["command"] = call.hook(found[1])
     return hooks
-
-
-def _wanted_commands(call: setup.RalphCall) -> dict[str, str]:
-    """The command of each event's hook."""
-    return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted_hooks(call).items()}
-
-
-def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, str]]]:
-    """Each event that calls Ralph, with the calls and the whole commands."""
-    hooks = settings.get(_HOOKS)
-    found = {
-        event: [called for group in groups for hook in _list_in(group) if (called := _called(hook))]
-        for event, groups in (hooks.items() if isinstance(hooks, dict) else ())
-        if isinstance(groups, list)
-    }
-    return {event: calls for event, calls in found.items() if calls}
-
-
-def with_hooks(text: str | None, call: setup.RalphCall, where: Path) -> str:
-    """The settings with all our hooks, each once; those that are right stay as they are."""
-    settings = {} if text is None else _read_settings(text, where)
-    commands, found = _wanted_commands(call), hooks_in(settings)
-    stale = [event for event in found if [c for _, c in found[event]] != [commands.get(event)]]
-    hooks = _others(settings, stale)
-    for event, groups in wanted_hooks(call).items():
-        if event in stale or event not in found:
-            hooks[event] = [*hooks.get(event, []), *groups]
-    changed = {**settings, _HOOKS: {e: hooks[e] for e in hooks if hooks[e] or e not in stale}}
-    return text if text is not None and changed == settings else setup.write_json(changed)
-
-
-def without_hooks(text: str, where: Path) -> str | None:
-    """The settings without our hooks; None when nothing else was in them."""
-    settings = _read_settings(text, where)
-    found = hooks_in(settings)
-    if not found:
-        return text
-    hooks = _others(settings, found)
-    left = {event: groups for event, groups in hooks.items() if groups or event not in found}
-    changed = {**settings, _HOOKS: left}
-    if not left:
-        del changed[_HOOKS]
-    return setup.write_json(changed) if changed else None
-
-
-def _others(settings: dict[str, Any], events: Collection[str]) -> dict[str, list[Any]]:
-    """The hooks of each event, without ours of these; a group of ours goes with its matcher."""
-    hooks: dict[str, list[Any]] = dict(settings.get(_HOOKS, {}))
-    for event in events:
-        groups = []
-        for group in hooks[event]:
-            others = [hook for hook in _list_in(group) if not _called(hook)]
-            if others == _list_in(group):
-                groups.append(group)
-            elif others:
-                groups.append({**group, _HOOKS: others})
-        hooks[event] = groups
-    return hooks
-
-
-def _called(hook: object) -> tuple[setup.RalphCall, str] | None:
-    match hook:
-        case {"type": "command", "command": str(command)} if found := setup.hook_call(command):
-            return found[0], command
-    return None
-
-
-def _list_in(group: object) -> list[Any]:
-    match group:
-        case {"hooks": [*hooks]}:
-            return hooks
-    return []
-
-
-def _read_settings(text: str, where: Path) -> dict[str, Any]:
-    """Refuse what is not laid out as settings are: we would not know where ours belong."""
-    settings = setup.read_json(text, where)
-    hooks = settings.get(_HOOKS, {})
-    if not isinstance(hooks, dict):
-        raise setup.refusal(f"{_HOOKS} must be an object", where)
-    for event, groups in hooks.items():
-        if not isinstance(groups, list):
-            raise setup.refusal(f"{_HOOKS}.{event} must be a list", where)
-    return settings
 
 
 def _ask(*requests: list[str]) -> str | None:
@@ -150,11 +59,10 @@ def _ask(*requests: list[str]) -> str | None:
     return None
 
 
-class ClaudeCodeSetup(setup.ClientSetup):
+class ClaudeCodeSetup(HooksSetup):
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
 
     agent = "claude"
-    has_hooks = True
     fills_variables = True
 
     def servers_file(self, root: Path | None) -> Path:
@@ -164,37 +72,21 @@ class ClaudeCodeSetup(setup.ClientSetup):
         given = os.environ.get("CLAUDE_CONFIG_DIR")
         return (Path(given).expanduser() if given else Path.home()) / ".claude.json"
 
+    def wanted_hooks(self, call: setup.RalphCall) -> dict[str, list[Any]]:
+        """The plugin's own hooks."""
+        return wanted_hooks(call)
+
+    def hooks_file(self, root: Path | None) -> Path:
+        """Its settings."""
+        return settings_file(root)
+
     def edits(
         self, root: Path | None, call: setup.RalphCall | None, *, mcp: bool = True
     ) -> list[setup.SettingsEdit]:
         """The hooks, and the server in a project; a person's own server the client registers."""
-        found = self._edits(settings_file(root), root, call, with_hooks, without_hooks)
-        if mcp and root is not None:
-            found += super().edits(root, call)
-        elif mcp and call is not None:
+        if mcp and root is None and call is not None:
             self.registered()  # refuses somebody else's server before anything is written
-        return found
-
-    def hooks(self, root: Path | None) -> setup.SetupPart:
-        """Our hooks in the settings of the project at this root, else the person's own."""
-
-        def judge(text: str, file: Path) -> setup.SetupPart:
-            found = hooks_in(setup.read_json(text, file))
-            if not found:
-                return setup.SetupPart(str(file), "none")
-            calls = list(dict.fromkeys(call for pairs in found.values() for call, _ in pairs))
-            wanted = wanted_hooks(setup.RalphCall(setup.NAMED))
-            missing = [event for event in wanted if event not in found]
-            outdated = any(
-                setup.is_outdated(call, root) or command != _wanted_commands(call).get(event)
-                for event, pairs in found.items()
-                for call, command in pairs
-            )
-            state: setup.State = "partly" if missing else "installed"
-            shown = list(map(setup.setup_call, calls))
-            return setup.SetupPart(str(file), state, missing, shown, outdated=outdated)
-
-        return setup.setup_part(settings_file(root), root, judge)
+        return super().edits(root, call, mcp=mcp and root is not None)
 
     def places(self, root: Path | None) -> list[setup.SetupPlace]:
         """The person's own settings, the project's, and the plugin.

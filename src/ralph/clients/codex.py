@@ -23,7 +23,17 @@ from ralph.capture.lines import clip, content_text, count, items, mapping, objec
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, refusal, server_call
+from ralph.clients.hook_settings import HooksSetup, hook_groups
+from ralph.clients.setup import (
+    SERVER,
+    ClientSetup,
+    RalphCall,
+    SetupPlace,
+    foreign_server,
+    read_text,
+    refusal,
+    server_call,
+)
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
@@ -34,6 +44,7 @@ OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
 SESSION_TYPES: frozenset[str] = frozenset({"session_meta"})
 LOGIN_SHELLS: bool = True
 REVIEW_MODEL: str | None = None
+TAKES_SERVERS: bool = True
 _COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
 # It gives a server one second before it asks the model without it; a Python process may need more.
 # One that never comes up still does not end the run.
@@ -121,7 +132,7 @@ def sessions() -> SessionFiles:
 
 
 def setup() -> ClientSetup:
-    """The MCP server in `config.toml`."""
+    """Hooks in `hooks.json`, the MCP server in `config.toml`."""
     return CodexSetup()
 
 
@@ -297,11 +308,48 @@ _BLOCK = re.compile(
 _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
 
 
-class CodexSetup(ClientSetup):
-    """The MCP server in `config.toml`: one block between two comments, the rest untouched."""
+# Its events, ours, the tools they are for, and how long it waits for each, in seconds.
+_HOOKS = (
+    ("SessionStart", "session-start", "", 10),
+    ("UserPromptSubmit", "user-prompt-submit", "", 10),
+    ("PostToolUse", "post-tool-use-failure", "Bash", 10),
+    ("Stop", "stop", "", 15),
+    ("PreCompact", "pre-compact", "", 10),
+    ("SessionEnd", "session-end", "", 3),
+)
+
+
+class CodexSetup(HooksSetup):
+    """Hooks in `hooks.json`, the MCP server in `config.toml`.
+
+    There it is one block between two comments, the rest is untouched.
+    """
 
     agent = "codex"
     keeps_previous = False
+
+    def hooks_file(self, root: Path | None) -> Path:
+        """Its hooks, beside its settings."""
+        return self.servers_file(root).with_name("hooks.json")
+
+    def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
+        """The groups of each event, calling Ralph so."""
+        return hook_groups(self.agent, call, _HOOKS)
+
+    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+        """Whether the person has yet to trust the hooks; that is noted by the file's path."""
+        found = []
+        for place in places:
+            if place.hooks is None or place.hooks.state == "none":
+                continue
+            with contextlib.suppress(BadInput):
+                known = json.dumps(place.hooks.file)[1:-1] in (
+                    read_text(self.servers_file(None)) or ""
+                )
+                if not known:
+                    todo = "Start codex and accept them with /hooks"
+                    found.append(f"{place.hooks.file}: Codex does not run these hooks yet. {todo}")
+        return found
 
     def servers_file(self, root: Path | None) -> Path:
         """Codex's settings: of the project at this root, else the person's own."""

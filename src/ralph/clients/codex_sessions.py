@@ -517,3 +517,5 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
 
 
 session_reader = Rollout
+session_stamp = lines.file_stamp
+open_session = lines.open_file

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph import __version__, disk
-from ralph.clients import CLIENTS
+from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.errors import BadInput, RalphError
 from ralph.programs import ask_program, find_program, python
 
@@ -44,12 +44,13 @@ _GUARDED = (
     f'r=$(command -v "{NAMED}") && case "$r" in "${{CLAUDE_PROJECT_DIR:-$PWD}}"/*) ;; '
     '/*|?:*) "$r" hook EVENT 2>/dev/null;; esac || exit 0'
 )
-_GUARDED_HOOK = re.compile(re.escape(_GUARDED).replace("EVENT", "(?P<event>[a-z-]+)"))
+_EVENT = "[a-z-]+(?: --agent [a-z]+)?"
+_GUARDED_HOOK = re.compile(re.escape(_GUARDED).replace("EVENT", f"(?P<event>{_EVENT})"))
 _WORD = r"""(?:"[^"]*"|'[^']*'|[^\s;&|<>"'])+"""
 # A hook of ours: a call of Ralph, an event, and that it may fail silently. A command that does
 # more than that is somebody's own, whatever else it calls.
 _HOOK = re.compile(
-    rf"(?P<call>{_WORD}(?:(?: -[EIP])* -m ralph)?) hook (?P<event>[a-z-]+)"
+    rf"(?P<call>{_WORD}(?:(?: -[EIP])* -m ralph)?) hook (?P<event>{_EVENT})"
     r"(?: 2>/dev/null)?(?: \|\| exit 0)?"
 )
 _PROGRAM = re.compile(r"(?:.*[/\\])?ralph(?:\.exe)?", re.S | re.I)
@@ -286,10 +287,11 @@ def _put(edit: SettingsEdit, text: str | None) -> None:
 
 def _tidy(edit: SettingsEdit) -> None:
     """Delete a client's own folder when nothing is left in it; a link to one is a person's."""
-    folder = edit.file.parent
-    with contextlib.suppress(OSError):  # it is not empty, or may not go: then it stays
-        if folder.name.startswith(".") and folder not in (edit.root, Path.home()):
-            folder.rmdir()
+    with contextlib.suppress(OSError):  # one is not empty, or may not go: then it stays
+        for folder in edit.file.parents[:2]:
+            own = folder.name.startswith(".") or folder.name == "plugins"
+            if own and folder not in (edit.root, Path.home()):
+                folder.rmdir()
 
 
 def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
@@ -356,6 +358,8 @@ class ClientSetup(ABC):
     fills_variables = False
     # Whether a changed file is laid out anew.
     keeps_previous = True
+    # The object in which its MCP servers are.
+    servers_key = SERVERS
 
     @abstractmethod
     def servers_file(self, root: Path | None) -> Path:
@@ -388,15 +392,15 @@ class ClientSetup(ABC):
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
         """The file with our MCP server in it."""
         settings = {} if text is None else read_json(text, where)
-        servers = settings.setdefault(SERVERS, {})
+        servers = settings.setdefault(self.servers_key, {})
         if not isinstance(servers, dict):
-            raise refusal(f"{SERVERS} must be an object", where)
-        before = server_call(servers.get(SERVER))
+            raise refusal(f"{self.servers_key} must be an object", where)
+        before = self.call_of(servers.get(SERVER))
         if SERVER in servers and before is None:
             raise foreign_server(where)
         if text is not None and before == call:
             return text
-        servers[SERVER] = call.server()
+        servers[SERVER] = self.server_entry(call)
         return write_json(settings)
 
     def without_server(self, text: str, where: Path) -> str | None:
@@ -404,15 +408,23 @@ class ClientSetup(ABC):
         settings = read_json(text, where)
         if self.server_in(text, where) is None:
             return text
-        del settings[SERVERS][SERVER]
-        if not settings[SERVERS]:
-            del settings[SERVERS]
+        del settings[self.servers_key][SERVER]
+        if not settings[self.servers_key]:
+            del settings[self.servers_key]
         return write_json(settings) if settings else None
 
     def server_in(self, text: str, where: Path) -> RalphCall | None:
         """How our MCP server is called, None where it is not registered."""
-        servers = read_json(text, where).get(SERVERS)
-        return server_call(servers.get(SERVER)) if isinstance(servers, dict) else None
+        servers = read_json(text, where).get(self.servers_key)
+        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
+
+    def server_entry(self, call: RalphCall) -> dict[str, Any]:
+        """Our server as this client's settings describe one."""
+        return call.server()
+
+    def call_of(self, server: object) -> RalphCall | None:
+        """The call of a server that Ralph wrote, or None for anybody else's."""
+        return server_call(server)
 
     def places(self, root: Path | None) -> list[SetupPlace]:
         """What is set up for the person and for the project at this root."""
@@ -456,8 +468,8 @@ class ClientSetup(ABC):
 def look(root: Path | None) -> ClientStatus:
     """What is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
-    for client in CLIENTS:
-        setup = client.program.setup()
+    for agent in TITLES:
+        setup = client_setup(agent)
         places = setup.places(root)
         all_places += places
         warnings += setup.warnings(places, root)

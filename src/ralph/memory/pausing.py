@@ -237,16 +237,17 @@ def covers(
     return False
 
 
-def unpaused(ralph: Ralph, seen: Sequence[SessionExchange], session: str) -> list[SessionExchange]:
+def unpaused(
+    ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
+) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     pauses, project = read_pauses(ralph.store.home), ralph.project
-    from ralph.recall import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []
     buried: list[str] = []
     for one in seen:
-        conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
+        conversation = conversation_id(source, one.session_id or session)
         scope = project.ids, conversation, folders_of(str(project.root), one.cwd or "")
         if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))

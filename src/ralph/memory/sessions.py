@@ -21,7 +21,7 @@ import msgspec
 
 from ralph import disk
 from ralph.capture.account import title_from
-from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import FileStamp, SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_stream import (
@@ -144,7 +144,7 @@ def _first_words(seen: SessionExchange) -> str:
 class _SessionFile(NamedTuple):
     path: Path
     file: BinaryIO
-    stat: os.stat_result
+    stamp: FileStamp
     head: SessionHead
     home: SessionHome
     quiet_s: float
@@ -216,8 +216,7 @@ class Importer:
         done = 0
         for path, size in sizes.items():
             try:
-                with path.open("rb") as file:
-                    self._look_at(path, file, done)
+                self._look_at(path, done)
             except OSError as error:
                 self._unread(path, f"cannot be read ({error.strerror or error})")
             done += size
@@ -228,24 +227,36 @@ class Importer:
 
     def _sizes(self) -> Iterator[tuple[Path, int]]:
         """The files to look at, each with its size."""
-        files = [self.folder]
-        if not self.folder.is_file():
-            files = [*self._files.session_files(self.folder)]
+        files = list(self._files.session_files(self.folder))
+        if not files and self.folder.is_file():
+            files = [self.folder]
         for path in files:
             # One may be removed while we look, or be a link to nothing.
             with contextlib.suppress(FileNotFoundError):
                 if path not in self._passed_over:
-                    yield path, path.stat().st_size
+                    yield path, self._files.session_stamp(path).size
 
-    def _look_at(self, path: Path, file: BinaryIO, done: int) -> None:
+    def _look_at(self, path: Path, done: int) -> None:
         mark = self._marks.get(str(path), Mark())
-        stat = os.fstat(file.fileno())
-        quiet_s = abs(self._clock() - stat.st_mtime)
-        same = (mark.size, mark.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-        if not stat.st_size or (same and not 0 < mark.waits_s <= quiet_s):
+        stamp = self._files.session_stamp(path)
+        quiet_s = abs(self._clock() - stamp.mtime_ns / 1e9)
+        same = (mark.size, mark.mtime_ns) == stamp
+        if not stamp.size or (same and not 0 < mark.waits_s <= quiet_s):
             self._result.waiting += bool(same and mark.waits_s)
             self._result.unchanged += 1
             return
+        with self._files.open_session(path) as file:
+            self._read_file(path, file, stamp, mark, quiet_s, done)
+
+    def _read_file(
+        self,
+        path: Path,
+        file: BinaryIO,
+        stamp: FileStamp,
+        mark: Mark,
+        quiet_s: float,
+        done: int,
+    ) -> None:
         head = self._files.session_head(path, file)
         if head is None:
             self._unread(path, f"holds no session of {self._client.source}")
@@ -255,10 +266,10 @@ class Importer:
             self._passed_over.add(path)
             self._result.elsewhere += home is not None
             return
-        if not still_fits(mark, file, stat.st_size):
+        if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
             mark = Mark()
         self._result.files += 1
-        self._read(_SessionFile(path, file, stat, head, home, quiet_s), mark, done)
+        self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file on from its mark; everything that is over in it goes into the batch."""
@@ -299,7 +310,7 @@ class Importer:
                 ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
             else:
                 seen.append(last)
-        size, mtime_ns = source.stat.st_size, source.stat.st_mtime_ns
+        size, mtime_ns = source.stamp
         end = Mark(size=size, mtime_ns=mtime_ns, offset=ends_at, line=line, waits_s=waits_s)
         self._put(source, reader, seen, end, at)
         self._unsaved_bytes += at - begun
@@ -380,14 +391,21 @@ class SessionWork(msgspec.Struct, frozen=True):
 
 
 def keep_exchanges(
-    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
+    ralph: Ralph,
+    seen: Sequence[SessionExchange],
+    *,
+    session: str,
+    title: str | None,
+    source: str = CLAUDE_CODE,
 ) -> None:
     """Save what was said, each exchange once, in the conversation its session is."""
-    for talk in conversations_of(seen, source=CLAUDE_CODE, session=session, title=title):
+    for talk in conversations_of(seen, source=source, session=session, title=title):
         ralph.conversations.add(talk.conversation, talk.exchanges)
 
 
-def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> list[SessionExchange]:
+def unkept(
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, source: str = CLAUDE_CODE
+) -> list[SessionExchange]:
     """Those that memory never had: what was kept or forgotten once is settled.
 
     A session that goes on is read from its beginning, and whatever was in focus when it was held
@@ -395,21 +413,26 @@ def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> li
     """
     met = ralph.conversations.stream.met()
     ids = {
-        exchange_id(conversation_id(CLAUDE_CODE, one.session_id or session), one.key): one
+        exchange_id(conversation_id(source, one.session_id or session), one.key): one
         for one in seen
     }
     return [one for identity, one in ids.items() if identity not in met]
 
 
 def keep_iteration(
-    ralph: Ralph, seen: SessionExchange, work: SessionWork, *, session: str
+    ralph: Ralph,
+    seen: SessionExchange,
+    work: SessionWork,
+    *,
+    session: str,
+    source: str = CLAUDE_CODE,
 ) -> SavedIteration | None:
     """Save the exchange as an iteration of the feature, if it did anything and is not there yet."""
     captured = seen.captured
     changed = any(file.action != "read" for file in captured.files_touched)
     if not (changed or captured.errors or captured.decisions or work.moved):
         return None
-    run = run_name(seen.session_id or session, seen.key)
+    run = run_name(seen.session_id or session, seen.key, source)
     memory = ralph.feature(work.feature)
     if any(record.source.run == run for record in memory.records()):
         return None

@@ -181,15 +181,20 @@ def run_scope(feature: str | None) -> Scope:
 CLAUDE_CODE = "claude-code"
 
 
-def run_name(session: str, key: str) -> str:
+def session_in(source: str, session: str) -> str:
+    """A person's session, with its client unless that is Claude Code."""
+    return session if source == CLAUDE_CODE else f"{source}:{session}"
+
+
+def run_name(session: str, key: str, source: str = CLAUDE_CODE) -> str:
     """The run that one exchange of a session was."""
-    return f"{session}#{key}"
+    return f"{session_in(source, session)}#{key}"
 
 
 def held_in(record: object, session: str) -> bool:
-    """Whether this person's session is where it happened."""
+    """Whether this person's session is where it happened; the session may name its client."""
     if isinstance(record, Exchange):
-        return record.conversation == conversation_id(CLAUDE_CODE, session)
+        return record.conversation == _conversation(session)
     run = getattr(record, "session_id", None) or ""
     return run.rpartition("#")[0] == session != ""
 
@@ -197,7 +202,12 @@ def held_in(record: object, session: str) -> bool:
 def exchange_of_run(run: str | None) -> str | None:
     """The id of the exchange that a run was; None for a run that was none."""
     session, apart, key = (run or "").rpartition("#")
-    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else None
+    return exchange_id(_conversation(session), key) if apart else None
+
+
+def _conversation(session: str) -> str:
+    source, _, name = session.rpartition(":")
+    return conversation_id(source or CLAUDE_CODE, name)
 
 
 def event_of(hit: Hit) -> str:

@@ -21,8 +21,9 @@ STREAM = FIXTURES / "claude_code" / "success.jsonl"
 TRANSCRIPT = FIXTURES / "claude_code" / "transcript_success.jsonl"
 EXPECTED = (
     "Give it the output of `claude -p --output-format stream-json --verbose`, a Claude Code "
-    "transcript (~/.claude/projects/*/*.jsonl), the output of `codex exec --json`, or iterations "
-    "as JSON objects, one per line."
+    "transcript (~/.claude/projects/*/*.jsonl), the output of `codex exec --json`, the output of "
+    "`gemini -p --output-format stream-json`, the output of `opencode run --format json`, or "
+    "iterations as JSON objects, one per line."
 )
 
 

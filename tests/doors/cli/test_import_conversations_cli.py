@@ -224,4 +224,4 @@ def test_it_follows_what_is_new_until_it_is_interrupted(
 
 def test_help_names_every_source(ralph: Line) -> None:
     ran: Ran = ralph.well("conversations", "import", "--help")
-    assert "claude-code|codex|FILE" in ran.out
+    assert "claude-code|codex|gemini-cli|opencode|FILE" in "".join(ran.out.split())

@@ -34,7 +34,7 @@ _RECALLS = frozenset(
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
-        "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
+        "hooks": ("hooks:hooks", "Let Claude Code, Codex and others use the memory."),
         "demo": ("run:demo", "Run the loop with a scripted agent in a temporary project."),
         "status": ("recall:status", "Show whether memory is working and what's in it."),
         "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
@@ -89,7 +89,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 # Programs call these; help does not list them.
-_HIDDEN = {"hook": ("", "Answer one event of Claude Code.")}
+_HIDDEN = {"hook": ("", "Answer one event of a client.")}
 COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
 # Commands that are gone; the error says where they went.
 GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}

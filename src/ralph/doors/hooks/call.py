@@ -26,15 +26,20 @@ EVENTS = {
     "session-end": "SessionEnd",
     "pre-compact": "PreCompact",
 }
+CLAUDE = "claude"
 _BY_CLIENT_NAME = {client: ours for ours, client in EVENTS.items()}
 USAGE = f"""\
-Usage: ralph hook EVENT < JSON
+Usage: ralph hook EVENT [--agent NAME] < JSON
 
 One hook of Claude Code: {", ".join(EVENTS)}.
-Its own names (SessionStart, ...) are understood too. It always ends with 0; what went wrong stands
+Its own names (SessionStart, ...) are understood too. With --agent NAME, of another client that
+`ralph hooks install --agent NAME` was run for. It always ends with 0; what went wrong stands
 in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
+_CODEX_TAIL_BYTES = 256 * 1024
+# Clients that write no transcript: their hooks are given the lines.
+_SPOOLED = ("opencode",)
 # What the model is told at, and what is noted of a session before it is captured.
 _ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
@@ -92,9 +97,16 @@ class HookCall:
     """What a hook was called with, where its project is, and the clock it works against."""
 
     def __init__(
-        self, event: str, event_input: dict[str, Any], root: str, home: str, watch: HookTimer
+        self,
+        event: str,
+        event_input: dict[str, Any],
+        root: str,
+        home: str,
+        watch: HookTimer,
+        agent: str = CLAUDE,
     ) -> None:
         self.event = event
+        self.agent = agent
         self.event_input = event_input
         self.root = root
         self.home = home
@@ -120,14 +132,28 @@ class HookCall:
     def transcript(self) -> str:
         """The file the client writes the session to."""
         path = self.text("transcript_path")
+        if self.agent in _SPOOLED:
+            return os.path.join(self.spool, f"{self.text('session_id')}.jsonl")
         return "" if "\0" in path else os.path.expanduser(path)
+
+    @property
+    def spool(self) -> str:
+        """Where lines of clients that write no transcript wait to be captured."""
+        return os.path.join(self.own_folder, "spool")
 
     @property
     def sessions(self) -> Sessions:
         """The notes on the sessions under way in this project."""
         from ralph.doors.hooks.sessions import Sessions
 
-        return Sessions(self.own_folder, self.fault)
+        return Sessions(self.own_folder, self.fault, self.agent)
+
+    @property
+    def source(self) -> str:
+        """The client in the ids of its conversations."""
+        from ralph.clients import BY_AGENT
+
+        return BY_AGENT[self.agent].source
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -149,7 +175,7 @@ def serve(argv: list[str]) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(USAGE)
         return 0
-    project, words = _words(argv)
+    project, agent, words = _words(argv)
     home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
 
@@ -165,8 +191,12 @@ def serve(argv: list[str]) -> int:
         root = find_root(_starts(project, event_input), home)
         if root:
             disk.protect(home)
-            call = HookCall(_event(event, event_input) or event, event_input, root, home, watch)
-            event = call.event
+            event = _event(event, event_input) or event
+            plain = _as_claude(agent, event, event_input)
+            if plain is None:
+                return 0
+            event_input = plain
+            call = HookCall(event, event_input, root, home, watch, agent)
             watch.limit_s = _first_limit_s(event)
             if trouble:
                 call.note(trouble, "stdin")
@@ -235,6 +265,12 @@ def _answer(call: HookCall) -> str:
 def _note_session(call: HookCall) -> None:
     """Note how the session goes on, before anything is loaded: this hook may be killed."""
     session, transcript = call.session, call.transcript
+    lines = call.event_input.get("lines") if call.agent in _SPOOLED else None
+    if lines:
+        from ralph.doors.hooks.sessions import append
+
+        disk.make_folder(call.spool)
+        append(transcript, b"".join(json.dumps(one).encode() + b"\n" for one in lines))
     if call.event == "session-start":
         call.sessions.begin(session, transcript, remembers=call.text("source") == "resume")
     elif call.event == "user-prompt-submit":
@@ -265,10 +301,9 @@ def _is_paused(call: HookCall) -> bool:
         return Project(Path(call.root), Path(call.home))
 
     def conversation() -> str:
-        from ralph.recall import CLAUDE_CODE
         from ralph.records.conversation import conversation_id
 
-        return conversation_id(CLAUDE_CODE, call.session)
+        return conversation_id(call.source, call.session)
 
     folder = os.environ.get("CLAUDE_PROJECT_DIR") or call.text("cwd")
     return in_force(call.home, project, conversation, folder) is not None
@@ -279,7 +314,8 @@ def _say(call: HookCall, text: str) -> None:
         return
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
-    told = {"hookEventName": EVENTS[call.event], "additionalContext": text}
+    name = call.text("hook_event_name") or EVENTS[call.event]
+    told = {"hookEventName": name, "additionalContext": text}
     data = json.dumps({"hookSpecificOutput": told}, ensure_ascii=False) + "\n"
     # A closed stdout's number may belong to another file by now.
     if sys.stdout is not None:
@@ -289,17 +325,16 @@ def _say(call: HookCall, text: str) -> None:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
-def _words(argv: list[str]) -> tuple[str, list[str]]:
-    """The project that was given, and the other words."""
-    project, words, rest = "", list[str](), iter(argv)
+def _words(argv: list[str]) -> tuple[str, str, list[str]]:
+    """The project and the client that were given, and the other words."""
+    given, words, rest = {"--project": "", "--agent": CLAUDE}, list[str](), iter(argv)
     for word in rest:
-        if word == "--project":
-            project = next(rest, "")
-        elif word.startswith("--project="):
-            project = word.partition("=")[2]
+        name, apart, value = word.partition("=")
+        if name in given:
+            given[name] = value if apart else next(rest, "")
         else:
             words.append(word)
-    return project, words
+    return given["--project"], given["--agent"], words
 
 
 def _stdin() -> bytes | None:
@@ -328,6 +363,61 @@ def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     if not isinstance(event_input, dict):
         return {}, f"the input is not a JSON object but {type(event_input).__name__}"
     return event_input, ""
+
+
+# -- what other clients give their hooks, as Claude Code would have said it
+
+
+def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The input of an event, None where there is nothing to do."""
+    if agent == "gemini" and event == "user-prompt-submit":
+        # What SessionStart told may be before it.
+        _, _, prompt = str(given.get("prompt", "")).rpartition("</hook_context>")
+        return {**given, "prompt": prompt.strip()}
+    if agent in _FAILURES and event == "post-tool-use-failure":
+        return _FAILURES[agent](given)
+    if agent == "opencode":
+        import uuid
+
+        # `opencode_sessions.plain_id`, without all that its module loads.
+        name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
+        lines = given.get("messages")
+        return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}
+    return given if agent in (CLAUDE, "codex", "gemini") else None
+
+
+def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
+    """A tool of Gemini CLI that failed; None for one that did not."""
+    import re
+
+    response = given.get("tool_response")
+    response = response if isinstance(response, dict) else {}
+    output, error = str(response.get("llmContent", "")), response.get("error")
+    if code := re.search(r"^Exit Code: (-?[1-9]\d{0,8})$", output, re.M):
+        noise = r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$|^Exit Code: .*$"
+        plain = re.sub(noise, "", output, flags=re.M).strip()
+        return {**given, "tool_name": "Bash", "error": f"Exit code {code[1]}\n{plain}"}
+    if not isinstance(error, dict):
+        return None
+    return {**given, "error": str(error.get("message", ""))}
+
+
+def _codex_failure(given: dict[str, Any]) -> dict[str, Any] | None:
+    """A command of Codex that failed; only the transcript tells how it ended."""
+    name = str(given.get("tool_use_id", ""))
+    with open(str(given.get("transcript_path")), "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _CODEX_TAIL_BYTES))
+        lines = file.read().splitlines()
+    ended = (line for line in reversed(lines) if name and name.encode() in line)
+    for line in (line for line in ended if b'"exit_code"' in line):
+        item = json.loads(line)["payload"].get("item") or {}
+        code = item.get("exit_code") if item.get("id") == name else None
+        if code:
+            return {**given, "error": f"Exit code {code}\n{given.get('tool_response')}"}
+    return None
+
+
+_FAILURES = {"gemini": _gemini_failure, "codex": _codex_failure}
 
 
 def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:

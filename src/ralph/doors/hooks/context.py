@@ -18,7 +18,7 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import CLAUDE_CODE, KINDS, SESSION, Hit, event_of, held_in
+from ralph.recall import KINDS, SESSION, Hit, event_of, held_in, session_in
 from ralph.recall.score import INJECTED, rarity
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
@@ -182,7 +182,8 @@ def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> dict[str, tuple[float, Hit]]:
     """Everything relevant that is not of this session, each event once, and how much about it."""
-    own = conversation_id(CLAUDE_CODE, call.session)
+    own = conversation_id(call.source, call.session)
+    session = session_in(call.source, call.session)
     asked: list[tuple[str, Hit, str]] = []
     for text in questions:
         hits = ralph.search(
@@ -202,7 +203,7 @@ def _relevant_hits(
     for text, hit, subject in asked:
         share = share_of(query_tokens(text), subject, frequencies, len(subjects))
         before, _ = found.get(event_of(hit), (_ABOUT, None))
-        if share >= before and not held_in(hit.record, call.session) and _says_enough(hit.record):
+        if share >= before and not held_in(hit.record, session) and _says_enough(hit.record):
             found[event_of(hit)] = share, hit
     return {hit.id: (share, hit) for share, hit in found.values()}
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.lines import SessionExchange, SessionStart
-from ralph.clients.claude_code_sessions import Exchanges
+from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
+from ralph.clients import BY_AGENT
 from ralph.doors.hooks.answers import refresh
+from ralph.doors.hooks.call import CLAUDE
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.memory.pausing import unpaused
@@ -44,8 +45,10 @@ _LINES_PER_CHECK = 100
 class TranscriptReader:
     """A transcript being read; `complete` once every whole line was."""
 
-    def __init__(self, file: Path, *, root: str, offset: int) -> None:
+    def __init__(self, file: Path, *, root: str, offset: int, agent: str = CLAUDE) -> None:
         self._file = file
+        self._agent = agent
+        files = BY_AGENT[agent].program.sessions()
         self.complete = False
         self._last_end = 0
         with file.open("rb") as opened_file:
@@ -53,7 +56,10 @@ class TranscriptReader:
             if 0 < offset <= opened_file.seek(0, 2):
                 opened_file.seek(offset - 1)
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
-        self.exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
+            opened_file.seek(0)
+            head = files.session_head(file, opened_file) or SessionHead()
+        start = SessionStart(file.name, root, head, self._last_end)
+        self.exchanges = files.session_reader(start)
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
@@ -69,6 +75,14 @@ class TranscriptReader:
                 self._last_end = found[-1].ends_at if found else self._last_end
         self.complete = True
         return found
+
+    def is_spent(self, spool: str) -> bool:
+        """Whether this is lines that a hook was given, and nothing was added since they were read.
+
+        They are nobody's but ours, so they go once they are captured.
+        """
+        file = self._file
+        return str(file.parent) == spool and file.stat().st_size <= self.exchanges.ends_at
 
     @property
     def begins_at(self) -> int:
@@ -89,7 +103,7 @@ class TranscriptReader:
         if failed:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
             lacks_end = exchange.status != "failed"
-        if lacks_end and text:
+        if lacks_end and text and self._agent == CLAUDE:  # the others write before they call
             self.exchanges.feed(_line(call, text, failed=failed))
             exchange = self.exchanges.rest()[0]
         return exchange if failed else self.as_complete(exchange)
@@ -129,12 +143,14 @@ def keep(call: HookCall) -> None:
         call.note("the input names no session", "session_id")
         return
     if not settings.hook_capture:
-        sessions.end(call.session)
+        _drop(call, sessions.read(call.session))
         return
     transcript = call.transcript or sessions.read(call.session).transcript
     if not transcript:
         call.note("the input names no transcript", "transcript_path")
         return
+    if Path(transcript).parent == Path(call.spool) and not Path(transcript).exists():
+        return  # everything that was handed on is captured
     with open_memory(call) as ralph:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
@@ -153,10 +169,17 @@ def recover(call: HookCall, due: Sequence[Session]) -> None:
     """Capture sessions that a hook did not finish, or whose client called none at its end."""
     if not settings_of(call).hook_capture:
         for session in due:
-            call.sessions.end(session.name)
+            _drop(call, session)
         return
     with open_memory(call) as ralph:
         _recover(call, ralph, due)
+
+
+def _drop(call: HookCall, session: Session) -> None:
+    """Nothing of the session is wanted."""
+    call.sessions.end(session.name)
+    if Path(session.transcript).parent == Path(call.spool):
+        Path(session.transcript).unlink(missing_ok=True)
 
 
 def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
@@ -189,7 +212,10 @@ def _capture(
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
-        reader = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
+        session.agent = call.agent if own else session.agent
+        reader = TranscriptReader(
+            Path(transcript), agent=session.agent, root=call.root, offset=session.offset
+        )
         left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
         exchanges = reader.read_finished(lambda: call.watch.left_s() > left_s)
         exchange = reader.open_exchange() if reader.complete else None
@@ -204,7 +230,11 @@ def _capture(
         # At Stop there was a prompt, though it may not be written yet.
         under_way |= session.under_way and not exchanges and own and call.event in _OVER
         if exchanges or reader.complete:
+            spent = not under_way and reader.is_spent(call.spool)
+            offset = 0 if spent else offset
             call.sessions.keep(session, offset, under_way=under_way, complete=reader.complete)
+            if spent:
+                Path(transcript).unlink()
     return fresh, under_way
 
 
@@ -231,8 +261,9 @@ def _save(
     exchanges: list[SessionExchange],
     title: str | None,
 ) -> bool:
-    unknown = unkept(ralph, exchanges, session=session.name) if exchanges else []
-    new = unpaused(ralph, unknown, session=session.name)
+    names = {"session": session.name, "source": BY_AGENT[session.agent].source}
+    unknown = unkept(ralph, exchanges, **names) if exchanges else []
+    new = unpaused(ralph, unknown, **names)
     if not new:
         return False
     # What was held in a pause may have given the session its title.
@@ -243,13 +274,13 @@ def _save(
         if work is None:
             continue
         try:
-            keep_iteration(ralph, one, work, session=session.name)
+            keep_iteration(ralph, one, work, **names)
         except JournalBusy:
             raise  # it is free again later; nothing is noted as captured until then
         except (JournalError, RecordForgotten) as error:
             call.fault(error)  # what cannot be written here must not keep the conversation away
     # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
-    keep_exchanges(ralph, new, session=session.name, title=title)
+    keep_exchanges(ralph, new, title=title, **names)
     return True
 
 

@@ -23,6 +23,8 @@ from typing import Any
 
 from ralph import disk
 
+# The client of a note that names none.
+_CLAUDE = "claude"
 # How the name ends of what is not in its place yet; a hook that was killed leaves it behind.
 _DRAFT = ".tmp"
 _MOST_ERRORS = 50
@@ -48,6 +50,7 @@ class Session:
     def __init__(self, name: str) -> None:
         self.name = name
         self.transcript = ""
+        self.agent = _CLAUDE
         self.offset = 0
         self.under_way = False
         self.recalled_ids: list[str] = []
@@ -70,7 +73,7 @@ class Session:
         """One line of the note; what does not fit is stepped over."""
         kind, value = line.get("note"), line.get("value")
         if kind == "transcript" and isinstance(value, str):
-            self.transcript = value
+            self.transcript, self.agent = value, str(line.get("agent", _CLAUDE))
         elif kind == "begin":  # another process may hold the session now
             self.clients, self.looks = [], 0
             self.recalled_ids = self.recalled_ids if value is True else []
@@ -101,7 +104,7 @@ class Session:
     def lines(self) -> list[dict[str, Any]]:
         """The note as short as it can be."""
         lines: list[dict[str, Any]] = [
-            {"note": "transcript", "value": self.transcript},
+            _transcript(self.transcript, self.agent),
             {"note": "kept", "value": self.offset},
             {"note": "told", "value": list(dict.fromkeys(self.recalled_ids))[-_MOST_RECALLED:]},
         ]
@@ -150,17 +153,22 @@ class Sessions:
     What cannot be noted is told to `on_fault` and nothing else: a model is answered all the same.
     """
 
-    def __init__(self, own_folder: str, on_fault: Callable[[OSError, str], None]) -> None:
+    def __init__(
+        self, own_folder: str, on_fault: Callable[[OSError, str], None], agent: str = _CLAUDE
+    ) -> None:
         self._folder = os.path.join(own_folder, "sessions")
         self._on_fault = on_fault
+        self._agent = agent
 
     def begin(self, name: str, transcript: str, *, remembers: bool) -> None:
         """A session begins or goes on; `remembers` says whether the model has what it was told."""
-        self._append(name, [{"note": "begin", "value": remembers}, *_session_notes(transcript)])
+        self._append(
+            name, [{"note": "begin", "value": remembers}, *_session_notes(transcript, self._agent)]
+        )
 
     def note_prompt(self, name: str, transcript: str) -> None:
         """A prompt is being worked on."""
-        self._append(name, [*_session_notes(transcript), {"note": "prompt"}])
+        self._append(name, [*_session_notes(transcript, self._agent), {"note": "prompt"}])
 
     def over(self, name: str, transcript: str, event: str) -> int:
         """What the transcript holds by now is over, and this process is about to capture it.
@@ -171,12 +179,12 @@ class Sessions:
         size = _size(transcript)
         own = os.getpid()
         hook = [own, started] if (started := _process_start(own)) is not None else []
-        self._append(name, [*_session_notes(transcript), _over(size, event, hook)])
+        self._append(name, [*_session_notes(transcript, self._agent), _over(size, event, hook)])
         return size
 
     def note_error(self, name: str, transcript: str, error: dict[str, str]) -> None:
         """An error was met: kept here until its exchange is in the journal."""
-        at = {"note": "transcript", "value": transcript}
+        at = _transcript(transcript, self._agent)
         self._append(name, [at, {"note": "error", "value": error}])
 
     def note_recalled(self, name: str, ids: list[str]) -> None:
@@ -284,9 +292,15 @@ class Sessions:
         return os.path.join(self._folder, f"{plain}.jsonl")
 
 
-def _session_notes(transcript: str) -> list[dict[str, Any]]:
+def _transcript(transcript: str, agent: str) -> dict[str, Any]:
+    return {"note": "transcript", "value": transcript} | (
+        {} if agent == _CLAUDE else {"agent": agent}
+    )
+
+
+def _session_notes(transcript: str, agent: str) -> list[dict[str, Any]]:
     return [
-        {"note": "transcript", "value": transcript},
+        _transcript(transcript, agent),
         {"note": "client", "value": _ancestors(), "host": _host()},
     ]
 

@@ -179,7 +179,7 @@ def _embedder(scope: DoctorScope) -> Finding:
 
 
 def _hooks(scope: DoctorScope) -> Finding:
-    """Claude Code and Codex use the memory, or need not."""
+    """Clients use the memory, or need not."""
     found = look(scope.project.root if scope.project else None)
     if found.warnings:
         what, _, todo = found.warnings[0].partition(". ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ralph.clients import BY_AGENT
+from ralph.clients import TITLES, client_setup
 from ralph.clients.claude_code_settings import PLUGIN_FOLDER
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
@@ -34,18 +34,16 @@ _scope = context.options(
         callback=_keep_scope,
         help="The project's settings, which git shares. This is the default.",
     ),
-    context.choice(
-        "--agent", "The client.", BY_AGENT, default=next(iter(BY_AGENT)), show_default=True
-    ),
+    context.choice("--agent", "The client.", TITLES, default=next(iter(TITLES)), show_default=True),
 )
 
 
 @click.group(cls=Group)
 def hooks() -> None:
-    """Let Claude Code and Codex use the memory.
+    """Let Claude Code, Codex, Gemini CLI, OpenCode and editors use the memory.
 
-    Claude Code gets hooks and an MCP server, Codex the server. The plugin brings Claude Code the
-    same; use one of the two.
+    The four get hooks and an MCP server; Cursor, VS Code, Zed and Windsurf get the server. The
+    plugin brings Claude Code the same; use one of the two.
     """
 
 
@@ -59,9 +57,9 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     nothing, or updates what an older Ralph wrote.
     """
     _need_one_scope(user, project)
-    setup = BY_AGENT[agent].program.setup()
+    setup = client_setup(agent)
     if no_mcp and not setup.has_hooks:
-        title = BY_AGENT[agent].title
+        title = TITLES[agent]
         raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
     root = None if user else context.the_project().root
     call = best_call(root, variables=setup.fills_variables)
@@ -99,7 +97,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
     """Take Ralph out of a client's settings."""
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
-    setup = BY_AGENT[agent].program.setup()
+    setup = client_setup(agent)
     done = apply(setup.edits(root, None))
     page = Page()
     for edit in done:

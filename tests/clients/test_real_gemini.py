@@ -1,0 +1,133 @@
+"""The real Gemini CLI, against a model that plays a script."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clients import FEATURES, TASKS, World, client, ralph, worlds
+from hooking import exchanges, roomy
+from scripted_model import Call, Run, ScriptedModel, Step
+
+from ralph.plan.store import Plan
+from ralph.records.conversation import Exchange
+
+if sys.platform == "win32":
+    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
+
+MODEL = "gemini-2.5-pro"
+SETTINGS = {
+    "model": {"name": MODEL},
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+    "privacy": {"usageStatisticsEnabled": False},
+    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A scratch world with Gemini CLI in it."""
+    client("gemini")
+    for world in worlds(tmp_path):
+        folder = world.home / ".gemini"
+        folder.mkdir()
+        (folder / "settings.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
+        yield world
+
+
+@pytest.fixture
+def root(world: World) -> Path:
+    return world.project(FEATURES, TASKS)
+
+
+def talk_to(world: World, model: ScriptedModel) -> None:
+    world.environ |= {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.url, **roomy()}
+
+
+def prompt(world: World, root: Path, text: str) -> None:
+    """A person's own session of one prompt."""
+    words = ["--approval-mode", "yolo", "--skip-trust", "-p", text]
+    world.run([client("gemini"), *words], cwd=root)
+
+
+def write(path: Path, content: str) -> Call:
+    return Call("write_file", {"file_path": str(path), "content": content})
+
+
+def shell(command: str) -> Call:
+    return Call("run_shell_command", {"command": command})
+
+
+# A script: it lets nobody but a person change a Makefile.
+EXPORT = shell("sh export.sh")
+MISSING = "cannot open export.sh: No such file"
+
+
+def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, root: Path) -> None:
+    tried = Run(
+        steps=(
+            Step(text="I try.", calls=(EXPORT,)),
+            Step(text="The export cannot be made: nobody has written the file."),
+        )
+    )
+    last = "Fixed it: there was no file export.sh that makes the export, so I wrote one."
+    script = write(root / "export.sh", "mkdir -p build\n")
+    found = Run(
+        steps=(
+            Step(text="What is known?", calls=(shell("ralph search 'export script'"),)),
+            Step(text="I write the script.", calls=(script,)),
+            Step(calls=(shell("ralph task update 1 --status done"),)),
+            Step(text=last),
+        )
+    )
+    with ScriptedModel(tried, found) as model:
+        talk_to(world, model)
+        ran = world.loop(root, "--agent", "gemini", "--max-iterations", "3")
+    assert ran.outcomes == ["failure", "success"]
+    first, second = ran.told["export"]
+    [error] = first.errors
+    assert MISSING in error.message
+    assert second.errors == ()
+    assert [(file.path, file.action) for file in second.files_touched] == [("export.sh", "created")]
+    assert (second.summary, second.tokens_used) == (last, 480)
+    assert Plan(root).task(1).status == "done"
+    assert MISSING in model.asked(1)[1].results[-1]
+
+
+def saved(root: Path) -> list[Exchange]:
+    return sorted(exchanges(root), key=lambda one: one.started or "")
+
+
+def test_its_hooks_save_a_session_and_tell_the_next_one(world: World, root: Path) -> None:
+    world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
+    script = write(root / "export.sh", "mkdir -p build\n")
+    fix = "Fixed: the csv export had no script export.sh, so I wrote one and it passes now."
+    first = Run(
+        when="csv export",
+        steps=(Step(calls=(EXPORT,)), Step(calls=(script,)), Step(calls=(EXPORT,)), Step(text=fix)),
+    )
+    second = Run(when="again fails", steps=(Step(text="I see."),))
+    with ScriptedModel(first, second) as model:
+        talk_to(world, model)
+        prompt(world, root, "Please make the csv export work with export.sh.")
+        prompt(world, root, "The csv export again fails, what did we do in export.sh?")
+    one, two = saved(root)
+    assert one.user == "Please make the csv export work with export.sh."
+    assert (one.assistant, one.status, one.model) == (fix, "complete", MODEL)
+    [error] = one.errors
+    assert MISSING in error.message
+    assert error.resolution is not None
+    assert [(file.path, file.action) for file in one.files_touched] == [("export.sh", "created")]
+    assert "had no script export.sh" in model.asked(1)[0].shown
+    assert two.user == "The csv export again fails, what did we do in export.sh?"
+
+    # What it wrote down itself is the same, and is not saved twice.
+    world.run(ralph("conversations", "import", "gemini-cli"), cwd=root)
+    assert saved(root) == [one, two]
+    world.run(ralph("hooks", "uninstall", "--user", "--agent", "gemini"), cwd=root)
+    left = json.loads((world.home / ".gemini" / "settings.json").read_bytes())
+    assert not {"hooks", "mcpServers"} & left.keys()
+    assert left["security"] == SETTINGS["security"]
