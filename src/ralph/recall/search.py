@@ -19,16 +19,20 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
-from ralph.recall.mix import ENOUGH_NATS, Fields, fuse, meaning_share, weigh_words
 from ralph.recall.score import (
+    ENOUGH_NATS,
     LEAST,
     Clues,
     Evidence,
+    Fields,
     Outstanding,
+    fuse,
+    meaning_share,
     pointedness,
     relevance,
     scores,
     weigh,
+    weigh_words,
     why,
 )
 from ralph.records import Record
