@@ -128,23 +128,27 @@ def weigh_words(
     shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
     sharp = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
     whole = sum(sharp.values())
-    needles = {
-        f" {token} ": (sharp[token], rarity(token, frequencies[token], count)) for token in sharp
-    }
+    needles = [
+        (f" {token} ", weight, rarity(token, frequencies[token], count))
+        for token, weight in sharp.items()
+    ]
     lengths = {row: words_of(fields) for row, fields in passages.items()}
     average = sum(lengths.values()) / len(lengths)
     weights: dict[Any, float] = {}
     most = most_nats = 0.0
-    for row, fields in passages.items():
-        title, text, places = (f" {field} " for field in fields)
+    for row, (title, text, places) in passages.items():
+        whole_text = f" {title} {text} {places} "
+        title, text, places = f" {title} ", f" {text} ", f" {places} "
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
         total = held = held_nats = 0.0
-        for needle, (weight, nats) in needles.items():
+        for needle, weight, nats in needles:
+            if needle not in whole_text:
+                continue
             times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
-            if times := times + _PLACES * places.count(needle):
-                held += weight
-                held_nats += nats
-                total += weight * times * (_SATURATION + 1.0) / (times + norm)
+            times += _PLACES * places.count(needle)
+            held += weight
+            held_nats += nats
+            total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
         most, most_nats = max(most, held), max(most_nats, held_nats)
     return Weighed(weights, most / whole if whole else 0.0, most_nats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 
@@ -172,7 +172,8 @@ def query_tokens(text: str) -> list[str]:
     return list(found)
 
 
-def spellings(text: str) -> dict[str, str]:
+@functools.lru_cache(maxsize=8)  # every hit asks for those of its question
+def spellings(text: str) -> Mapping[str, str]:
     """How the text writes its tokens, for people: `valid` as `validation`."""
     written: dict[str, str] = {}
     for chunk in _chunks(text):
