@@ -50,13 +50,20 @@ _WORKTREE_ADD = re.compile(
 )
 _MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
+_NO_ERROR: frozenset[TerminalReason] = frozenset({"ok", "interrupted", "unknown"})
 
 
 class RunFindings(LineReader):
     """The findings of one run so far."""
 
-    def __init__(self, *, file: str, root: str | None, injected: str) -> None:
+    session: str | None = None
+    model: str | None = None
+    # The error that it ended with, which may not be its end yet.
+    failure = ""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file)
+        self.denied: list[str] = []
         self.live = Live()
         self.used_tools: Counter[str] = Counter()
         self.stumbles: Counter[str] = Counter()
@@ -124,11 +131,6 @@ class RunFindings(LineReader):
     def knows(self, path: str) -> bool:
         """Whether the file was met before, and was not deleted since."""
         return self._files.get(self.place(path) or "", "deleted") != "deleted"
-
-    def changed(self, path: str, action: FileAction, base: str | None = None) -> None:
-        """A tool changed a file: that may be what solves an error."""
-        self.touch(path, action, base)
-        self.edited(path, base=base)
 
     def edited(self, path: str, old: str = "", new: str = "", base: str | None = None) -> None:
         """An edit that was made, with what it took out and put in where that is known."""
@@ -411,27 +413,22 @@ class RunFindings(LineReader):
         return msgspec.structs.replace(error, file_path=known[0]) if len(known) == 1 else error
 
     def result(
-        self,
-        dialect: str,
-        reason: TerminalReason,
-        *,
-        session: str | None,
-        summary: str,
-        model: str | None = None,
-        failure: str = "",
-        denied: Iterable[str] = (),
-        **facts: Any,
+        self, dialect: str, reason: TerminalReason, *, summary: str, **facts: Any
     ) -> AgentRun:
-        """The run so far; `failure` is the error it ended with, which may not be its end yet."""
+        """The run so far."""
         before = dict(self._errors)
-        if failure:
-            self.add_error(ErrorSeen(clip(failure, 2000), "runtime"))
+        if self.failure:
+            self.add_error(ErrorSeen(clip(self.failure, 2000), "runtime"))
         errors, self._errors = self.errors, before
+        usual: dict[str, Any] = {
+            "session_id": session_name(self.session),
+            "num_turns": self.live.turns or None,
+            "is_error": reason not in _NO_ERROR,
+        }
         return AgentRun(
             dialect=dialect,
-            session_id=session_name(session),
-            model=redact((model or "")[:200]) or None,
-            summary=summary_of(summary),
+            model=redact((self.model or "")[:200]) or None,
+            summary=clip(redact(strip_marked(summary[:_READ]).strip()), LONGEST_SUMMARY),
             errors=errors,
             decisions=tuple(
                 Decision(redact(d.description), redact(d.rationale or "") or None, d.source)
@@ -444,11 +441,11 @@ class RunFindings(LineReader):
             title=redact(self.account.title),
             outcome=self.account.outcome(stopped=reason in {"interrupted", "refused"}),
             stumbles=dict(self.stumbles),
-            permission_denials=tuple(redact(name) for name in denied if name),
+            permission_denials=tuple(redact(name) for name in self.denied if name),
             used_tools={redact(name): n for name, n in self.used_tools.items()},
             started_at=self.started,
             ended_at=self.ended,
-            **facts,
+            **(usual | facts),
         )
 
 
@@ -463,11 +460,6 @@ def _named_error(text: str) -> tuple[str, str]:
     """An error's message as it may be kept, and its name."""
     message = clip(redact(clip(text.strip(), 2000)), LONGEST_MESSAGE)
     return message, signature(message)
-
-
-def summary_of(text: str) -> str:
-    """A text as the summary of a run: without what Ralph injected, redacted, not endless."""
-    return clip(redact(strip_marked(text[:_READ]).strip()), LONGEST_SUMMARY)
 
 
 def session_name(session: str | None) -> str | None:
