@@ -2,7 +2,7 @@
 
 A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
 and its reason, never by its subtype; totals are taken from it alone; a stream without one was
-killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
+killed. `claude_code_sessions` has its session files, `hook_settings` its settings and hooks.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
-    from ralph.clients.claude_code_settings import ClaudeCodeSetup
+    from ralph.clients.hook_settings import ClaudeCodeSetup
 
     return ClaudeCodeSetup()
 
