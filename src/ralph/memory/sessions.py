@@ -246,43 +246,25 @@ class Importer:
             self._result.unchanged += 1
             return
         with self._files.open_session(path) as file:
-            self._read_file(path, file, stamp, mark, quiet_s, done)
-
-    def _read_file(
-        self,
-        path: Path,
-        file: BinaryIO,
-        stamp: FileStamp,
-        mark: Mark,
-        quiet_s: float,
-        done: int,
-    ) -> None:
-        head = self._files.session_head(path, file)
-        if head is None:
-            self._unread(path, f"holds no session of {self._client.source}")
-            return
-        home = None if head.is_subagent else self._home_of(head.cwd)
-        if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
-            self._passed_over.add(path)
-            self._result.elsewhere += home is not None
-            return
-        if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
-            mark = Mark()
-        self._result.files += 1
-        self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
+            head = self._files.session_head(path, file)
+            if head is None:
+                self._unread(path, f"holds no session of {self._client.source}")
+                return
+            home = None if head.is_subagent else self._home_of(head.cwd)
+            if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
+                self._passed_over.add(path)
+                self._result.elsewhere += home is not None
+                return
+            if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
+                mark = Mark()
+            self._result.files += 1
+            self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file on from its mark; everything that is over in it goes into the batch."""
-        reader = self._files.session_reader(
-            SessionStart(
-                str(source.path),
-                source.home.root,
-                source.head,
-                mark.offset,
-                mark.line,
-                mark.title or None,
-            )
-        )
+        where = (str(source.path), source.home.root, source.head)
+        start = SessionStart(*where, mark.offset, mark.line, mark.title or None)
+        reader = self._files.session_reader(start)
         at = begun = ends_at = mark.offset
         line, waits_s = mark.line, 0.0
         seen: list[SessionExchange] = []
@@ -349,9 +331,7 @@ class Importer:
         for home, some in talks.items():
             free = unpaused_talks(self._store.home, home.ids, some, folder=home.folder)
             if free != some:  # what was held in a pause may have given titles
-                marks = {
-                    file: msgspec.structs.replace(mark, title="") for file, mark in marks.items()
-                }
+                marks = {i: msgspec.structs.replace(one, title="") for i, one in marks.items()}
             if free:
                 if home not in self._streams:
                     own, *also = home.ids
@@ -412,10 +392,8 @@ def unkept(
     need not be now.
     """
     met = ralph.conversations.stream.met()
-    ids = {
-        exchange_id(conversation_id(source, one.session_id or session), one.key): one
-        for one in seen
-    }
+    homes = [conversation_id(source, one.session_id or session) for one in seen]
+    ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
     return [one for identity, one in ids.items() if identity not in met]
 
 

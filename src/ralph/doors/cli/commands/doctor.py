@@ -31,7 +31,7 @@ from ralph.memory.pausing import in_force
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, home_journals, on_server
+from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
 from ralph.text.tokens import plural
@@ -215,7 +215,7 @@ def _postgres(scope: DoctorScope) -> Finding | None:
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(home_journals(CONVERSATIONS, scope.settings, scope.home))
+    journals = on_server(open_journals(CONVERSATIONS, scope.settings, scope.home))
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
