@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from remembering import ToyEmbedder, made, open_toy, shown
 
 from ralph.memory.ralph import Ralph
+from ralph.recall.search import Question
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 # Few words, so that many records are alike and the order between equals matters.
@@ -155,18 +156,17 @@ def test_equal_records_stand_in_the_same_order_whatever_the_journal_went_through
     memory: Ralph, project: Path
 ) -> None:
     auth = memory.feature("auth")
-    apart = [" ".join(f"{letter}{n:02}" for letter in "pqrstuvw") for n in range(40)]
-    auth.remember_all([made(f"login form {words}") for words in apart])
+    auth.remember_all([made("login form validation", session_id=f"run-{n}") for n in range(40)])
     auth.forget([hit.id for hit in auth.recent(40)][3:30:3])
     journal = project / ".ralph" / "db" / "memory" / "auth.jsonl"
     journal.write_bytes(b"".join(reversed(journal.read_bytes().splitlines(keepends=True))))
     for limit in (1, 7, 20):
-        before = auth.search("login form", limit=limit)
-        # The first of them stands out; the others do not.
-        assert len({hit.score for hit in before[1:]}) <= 1
+        asked = Question("login form", limit, 0.0, every=True)
+        before = memory.store.ask([auth], asked)
+        assert len({hit.score for hit in before}) == 1
         assert len(before) == limit
         memory.store.index.delete()
-        after = auth.search("login form", limit=limit)
+        after = memory.store.ask([auth], asked)
         assert shown(after) == shown(before)
         assert [hit.parts for hit in after] == [hit.parts for hit in before]
         journal.write_bytes(b"".join(reversed(journal.read_bytes().splitlines(keepends=True))))
