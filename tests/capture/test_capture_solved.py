@@ -11,7 +11,7 @@ from capturing import INIT, ROOT, SECRET, bash, came, ended, run, said, used
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.capture.calls import again, how_it_went, shell_call, short
+from ralph.capture.shell import again, how_it_went, shell_call, short
 from ralph.capture.solved import LONGEST
 
 TRACE = (

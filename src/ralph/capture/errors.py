@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import msgspec
 
@@ -20,7 +21,6 @@ from ralph.capture.rules import (
     WEAK_TRIGGERS,
     Look,
     Wording,
-    any_of,
     pattern,
 )
 from ralph.records.iteration import ErrorSeen, ErrorType
@@ -235,10 +235,17 @@ def _strong(lines: list[str], at: set[int], resolve: Resolve) -> Iterator[ErrorS
     yield from _worded(lines, at - taken, STRONG, resolve)
 
 
+@cache
+def _any_of(wordings: tuple[Wording, ...]) -> re.Pattern[str]:
+    """One pattern for all, to tell a line that none of them fits."""
+    whole = "|".join(f"(?:{wording.pattern.pattern})" for wording in wordings)
+    return re.compile(re.sub(r"\(\?P<\w+>", "(?:", whole))
+
+
 def _worded(
     lines: list[str], at: set[int], wordings: tuple[Wording, ...], resolve: Resolve
 ) -> Iterator[ErrorSeen]:
-    numbers = sorted(number for number in at if any_of(wordings).match(lines[number]))
+    numbers = sorted(number for number in at if _any_of(wordings).match(lines[number]))
     places = [m for number in sorted(at) if (m := _PYTEST_PLACE.match(lines[number]))]
     reasons: set[int] = set()
     for number in numbers:

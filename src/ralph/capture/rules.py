@@ -81,14 +81,6 @@ TRIGGERS = (
 # What the weak wordings hold besides; only failed commands are asked for them.
 WEAK_TRIGGERS = tuple("make irectory cannot can't nable invalid illegal nrecogni nknown".split())
 
-
-@cache
-def any_of(wordings: tuple[Wording, ...]) -> re.Pattern[str]:
-    """One pattern for all, to tell a line that none of them fits."""
-    whole = "|".join(f"(?:{wording.pattern.pattern})" for wording in wordings)
-    return re.compile(re.sub(r"\(\?P<\w+>", "(?:", whole))
-
-
 # Lines that speak of errors to say that there are none.
 NOT_AN_ERROR = pattern("not an error")
 # Frames that are not the project's own.

@@ -16,15 +16,8 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason
-from ralph.capture.account import SessionAccount
-from ralph.capture.calls import (
-    CallOutcome,
-    ToolAttempt,
-    how_it_went,
-    is_check,
-    shell_call,
-)
 from ralph.capture.decisions import (
+    SessionAccount,
     answers,
     asked,
     commit_message,
@@ -37,11 +30,25 @@ from ralph.capture.decisions import (
 )
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.outputs import errors_pasted, errors_said, is_job_log, read_output
-from ralph.capture.shell import file_effects, written_by
+from ralph.capture.outputs import (
+    StumbleKind,
+    errors_pasted,
+    errors_said,
+    is_job_log,
+    read_output,
+    stumble,
+)
+from ralph.capture.shell import (
+    CallOutcome,
+    ToolAttempt,
+    file_effects,
+    how_it_went,
+    is_check,
+    shell_call,
+    written_by,
+)
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
-from ralph.capture.stumbles import StumbleKind, stumble
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.redact import redact
 from ralph.text.sanitize import marked, strip_marked

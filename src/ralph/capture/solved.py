@@ -16,11 +16,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from ralph.capture.calls import ON_ALL, ToolAttempt, again, instead_of, is_check, short
 from ralph.capture.lines import clip, sentences
+from ralph.capture.outputs import USAGE
 from ralph.capture.rules import names, pattern
-from ralph.capture.shell import origin, written_by
-from ralph.capture.stumbles import USAGE
+from ralph.capture.shell import (
+    ON_ALL,
+    ToolAttempt,
+    again,
+    instead_of,
+    is_check,
+    origin,
+    short,
+    written_by,
+)
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 

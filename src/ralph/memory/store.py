@@ -23,6 +23,7 @@ from ralph.memory.project import Project
 from ralph.recall import Hit
 from ralph.recall.search import Candidate, Found, Question, conclude, find, find_plainly
 from ralph.records import Complaint, Record, utc
+from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -314,14 +315,16 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        from ralph.text.times import local_today, moments_between, time_range
-
         asked = Question(plain, min(wanted, MOST_HITS), floor)
-        if since or until:
-            asked = msgspec.structs.replace(asked, within=moments_between(since, until))
-        if named := time_range(plain, local_today()):
-            rest = "" if named.alone else named.rest
-            asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
+        if since or until or names_time(plain):
+            from ralph.text import times  # most questions name no time
+
+            if since or until:
+                within = times.moments_between(since, until)
+                asked = msgspec.structs.replace(asked, within=within)
+            if named := times.time_range(plain, times.local_today()):
+                rest = "" if named.alone else named.rest
+                asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
         return asked
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:

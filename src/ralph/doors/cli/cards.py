@@ -15,7 +15,6 @@ from ralph.text.tokens import plural
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
     from ralph.recall.patterns import Pattern
@@ -54,13 +53,6 @@ def short_id(identity: str) -> Span:
 def minute(timestamp: str | None) -> str:
     """A timestamp to the minute."""
     return (timestamp or "")[:16].replace("T", " ")
-
-
-def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
-    """How many records are new, and how many were here before in words."""
-    fresh = sum(each.fresh for each in saved)
-    old = len(saved) - fresh
-    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
 
 
 def styled(word: str) -> Span:

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from ralph import clients
-from ralph.doors.cli import cards, context
+from ralph.doors.cli import context
 from ralph.doors.cli.main import Command
-from ralph.doors.cli.render import Page, Result, excerpt, note
+from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note
 from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
@@ -70,7 +70,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
 
     def show(page: Page) -> None:
         features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        fresh, known = cards.fresh_and_known(saved)
+        fresh, known = fresh_and_known(saved)
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
         if dialect:
             page.line(_run_text(saved[0].record), indent=2)
