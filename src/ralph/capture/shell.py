@@ -1,9 +1,8 @@
-"""What a shell command did: to files, whether its output is its own or a file's, how it went.
+"""Shell lines: what they did to files, whose words they print, and whether two are the same call.
 
 Only plain forms are understood (redirections, `tee`, `sed -i`, `cp`, `rm`, `git rm`, `mv`, `cd`,
 joined by `&&`, `;` or lines). What is behind `||`, in a loop or a condition may not have happened,
-and is not counted. Calls are compared with care, too: what is not plainly the same call, or not
-plainly a success, is not one.
+and is not counted.
 """
 
 from __future__ import annotations
@@ -258,6 +257,9 @@ def is_masked(line: str) -> bool:
 
 
 # -- Calls compared: whether one was made before, how it went, what was changed in it.
+#
+# Careful on purpose: what is not plainly the same call, or not plainly a success, is not one.
+
 
 CallOutcome = Literal["well", "badly", "unclear"]
 
@@ -425,9 +427,12 @@ def _within(target: str, others: frozenset[str]) -> bool:
     )
 
 
-def how_it_went(call: ToolAttempt, output: str, *, failed: bool, errors: bool) -> CallOutcome:
-    """How a command went; where its exit code is another's, its words must say so."""
-    if failed or (call.masked and errors):
+def how_it_went(call: ToolAttempt, output: str, *, failed: bool) -> CallOutcome:
+    """How a command went; where its exit code is another's, its words must say so.
+
+    It `failed` by its exit code, or by the errors in its output.
+    """
+    if failed:
         return "badly"
     return "well" if not call.masked or passed(output) or _silent(call, output) else "unclear"
 

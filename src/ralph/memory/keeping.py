@@ -11,13 +11,13 @@ import msgspec
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.memory import forgetting, store
-from ralph.memory.export import JournalKey, journal_keys, journal_of, stream_at
 from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
 from ralph.recall import exchange_of_run
 from ralph.records import Record, utc
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
