@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "log": ("recall:log", "List what was done, one line each, by day."),
         "failures": ("recall:failures", "List attempts that failed or timed out."),
         "files": ("recall:files", "List the files that iterations touched."),
+        "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
