@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
 from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
@@ -24,6 +24,8 @@ Span = str | tuple[str, str]
 
 # Characters that control a terminal, or make it show something other than what is there.
 _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
+# Of a table that is too wide: what a column of text needs, and a time.
+_TEXT_WIDTH, _TIME_WIDTH = 12, 16
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 
 
@@ -342,11 +344,25 @@ class Page:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for head, right in zip(heads, numeric, strict=True):
-            table.add_column(head, justify="right" if right else "left", overflow="fold")
+        whole = _unbroken(columns, self._rich.width)
+        for place, (head, right) in enumerate(zip(heads, numeric, strict=True)):
+            justify: Literal["left", "right"] = "right" if right else "left"
+            table.add_column(head, justify=justify, overflow="fold", no_wrap=place in whole)
         for row in rows:
             table.add_row(*(Text.assemble(_styled(cell)) for cell in row))
         self._rich.print(table)
+
+
+def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
+    """The columns to print unbroken: ids, words and times, the short ones first, while they fit."""
+    left, whole = width - _TEXT_WIDTH, set()
+    widths = [max(map(len, column)) for column in columns]
+    for place in sorted(range(len(columns)), key=widths.__getitem__):
+        words = widths[place] <= _TIME_WIDTH or not any(" " in cell for cell in columns[place])
+        left -= widths[place] + 2 if words else 0
+        if words and left >= 0:
+            whole.add(place)
+    return whole
 
 
 def console(stream: TextIO) -> Console:
