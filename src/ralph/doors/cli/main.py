@@ -99,7 +99,7 @@ _MEANT |= {"install": "hooks install", "settings": "config", "start": "init"}
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.
 GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
-_PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
+_PROJECT, _JSON, _NO_PAGER = (f"{__name__}.{name}" for name in ("project", "json", "no_pager"))
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -130,6 +130,13 @@ _JSON_OPTION = click.Option(
     callback=lambda context, _, value: context.meta.update({_JSON: value}),
     help="Print JSON.",
 )
+_PAGER_OPTION = click.Option(
+    ["--no-pager"],
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({_NO_PAGER: True} if value else {}),
+    help="Print long output without a pager.",
+)
 _PROJECT_OPTION = click.Option(
     ["--project"],
     type=click.Path(file_okay=False),
@@ -146,7 +153,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         if json:
-            self.params.append(_JSON_OPTION)
+            self.params += [_JSON_OPTION, _PAGER_OPTION]
         if all(option.name != "project" for option in self.params):
             self.params.append(_PROJECT_OPTION)
 
@@ -156,7 +163,8 @@ class Command(click.Command):
             from ralph.doors.cli.in_run import check
 
             check(ctx)
-        return render(super().invoke(ctx), as_json=wants_json())
+        paged = _NO_PAGER not in ctx.meta
+        return render(super().invoke(ctx), as_json=wants_json(), paged=paged)
 
 
 class Group(click.Group):
@@ -166,7 +174,7 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
-        self.params.append(_PROJECT_OPTION)
+        self.params += [_PROJECT_OPTION, _PAGER_OPTION]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,8 +6,11 @@ Everything goes through a `CleanStream`, so nothing that was remembered can cont
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
@@ -64,12 +67,17 @@ class Result(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def render(result: Any, *, as_json: bool) -> Any:
-    """Print a command's result and return its exit code; other values are returned unchanged."""
+def render(result: Any, *, as_json: bool, paged: bool = False) -> Any:
+    """Print a command's result and return its exit code; other values are returned unchanged.
+
+    `paged`: a terminal shows what is longer than its screen in the pager.
+    """
     if not isinstance(result, Result):
         return result
     if as_json:
         sys.stdout.write(to_json(plain(result.value), indent=2) + "\n")
+    elif paged and _has_pager():
+        _show_paged(result.view)
     else:
         Page().show(result.view)
     for text in result.notes:
@@ -77,14 +85,36 @@ def render(result: Any, *, as_json: bool) -> Any:
     return result.code
 
 
-def page_text(view: TextView) -> str:
-    """What a person would read, as a text."""
-    import io
-    from contextlib import redirect_stdout
-
-    with redirect_stdout(io.StringIO()) as text:
+def page_text(view: TextView, *, styled: bool = False) -> str:
+    """What a person would read, as a text; `styled` is for a terminal."""
+    text = io.StringIO()
+    text.isatty = lambda: styled  # type: ignore[method-assign]
+    with contextlib.redirect_stdout(cast("TextIO", CleanStream(text))):
         Page().show(view)
     return text.getvalue()
+
+
+def _has_pager() -> bool:
+    """Whether a person reads this, who did not switch the pager off."""
+    if isinstance(sys.stdout, FencedStream) or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    pager = os.environ.get("PAGER", "more" if sys.platform == "win32" else "less").split()
+    found = bool(pager) and pager[0] != "cat" and shutil.which(pager[0]) is not None
+    return found and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+
+
+def _show_paged(view: TextView) -> None:
+    """Show it in the pager if it is longer than the screen."""
+    text = page_text(view, styled=True)
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        raw(sys.stdout).write(text)
+        return
+    import click
+
+    sys.stdout.flush()
+    if not os.environ.get("LESS"):
+        os.environ["LESS"] = "-FRX"  # as git sets it: colors stay, and so does what was read
+    click.echo_via_pager(text.removesuffix("\n"))
 
 
 def picked(value: Any, *names: str) -> dict[str, Any]:

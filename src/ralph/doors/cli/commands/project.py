@@ -287,7 +287,7 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
     if clear:
         projects.clear_focus(project)
     elif feature is not None:
-        if not is_new:
+        if not is_new and feature.strip():
             _check_feature(project, feature)
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
     if (now := projects.read_focus(project)) is None:

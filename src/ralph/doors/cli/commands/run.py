@@ -368,7 +368,7 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
     for name in before:
         if name.startswith("RALPH_") and name != "RALPH_DEBUG":
             del os.environ[name]
-    os.environ["RALPH_HOME"] = str(folder / "home")
+    os.environ |= {"RALPH_HOME": str(folder / "home"), "PAGER": "cat"}
     try:
         yield folder
     finally:
