@@ -113,6 +113,10 @@ class Ralph:
 
         return PlanStream(self.store)
 
+    def __repr__(self) -> str:
+        """The project that it is of."""
+        return f"<Ralph {self.project.root}>"
+
     # -- writing
 
     def remember(
@@ -349,6 +353,9 @@ def open_ralph(
         project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
+        if not root.parent.exists():  # a folder may be new, but not the one above it too
+            todo = "Check the path, or create the folder."
+            raise NotAProject("there is no such folder", where=str(root), todo=todo)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
         if project.folder.resolve() == home_path.resolve():
             raise NotAProject(

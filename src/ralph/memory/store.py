@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -54,6 +54,15 @@ def when(at: str, *, today: datetime | None = None) -> str:
         return moment.date().isoformat()
     ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
     return f"{moment.date().isoformat()}, {ago}"
+
+
+def moment_given(text: str, field: str) -> str:
+    """The moment that a person gives: that time, or the beginning of that day."""
+    if ":" in text:
+        return utc(text, field=field)
+    from ralph.text.times import day_of, moment_of
+
+    return f"{moment_of(date.fromisoformat(day_of(text, field)))}Z"
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
