@@ -19,7 +19,7 @@ from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
-from ralph.memory.project import Project
+from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
 from ralph.recall.search import Candidate, Found, Question, conclude, find, find_plainly
 from ralph.records import Complaint, Record, utc
@@ -87,6 +87,8 @@ def feature_journals(
 
 def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
     """The journals of what was said or learned, one a project."""
+    with contextlib.suppress(OSError):  # where there is a home that can be read
+        refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
     folder = home / "journal" / memory
     return _open(settings, folder, f"journal/{memory}", lambda: memory, home, warns)
 

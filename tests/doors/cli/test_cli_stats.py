@@ -159,8 +159,12 @@ def live_session(project: Path, tmp_path: Path) -> Session:
 def fails(session: Session, command: str) -> str:
     output = f"Exit code 1\n{ERROR}"
     session.runs(command, output, failed=True)
-    given = {"tool_name": "Bash", "tool_input": {"command": command}, "error": output}
-    return session.hook("post-tool-use-failure", **given).context
+    return session.hook(
+        "post-tool-use-failure",
+        tool_name="Bash",
+        tool_input={"command": command},
+        error=output,
+    ).context
 
 
 def test_the_next_command_after_a_memory_is_told_from_those_without(
