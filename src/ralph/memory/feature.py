@@ -338,9 +338,13 @@ class FeatureMemory(ProjectStream):
         missing = NotFound(f"feature {self.name!r} has no record {record_id}", todo=todo)
         return self.find(find_id(record_id, ids, missing))[-1]
 
-    def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
-        """Every living iteration in journal order; what cannot be read is left to `verify`."""
-        return self.contents()
+    def iterations(
+        self, ids: Collection[str] | None = None
+    ) -> list[tuple[JournalRecord, Iteration]]:
+        """Living iterations in journal order, all or these; `verify` reports unreadable ones."""
+        if ids is None:
+            return self.contents()
+        return list(self._read(one for one in self._fold.records() if one.record.id in ids))
 
     def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
         def age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:
