@@ -254,7 +254,11 @@ class Ralph:
         """Every record of these memories whose id begins so."""
         hits: list[Hit] = []
         if "project" in reach.keepers:
-            hits += [hit for one in self._streams(reach) for hit in one.find(begins)]
+            newest = conversations.get("newest")
+            for one in self._streams(reach):
+                # A journal of iterations has one kind alone, and may be long.
+                most = newest if isinstance(one, FeatureMemory) else None
+                hits += one.find(begins, newest=most)
         if "conversations" in reach.keepers:
             hits += self.conversations.find(begins, **conversations)
         if "knowledge" in reach.keepers:
