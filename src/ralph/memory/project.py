@@ -57,6 +57,17 @@ _GIT_IGNORE = """\
 """
 # More than any metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
+# A later Ralph that writes what this one must not touch raises it.
+_FORMAT = 1
+_FORMAT_LINE = re.compile(r"^format:[ \t]*([0-9]{1,9})\b", re.M)
+
+
+def refuse_newer(text: str, where: Path) -> None:
+    """Refuse the memory of a newer Ralph, which says so in this text."""
+    found = _FORMAT_LINE.search(text)
+    if found and int(found[1]) > _FORMAT:
+        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads {_FORMAT})"
+        raise BadInput(what, where=str(where), todo="Upgrade Ralph. Nothing was changed.")
 
 
 class Project:
@@ -264,7 +275,9 @@ class Project:
             stat = disk.stat(self._metadata)
             state = stat.st_ino, stat.st_size, stat.st_mtime_ns
             if self._read is None or self._read[0] != state:
-                found = _ID_LINE.search(self._text())
+                text = self._text()
+                refuse_newer(text, self._metadata)
+                found = _ID_LINE.search(text)
                 self._read = state, found[1].lower() if found else None
         except FileNotFoundError:
             return None
