@@ -344,10 +344,9 @@ def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
-    project = find_project(start, home=home, anyones=anyones)
-    if project is None:
-        raise _no_project(start)
-    return project
+    if project := find_project(start, home=home, anyones=anyones):
+        return project
+    raise _no_project(start)
 
 
 def _no_project(start: Path) -> NotAProject:
@@ -391,8 +390,7 @@ def _owner_file(home: Path, identity: str) -> Path:
 
 def _read_owner(file: Path) -> dict[str, list[str]]:
     try:
-        owner = json.loads(disk.read(file))
-        owner = {"ids": [], **owner}
+        owner = {"ids": [], **json.loads(disk.read(file))}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
     except FileNotFoundError:
         return {}
