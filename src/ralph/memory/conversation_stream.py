@@ -11,14 +11,14 @@ import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
-from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
-from ralph.records.iteration import EMBEDDING_CHARS, cut, fit, fit_texts
+from ralph.records.iteration import EMBEDDING_CHARS, TRUNCATED, cut, fit, fit_texts
 from ralph.records.note import NOTE
 from ralph.text.sanitize import strip_marked
+from ralph.text.tokens import tokens
 
 _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
@@ -449,3 +449,38 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     beside += [file.path for file in exchange.files_touched]
     text = "\n".join(part for part in beside if part)
     return [Passage(title=asked, text=text, places=answered, embed=embed)]
+
+
+# -- Which texts tell of what is forgotten.
+
+
+def texts_of(body: bytes) -> Iterator[str]:
+    """Every text in a record's body."""
+    try:
+        left: list[Any] = [msgspec.json.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield body.decode("utf-8", "replace")
+        return
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
+    """Whether a title was made from what goes: it begins so, or has a word that only that has."""
+    gone = list(gone)
+    begins = folded(title.removesuffix(TRUNCATED))
+    if begins and any(folded(text).startswith(begins) for text in gone):
+        return True
+    own = {word for text in gone for word in tokens(text)}
+    return not (own - {word for text in left for word in tokens(text)}).isdisjoint(tokens(title))
+
+
+def folded(text: str) -> str:
+    """The text in any case, with any blanks."""
+    return " ".join(text.split()).casefold()
