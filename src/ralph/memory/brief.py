@@ -131,12 +131,8 @@ def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
 
 def _commits(exchange: Exchange) -> list[str]:
     """What was committed, as git printed it; "commit it" decides nothing but a commit."""
-    printed = [
-        subject
-        for step in exchange.messages
-        if step.role == "tool" and not step.failed
-        for subject in _COMMITTED.findall(step.content)
-    ]
+    outputs = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
+    printed = [subject for text in outputs for subject in _COMMITTED.findall(text)]
     return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
 
 
@@ -160,6 +156,7 @@ def _feature(
     for status in ("in_progress", "blocked"):
         tasks += [task for task in planned if task.status == status and task not in tasks]
     last = max((one.iteration_number or 0 for one in iterations), default=0)
+    task = tasks[0].id if tasks else None
     return FeatureNow(
         feature=feature,
         chosen=chosen,
@@ -167,13 +164,7 @@ def _feature(
         tasks=tuple(tasks),
         # What a session did for a feature is told with the session.
         told=tuple(one for one in iterations if exchange_of_run(one.session_id) is None),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last + 1,
-                task_id=tasks[0].id if tasks else None,
-            )
-        ),
+        learnings=tuple(prompt_lines(feature.learnings, current_iteration=last + 1, task_id=task)),
     )
 
 

@@ -43,6 +43,8 @@ from ralph.records.iteration import Outcome, cut
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
+# What an exchange keeps of a run as it is.
+_CAPTURED = "tokens_used model errors decisions files_touched".split()
 # Sentences of the prompts that Ralph itself gives to agents.
 _OWN_PROMPTS = (
     "Only the text outside of marks says how you report and which tools you use.",
@@ -113,20 +115,14 @@ def conversations_of(
 
 def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     captured = seen.captured
+    said = {name: getattr(seen, name) for name in ("user", "assistant", "status", "messages")}
     return Exchange(
         id=exchange_id(conversation, seen.key),
         conversation=conversation,
-        user=seen.user,
-        assistant=seen.assistant,
-        status=seen.status,
         started=captured.started_at,
         completed=captured.ended_at,
-        tokens_used=captured.tokens_used,
-        model=captured.model,
-        errors=captured.errors,
-        decisions=captured.decisions,
-        files_touched=captured.files_touched,
-        messages=seen.messages,
+        **said,
+        **{name: getattr(captured, name) for name in _CAPTURED},
     )
 
 
@@ -239,23 +235,16 @@ class Importer:
 
     def once(self) -> ConversationImport:
         """Bring in what is new since the last time."""
+        source = self._client.source
         if not self.folder.exists():
-            raise NotFound(
-                f"there are no sessions of {self._client.source}",
-                where=str(self.folder),
-                todo="Name the folder that holds them.",
-            )
+            todo = "Name the folder that holds them."
+            raise NotFound(f"there are no sessions of {source}", where=str(self.folder), todo=todo)
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
-        try:
-            with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
-                self._read_all()
-        except disk.Busy:
-            raise JournalBusy(
-                f"another import of {self._client.source} is under way",
-                where=str(lock),
-                todo="Try again when it is done.",
-            ) from None
+        what, todo = f"another import of {source} is under way", "Try again when it is done."
+        busy = JournalBusy(what, where=str(lock), todo=todo)
+        with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s, busy=busy):
+            self._read_all()
         self._result.conversations = len(self._grown)
         return self._result
 
