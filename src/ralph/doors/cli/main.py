@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "files": ("recall:files", "List the files that iterations touched."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
+        "why": ("why:why", "Show what a session was told from memory, and from where."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
         "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
     },
@@ -81,6 +82,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
+        "statusline": ("", "Print one line on memory for Claude Code's status line."),
         "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),
         "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
