@@ -8,6 +8,7 @@ size.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -17,9 +18,13 @@ from ralph import disk
 
 _NAME = "activity.jsonl"
 # A file that is longer takes the place of the one before it.
-_MOST_BYTES = 100_000
+_MOST_BYTES = 500_000
+# So much of its end tells of the last sessions.
+_TAIL_BYTES = 100_000
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _LONGEST_NAME = 200
-_NUMBERS = ("at", "saved", "late_s", "warned", "left", "spend_usd")
+_TEXTS = ("at", "event", "session", "agent", "after")
+_NUMBERS = ("saved", "late_s", "warned", "left", "spend_usd")
 WORKER = "worker"
 # A worker that left something undone is tried again after this time, without a new reason.
 _WORKER_AGAIN_S = 3600.0
@@ -28,10 +33,11 @@ _WORKER_AGAIN_S = 3600.0
 class Activity(NamedTuple):
     """One event: `shown` are the ids of memories with their scores, `saved` counts exchanges.
 
-    `late_s` is the limit that a hook ran into. `left` is what a worker could not finish.
+    `late_s` is the limit that a hook ran into, `left` is what a worker could not finish. `after`
+    tells which command had failed, as a short hash.
     """
 
-    at: float  # seconds since 1970
+    at: str
     event: str
     session: str = ""
     shown: tuple[tuple[str, float | None], ...] = ()
@@ -40,11 +46,18 @@ class Activity(NamedTuple):
     warned: int = 0
     left: int = 0
     spend_usd: float = 0.0
+    agent: str = ""
+    after: str = ""
 
     @property
     def age_s(self) -> float:
-        """How long ago it was."""
-        return time.time() - self.at
+        """How long ago it was; what has no time is long past."""
+        import calendar
+
+        try:
+            return time.time() - calendar.timegm(time.strptime(self.at, _TIME))
+        except ValueError:
+            return float("inf")
 
 
 class SessionCounts(NamedTuple):
@@ -55,14 +68,10 @@ class SessionCounts(NamedTuple):
     repeats: int
 
 
-def hooks_folder(root: str, home: str) -> str:
-    """What hooks keep of the project at a path."""
-    return os.path.join(home, "cache", "hooks", disk.state_name(root))
-
-
 def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> None:
     """Add a line; where nothing can be written, nothing is known later and nothing else fails."""
-    line = {"at": round(time.time(), 1), "event": event, "session": session[:_LONGEST_NAME]}
+    at = time.strftime(_TIME, time.gmtime())
+    line = {"at": at, "event": event, "session": session[:_LONGEST_NAME]}
     file = os.path.join(folder, _NAME)
     try:
         disk.make_folder(folder)
@@ -76,21 +85,20 @@ def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> 
         return
 
 
-def read_activity(folder: str, session: str | None = None) -> list[Activity]:
-    """Every event that is still known, or those of one session, oldest first."""
-    found: list[Activity] = []
+def read_activity(
+    folder: str, session: str | None = None, *, whole: bool = False
+) -> list[Activity]:
+    """What happened lately, or all that is known, of one session or of all; oldest first."""
+    data = b""
+    for file in (_NAME, f"{_NAME}.1"):
+        with contextlib.suppress(OSError):
+            if whole or len(data) < _TAIL_BYTES:
+                data = disk.read(os.path.join(folder, file)) + data
     session = None if session is None else session[:_LONGEST_NAME]
     wanted = b"" if session is None else json.dumps(session).encode()
-    for file in (f"{_NAME}.1", _NAME):
-        try:
-            lines = disk.read(os.path.join(folder, file)).splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            one = _activity(line) if wanted in line else None
-            if one is not None and session in (None, one.session):
-                found.append(one)
-    return found
+    lines = (data if whole else data[-_TAIL_BYTES:]).splitlines()
+    found = [_activity(line) for line in lines if line and wanted in line]
+    return [one for one in found if one is not None and session in (None, one.session)]
 
 
 def _activity(line: bytes) -> Activity | None:
@@ -102,9 +110,8 @@ def _activity(line: bytes) -> Activity | None:
             for identity, score in plain.get("shown", ())
         )
         numbers = {name: plain[name] + 0 for name in _NUMBERS if name in plain}
-        return Activity(
-            event=str(plain["event"]), session=str(plain["session"]), shown=shown, **numbers
-        )
+        texts: dict[str, Any] = {name: str(plain[name]) for name in _TEXTS if name in plain}
+        return Activity(**texts, **numbers, shown=shown)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -134,5 +141,7 @@ def activity_everywhere(home: str, within_s: float) -> list[Activity]:
     """What hooks of every project did lately."""
     above = os.path.join(home, "cache", "hooks")
     folders = os.listdir(above) if os.path.isdir(above) else []
-    found = [one for name in folders for one in read_activity(os.path.join(above, name))]
+    found = [
+        one for name in folders for one in read_activity(os.path.join(above, name), whole=True)
+    ]
     return [one for one in found if one.age_s < within_s]

@@ -16,7 +16,7 @@ from hooking import NO_WORKER, Session, hook, log
 from looping import MARK, eventually, marked
 
 from ralph import disk
-from ralph.memory.activity import WORKER, Activity, hooks_folder, note_activity, read_activity
+from ralph.memory.activity import WORKER, Activity, note_activity, read_activity
 from ralph.memory.ralph import open_ralph
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
@@ -59,7 +59,7 @@ def summaries(project: Path) -> list[str]:
 
 
 def workers(project: Path) -> list[Activity]:
-    found = read_activity(hooks_folder(str(project), disk.home()))
+    found = read_activity(disk.hooks_folder(str(project), disk.home()))
     return [one for one in found if one.event == WORKER]
 
 
@@ -120,7 +120,9 @@ def test_neither_the_hook_nor_its_streams_wait_for_the_worker(session: Session, 
         server.fail("hang")
         asked = {"RALPH_SUMMARY_MODEL": f"openai:{MODEL}", "RALPH_SUMMARY_BASE_URL": server.url}
         # A pipe ends when every process that has it is gone.
-        hook("session-end", session.given(), cwd=session.folder, environ=ON | asked, prefix=("env",))
+        hook(
+            "session-end", session.given(), cwd=session.folder, environ=ON | asked, prefix=("env",)
+        )
         assert eventually(lambda: bool(server.requests))
         assert len(marked(mark)) == 1
         # The second gives way to the first.
@@ -128,7 +130,7 @@ def test_neither_the_hook_nor_its_streams_wait_for_the_worker(session: Session, 
         assert workers(session.project) == []
         [pid] = marked(mark)
         if sys.platform == "linux":
-            streams = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+            streams = {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)}
             assert streams == {os.devnull}
         assert os.getsid(pid) == pid
     assert eventually(lambda: bool(workers(session.project)))
@@ -150,7 +152,7 @@ def test_a_worker_whose_model_hangs_ends_when_its_time_is_over(session: Session)
 
 def test_within_a_day_workers_spend_no_more_than_one_run_may(session: Session) -> None:
     """A cap for each session would be no cap."""
-    other = hooks_folder("/some/other/project", disk.home())
+    other = disk.hooks_folder("/some/other/project", disk.home())
     note_activity(other, WORKER, spend_usd=0.6)
     with running() as server:
         environ = {
@@ -173,7 +175,9 @@ def test_the_next_session_starts_as_fast_as_before(session: Session, mark: str) 
     given = Session(session.project, session.folder).given(source="startup")
     started = hook("session-start", given, cwd=session.folder, environ=ON, python=("-Ximporttime",))
 
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in started.err.splitlines()}
+    loaded = {
+        line.rpartition("|")[2].strip().partition(".")[0] for line in started.err.splitlines()
+    }
     assert "Add the login form" in started.context
     assert loaded & {"msgspec", "sqlite3", "subprocess"} == set()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import disk
 from ralph.current_run import current_run
-from ralph.memory.activity import hooks_folder, note_activity, read_activity, work_is_pending
+from ralph.memory.activity import note_activity, read_activity, work_is_pending
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
@@ -118,7 +118,7 @@ class HookCall:
         self.over_at: int | None = None
         # What hooks keep of this project between two calls is in the home of whoever works here: it
         # may hold pieces of his conversations, and the project may be another's, and read-only.
-        self.own_folder = hooks_folder(root, home)
+        self.own_folder = disk.hooks_folder(root, home)
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -158,10 +158,11 @@ class HookCall:
 
         return BY_AGENT[self.agent].source
 
-    def note_shown(self, shown: list[tuple[str, float | None]]) -> None:
-        """Note which memories the model is shown, with their scores."""
+    def note_shown(self, shown: list[tuple[str, float | None]], *, after: str = "") -> None:
+        """The model is shown these records, with their scores, `after` this failed command."""
         pairs = [(name, score and round(score, 3)) for name, score in shown]
-        note_activity(self.own_folder, self.event, self.session, shown=pairs)
+        about = {"agent": self.agent, "after": after}
+        note_activity(self.own_folder, self.event, self.session, shown=pairs, **about)
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -191,7 +192,7 @@ def serve(argv: list[str]) -> int:
     def late(limit_s: float) -> None:
         known = root or find_root(_starts(project, {}), home)
         if known and not answered:
-            note_activity(hooks_folder(known, home), event, session, late_s=limit_s)
+            note_activity(disk.hooks_folder(known, home), event, session, late_s=limit_s)
         if known:
             what = f"ended after {limit_s:g} s, with its work undone"
             note(log_folders(known, home), event, what, known)
@@ -506,7 +507,7 @@ def _is_safe(inside: str) -> bool:
 
 def log_folders(root: str, home: str) -> list[str]:
     """Where the log may stand, the best place first."""
-    return [hooks_folder(root, home), os.path.join(home, "cache")]
+    return [disk.hooks_folder(root, home), os.path.join(home, "cache")]
 
 
 # -- one line for everything that went wrong, in a file that does not grow for ever

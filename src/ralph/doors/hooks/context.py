@@ -153,7 +153,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 
 def questions_of(prompt: str) -> list[str]:
     """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
-    from ralph.capture.account import title_from  # a prompt that says nothing needs none of it
+    from ralph.capture.decisions import title_from  # a prompt that says nothing needs none of it
     from ralph.text.summary import sentences
 
     if title := title_from(prompt, plans_only=True):
@@ -318,8 +318,12 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     if found is None or told in call.sessions.read(call.session).recalled_ids:
         return ""
     if run is None:
+        from ralph.memory.stats import command_mark
+
+        given = call.event_input.get("tool_input")
+        command = given.get("command") if isinstance(given, dict) else None
         call.sessions.note_recalled(call.session, [told])
-        call.note_shown([(found.id, None)])
+        call.note_shown([(found.id, None)], after=command_mark(str(command or "")) or "-")
         call.message = shown_message(1) if settings.hook_messages else ""
     return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
 

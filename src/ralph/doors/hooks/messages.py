@@ -12,7 +12,6 @@ from ralph.doors.hooks.call import find_root, read_stdin
 from ralph.memory.activity import (
     SessionCounts,
     counts,
-    hooks_folder,
     late_hooks,
     note_activity,
     read_activity,
@@ -97,7 +96,7 @@ def status_line(given: dict[str, Any]) -> str:
     session = given.get("session_id")
     parts = [f"Ralph {state}"]
     if isinstance(session, str):
-        parts += _counted(counts(read_activity(hooks_folder(root, home), session)))
+        parts += _counted(counts(read_activity(disk.hooks_folder(root, home), session)))
     if focus := _focus(root, home):
         parts.insert(2, focus)
     return " | ".join(parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
-from ralph.memory.activity import WORKER, activity_everywhere, hooks_folder, note_activity
+from ralph.memory.activity import WORKER, activity_everywhere, note_activity
 
 if TYPE_CHECKING:
     from ralph.config import Settings
@@ -68,7 +68,7 @@ def run_worker(argv: list[str]) -> int:
 
     def end(_: float = 0.0) -> None:
         spend_usd = round(crew.spent_usd, 6) if crew else 0.0
-        note_activity(hooks_folder(root, str(home)), WORKER, left=left, spend_usd=spend_usd)
+        note_activity(disk.hooks_folder(root, home), WORKER, left=left, spend_usd=spend_usd)
 
     # Ends it though it may wait for a model: journals are written all or nothing.
     watch = HookTimer(limit_s + _GRACE_S, end)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result
 from ralph.errors import NotFound
-from ralph.memory.activity import Activity, counts, hooks_folder, read_activity
+from ralph.memory.activity import Activity, counts, read_activity
 from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
@@ -39,7 +38,7 @@ def why(session: str | None) -> Result:
     """
     project, start = context.found_project(), str(context.start_folder())
     root = str(project.root) if project else disk.find_repository(start) or start
-    events = read_activity(hooks_folder(root, disk.home()))
+    events = read_activity(disk.hooks_folder(root, disk.home()), whole=True)
     named = [one for one in events if one.session]
     wanted = session or os.environ.get(_SESSION) or ""
     names = [one.session for one in named if one.session.startswith(wanted)]
@@ -60,10 +59,9 @@ def why(session: str | None) -> Result:
         total = f"{plural(so_far.shown, 'memory', 'memories')} shown, {so_far.saved} saved"
         page.line((f"Session {names[-1]}", "bold"), f": {total}")
         for one, plain in zip(own, value, strict=True):
-            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at))
             end = f", {plural(one.saved, 'exchange')} saved" if one.saved else ""
             end += f", ran out of time after {one.late_s:g} s" if one.late_s else ""
-            page.line(f"{plain['event']}, {at}{end}")
+            page.line(f"{plain['event']}, {cards.minute(one.at)}{end}")
             for each in plain["shown"]:
                 score = "    " if each["score"] is None else f"{each['score']:.2f}"
                 facts = " | ".join(filter(None, (each["kind"], each["when"])))
@@ -86,7 +84,7 @@ def _record(ralph: Ralph, identity: str) -> dict[str, Any]:
 
 def _event(one: Activity, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.at)),
+        "at": one.at,
         "event": "".join(word.title() for word in one.event.split("-")),
         "shown": [{"id": name, "score": score, **records[name]} for name, score in one.shown],
         "saved": one.saved,
