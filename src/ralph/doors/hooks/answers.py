@@ -46,7 +46,7 @@ def answer_start(call: HookCall) -> str:
 
         recover(call, due)
     brief = _stored_brief(call) or _make_brief(call)
-    if brief.text:
+    if brief.shown:
         call.note_shown([(one, None) for one in brief.shown])
     if brief.messages:
         from ralph.doors.hooks.messages import start_message
