@@ -352,3 +352,27 @@ def after(request: Request, words: str) -> str:
     _, found, rest = request.shown.partition(words)
     assert found, f"{words!r} is not in {request.shown!r}"
     return rest
+
+
+def test_a_session_can_be_asked_what_it_was_told(world: World, root: Path) -> None:
+    claude = client("claude")
+    for words in (["marketplace", "add", str(ROOT)], ["install", "ralph@ralph"]):
+        world.run([claude, "plugin", *words])
+    world.environ["RALPH_HOOK_TIMEOUT_S"] = "60"
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("remember", "The export needs REDIS_URL=none, else it hangs."), cwd=root)
+    session = [claude, "-p", "--allowedTools", "Bash(ralph why)"]
+    run = Run(
+        steps=(Step(calls=(Call("Bash", {"command": "ralph why"}),)), Step(text="A note on Redis."))
+    )
+    with ScriptedModel(run) as model:
+        world.talk_to(model.url)
+        world.run([*session, "--", "/ralph:why"], cwd=root)
+
+    began, answered = model.asked(0)
+    assert "Run `ralph why" in began.shown
+    assert "The export needs REDIS_URL=none" in began.shown
+    assert "1 memory shown" not in began.shown  # the line is for the person
+    assert "SessionStart" in answered.results[-1]
+    assert "note" in answered.results[-1]
+    assert "The export needs REDIS_URL=none" in answered.results[-1]

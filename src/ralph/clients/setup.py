@@ -352,6 +352,8 @@ class ClientSetup(ABC):
     # Whether it has hooks of ours, and fills in variables in the commands of its settings.
     has_hooks = False
     fills_variables = False
+    # Whether a person wants Ralph's line in it, if it has one.
+    adds_status_line = False
     # Whether a changed file is laid out anew.
     keeps_previous = True
     # The object in which its MCP servers are.

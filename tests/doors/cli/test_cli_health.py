@@ -378,6 +378,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "index",
             "hooks",
             "capture",
+            "timeouts",
         ],
         "ok",
     )
