@@ -90,6 +90,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
+    agent_permissions: str = _trusted(
+        "project",
+        "which commands the agent may run: `project` (build, test and lint tools, git without "
+        "push), `full` (any), or `project` and more, as `project, docker compose`",
+        free=("project",),
+    )
     model_work: str | None = _trusted(None, "the agent's model for work")
     model_review: str | None = _trusted(None, "the agent's model for reviews (Claude: opus)")
     iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)
@@ -135,9 +141,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     openai_base_url: str = _own(
         "https://api.openai.com/v1", "an OpenAI-compatible server for embeddings"
     )
-    openai_model: str = _trusted("text-embedding-3-small", "its embedding model")
-    openai_dimensions: int | None = _trusted(
-        None, "the length of its vectors, where the model lets you choose", 1, 65_536
+    openai_model: str = _trusted(
+        "text-embedding-3-small", "its embedding model; `NAME@256` asks it for shorter vectors"
     )
     openai_api_key: str | None = _own(None, "its key", secret=True)
     chat_model: str | None = _own(
@@ -189,6 +194,7 @@ _SERVER_LIMITS = "journal_connect_timeout_s qdrant_timeout_s embed_query_timeout
 RETIRED: dict[str, str] = {
     **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
     "summary_timeout_s": "use chat_timeout_s",
+    "openai_dimensions": "write the length into openai_model, as NAME@256",
     **dict.fromkeys(_HOOK_LIMITS.split(), "use hook_timeout_s"),
     **dict.fromkeys(_SERVER_LIMITS.split(), "use remember_budget_s"),
 }

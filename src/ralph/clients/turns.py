@@ -14,6 +14,7 @@ import msgspec
 from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.lines import clip, mapping, objects, text_of
 from ralph.capture.run import RunFindings, session_name
+from ralph.capture.stumbles import stumble
 from ralph.clients.codex import failure_reason
 from ralph.records.iteration import ErrorSeen, FileAction
 
@@ -60,6 +61,7 @@ class ToolFindings(RunFindings):
         super().__init__(file=file, root=root, injected=injected)
         self.steps = lines.Steps()
         self._open: dict[str, OpenCall] = {}
+        self.denied: list[str] = []
 
     def speak(self, text: str) -> None:
         """The assistant's words."""
@@ -100,14 +102,16 @@ class ToolFindings(RunFindings):
             return
         failed = failed or bool(code)
         self.steps.answered(identity, output, failed=failed)
-        if call.command:
+        if failed and not code and stumble(output) == "denied":
+            self.stumbles["denied"] += 1
+            target = f"({clip(call.command, 60)})" if call.command else ""
+            self.denied = [*self.denied, call.tool + target][:_MOST_OPEN]
+        elif call.command:
             text = f"Exit code {code}\n{output}" if code else output
             ran = self.ran(call.command, text, failed=failed)
             self.tried_command(call.command, ran, failed=failed, begun=call.begun)
         elif failed:
-            if "denied by policy" in output:
-                self.stumbles["denied"] += 1
-            elif call.action not in (None, "read"):
+            if call.action not in (None, "read"):
                 self.stumbles["edit"] += 1
             elif not self.stumble(output):
                 place = self.place(call.path) if call.path else None
@@ -150,6 +154,7 @@ class ToolRun(ToolFindings):
             summary=(self.steps.final if reason == "ok" else "") or self.last_text or self.failure,
             model=self.model,
             failure=self.failure,
+            denied=self.denied,
             num_turns=self.live.turns or None,
             is_error=reason != "ok",
             **facts,

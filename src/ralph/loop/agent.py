@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.memory.ralph import Ralph
+from ralph.plan.edit import project_file
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
@@ -37,7 +38,18 @@ from ralph.trust import trusted_hashes
 
 
 Name = Literal[
-    "memory", "recovered", "started", "doing", "ended", "repaired", "learned", "waiting", "stopped"
+    "permissions",
+    "memory",
+    "recovered",
+    "worktree",
+    "started",
+    "doing",
+    "ended",
+    "committed",
+    "repaired",
+    "learned",
+    "waiting",
+    "stopped",
 ]
 
 
@@ -141,6 +153,43 @@ def _found(entry: Entry, root: Path) -> Entry | None:
     path = given.get("PATH") if isinstance(given, dict) else None
     program = find_program(command, root=root, path=path if isinstance(path, str) else None)
     return None if program is None else {**entry, "command": program}
+
+
+# -- What an agent may do.
+
+
+# A script of the project, as a plan names it.
+_SCRIPT = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)[ `]")
+
+
+def plan_scripts(root: Path, task: Task, discipline: Discipline | None) -> list[str]:
+    """The project's own programs that the plan names in backticks, such as `scripts/check`.
+
+    A plan can name no other commands: it may be a stranger's.
+    """
+    texts = [task.description, *task.acceptance_criteria]
+    texts += [] if discipline is None else [discipline.system_prompt, *discipline.conventions]
+    named = dict.fromkeys(_SCRIPT.findall("\n".join(filter(None, texts))))
+    files = {one: project_file(root, one) for one in named if ".." not in one}
+    return [one for one, file in files.items() if file and os.access(file, os.X_OK)]
+
+
+def permission_lines(agent: str, setting: str) -> list[str]:
+    """What an agent may do, and how to change it; nothing for a person's own command."""
+    if agent not in clients.BY_AGENT:
+        return []
+    change = "ralph config --user agent_permissions"
+    if clients.agent_permissions(setting).full:
+        return [f"Permissions: {agent} may run any command as you. To limit it: {change} project"]
+    more = [one for part in setting.split(",") if (one := part.strip()) not in ("", "project")]
+    what = "run build, test and lint tools, and commit with git"
+    if agent == "codex":
+        what = "run commands in its sandbox, which writes only in this folder, without network"
+    also = f" Also: {', '.join(more)}." if more and agent != "codex" else ""
+    return [
+        f"Permissions: {agent} may edit files here, {what}. Other commands are refused.{also}",
+        f"To allow more: {change} full, or 'project, COMMAND'. The list: ralph run --dry-run",
+    ]
 
 
 # How long an agent may take to end after it was asked to.
@@ -261,7 +310,20 @@ class AgentDriver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        self._command(clients.AgentCall(), self._environment())
+        self.command(clients.AgentCall(), self._environment())
+
+    def call(
+        self,
+        config: Path,
+        servers: dict[str, Entry],
+        *,
+        model: str | None,
+        scripts: Sequence[str] = (),
+    ) -> clients.AgentCall:
+        """What the agent is started with; it may always call Ralph."""
+        own = clients.own_command(self._environment(), agent=self.agent)
+        allowed = clients.agent_permissions(self._settings.agent_permissions, own, *scripts)
+        return clients.AgentCall(model, config, servers, allowed)
 
     def run(
         self,
@@ -272,19 +334,22 @@ class AgentDriver:
         model: str | None,
         given: dict[str, str],
         observe: Callable[[bool], None],
+        scripts: Sequence[str] = (),
+        cwd: Path | None = None,
     ) -> tuple[AgentOutput, AgentEnd]:
         """One run to its end; the servers' file goes into the run's folder.
 
-        `observe` is told often whether the agent was idle since.
+        `observe` is told often whether the agent was idle since. `cwd` is a worktree of the
+        project.
         """
         config = folder / "mcp.json"  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
-        call = clients.AgentCall(model=model, mcp_config=config, mcp_servers=servers)
+        call = self.call(config, servers, model=model, scripts=scripts)
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
-        command = self._command(call, env)
-        output = self.output(folder, prompt)
+        command = self.command(call, env)
+        output = self.output(folder, prompt, root=cwd)
         shown = Live()
         observed = time.monotonic()
 
@@ -305,20 +370,30 @@ class AgentDriver:
             return not self._stop.is_set()
 
         with AgentProcess(
-            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
+            command,
+            prompt=prompt.encode(),
+            folder=folder,
+            cwd=cwd or self._root,
+            env=env,
+            grace_s=GRACE_S,
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
 
-    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
+    def output(
+        self, folder: Path, prompt: str, *, agent: str | None = None, root: Path | None = None
+    ) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         disk.appending(file).close()
-        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        root = root or self._root
+        return AgentOutput(file, agent=agent or self.agent, root=str(root), injected=prompt)
 
-    def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
+    def command(self, call: clients.AgentCall, env: dict[str, str] | None = None) -> list[str]:
+        """The command line of one run, with the program's full path."""
+        env = self._environment() if env is None else env
         return clients.found_command(clients.agent_command(self.agent, call), env, root=self._root)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
@@ -349,6 +424,8 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_before: Task | None
     # Of other projects' knowledge, what its prompt carries.
     patterns: tuple[str, ...] = ()
+    # The worktree that the agent works in, if it is one.
+    cwd: str = ""
 
 
 class RunFolder(msgspec.Struct, frozen=True):

@@ -159,7 +159,8 @@ def live_session(project: Path, tmp_path: Path) -> Session:
 def fails(session: Session, command: str) -> str:
     output = f"Exit code 1\n{ERROR}"
     session.runs(command, output, failed=True)
-    given = {"tool_name": "Bash", "tool_input": {"command": command}, "error": output}
+    given: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": command}}
+    given["error"] = output
     return session.hook("post-tool-use-failure", **given).context
 
 

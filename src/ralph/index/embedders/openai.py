@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,8 @@ class OpenAI(Dialect):
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
     url, model = settings.openai_base_url, settings.openai_model
-    dimensions = settings.openai_dimensions
+    name, _, length = model.rpartition("@")
+    dimensions = int(length) if name and re.fullmatch("[1-9][0-9]{0,4}", length) else None
+    model = name if dimensions else model
     dialect = OpenAI(url, model, key=settings.openai_api_key or "", dimensions=dimensions)
     return open_served(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -12,9 +12,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,16 @@ from ralph.config import home_folder
 from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
+from ralph.doors.cli.render import (
+    Page,
+    Result,
+    console,
+    excerpt,
+    is_terminal,
+    note,
+    one_line,
+    one_span,
+)
 from ralph.memory.project import untrusted
 from ralph.text.tokens import plural
 
@@ -47,7 +57,10 @@ _ERRORS_SHOWN = 3
 @context.agent_option
 @context.timeout_option
 @context.option("--budget-usd", _BUDGET, "X", type=context.POSITIVE)
-def run(task_id: str | None, **given: Any) -> int:
+@context.flag("--worktree", "Work in a git worktree on a branch of its own, one for each feature.")
+@context.flag("--commit", "Commit after each successful iteration.")
+@context.flag("--dry-run", "Show what would run first. Start and write nothing.")
+def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
     """Run an agent on the plan, and learn from each iteration.
 
     It stops when no task is ready, after --max-iterations, when iterations no longer change
@@ -58,14 +71,19 @@ def run(task_id: str | None, **given: Any) -> int:
     Examples:
       ralph run --max-iterations 3
       ralph run --feature auth --agent codex --budget-usd 5
+      ralph run --worktree --commit
     """
-    from ralph.loop.run import RunOptions
+    from ralph.loop.run import RunOptions, preview
     from ralph.loop.run import run as run_loop
 
     options = RunOptions(task_id=context.number(task_id), **given)
     if waiting := untrusted(context.the_project(), home=home_folder()):
         asked = "; ".join(wish.text for wish in waiting)
         note(f"ignored, because you have not allowed it: {asked}. To see and allow it: ralph trust")
+    if dry_run:
+        with context.opened() as ralph:
+            found = preview(ralph, options)
+        return Result(found, partial(_show_preview, found))
     with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         listener: Listener = json_listener
@@ -73,6 +91,33 @@ def run(task_id: str | None, **given: Any) -> int:
             listener = stack.enter_context(shown(stop.is_set, root=root))
         stopped = run_loop(ralph, options, listener=listener, stop=stop)
     return main.INTERRUPTED if stopped.reason == "interrupted" else 0
+
+
+def _show_preview(found: dict[str, Any], page: Page) -> None:
+    """What would run first; the rules for single commands are listed at the end."""
+    task = found["task"]
+    if task is None:
+        page.line(f"Nothing would run: {found['detail']}.")
+        return
+    rules = [word for word in found["command"] if word.startswith("Bash(")]
+    limits = [f"{duration(found['timeout_s'])} an iteration"]
+    limits += [f"{count} iterations"] if (count := found["max_iterations"]) else []
+    limits += [usd(found["budget_usd"])] if found["budget_usd"] else ["no budget (--budget-usd)"]
+    page.fields(
+        {
+            "task": f"{task['feature']}, task {task['id']}: {task['title']}",
+            "kind": "review" if found["review"] else "work",
+            "prompt": f"{found['prompt_tokens']} tokens",
+            "limits": ", ".join(limits),
+            **{name: found[name] for name in ("directory", "branch")},
+            "commit": "after each success" if found["commit"] else "",
+            "permissions": [line.removeprefix("Permissions: ") for line in found["permissions"]]
+            or "your own command decides; Ralph limits nothing",
+            "command": join(word for word in found["command"] if word not in rules),
+            "allowed commands": ", ".join(rule[5:-3] for rule in rules),
+        }
+    )
+    page.line("Nothing was started or written.")
 
 
 @contextlib.contextmanager
@@ -169,6 +214,23 @@ class RunScreen:
     def _memory(self, facts: dict[str, Any]) -> None:
         self._page.line((facts["line"], "bold" if facts["available"] else "yellow"))
 
+    def _permissions(self, facts: dict[str, Any]) -> None:
+        for line in facts["lines"]:
+            self._page.line(line)
+
+    def _worktree(self, facts: dict[str, Any]) -> None:
+        self._page.line(f"Worktree of {facts['feature']}: {facts['path']} ({facts['branch']})")
+
+    def _committed(self, facts: dict[str, Any]) -> None:
+        if facts["error"]:
+            self._page.line(("not committed: ", "yellow"), facts["error"], indent=2)
+        elif facts["commit"]:
+            text = f"{facts['commit']}, {plural(facts['files'], 'file')}"
+            self._page.line(("committed: ", "green"), text, indent=2)
+        if left_out := facts["left_out"]:
+            text = f"{', '.join(left_out)} had changes before this run"
+            self._page.line(("not committed: ", "yellow"), excerpt(text, 300), indent=2)
+
     def _recovered(self, facts: dict[str, Any]) -> None:
         what = plural(facts["iterations"], "unfinished iteration")
         self._page.line(f"Recorded {what} of an earlier run.")
@@ -225,6 +287,8 @@ class RunScreen:
         counts += [usd(facts["cost_usd"])] if facts["cost_usd"] else []
         after = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + after)
+        for hint in facts["hints"]:
+            self._page.line(hint)
 
 
 def _doing_line(facts: dict[str, Any], root: str) -> str:
