@@ -314,7 +314,7 @@ def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -
     ]
     assert "agent_permissions" in " ".join(ran.events[-1]["hints"])
     [shown] = [event["lines"] for event in ran.events if event["event"] == "permissions"]
-    assert shown[0].startswith("Permissions: claude may edit files here, run build, test and lint")
+    assert shown[0].startswith("Permissions: claude may edit files here and run build, test and")
 
 
 # -- the plugin, in a person's own work

@@ -16,7 +16,9 @@ from ralph.clients import agent_permissions
 from ralph.config import load, store
 from ralph.errors import BadInput, BadSetting
 from ralph.loop.agent import permission_lines, plan_scripts
-from ralph.plan.model import Discipline, Task
+from ralph.memory.project import Project
+from ralph.plan.model import Task
+from ralph.plan.store import Plan
 
 WORK = {"write": "src/login.py", "content": "form = 1\n"}
 FINISHED = {"bash": "{{ralph}} task update 1 --status done"}
@@ -78,7 +80,7 @@ def test_what_an_agent_may_do_is_told_once_and_when_it_changed(
         loop("claude", max_iterations=1)
         told.append([facts["lines"][0] for facts in loop.facts("permissions")])
     assert [len(lines) for lines in told] == [1, 0, 1]
-    assert "Other commands are refused" in told[0][0]
+    assert "other commands are refused" in told[0][0]
     assert "any command as you" in told[2][0]
     assert permission_lines("./my-agent", "project") == []
 
@@ -102,6 +104,7 @@ def test_a_clone_cannot_widen_it(tmp_path: Path, home: Path) -> None:
 
 
 def test_a_plan_can_name_programs_of_the_project_and_nothing_else(tmp_path: Path) -> None:
+    planned(tmp_path)
     for name in ("scripts/check", "docs/notes.md", "run.sh"):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
@@ -111,7 +114,7 @@ def test_a_plan_can_name_programs_of_the_project_and_nothing_else(tmp_path: Path
     named = ["`scripts/check --fast` passes", "`./run.sh` and `curl x`", "read `docs/notes.md`"]
     hostile = "`/bin/rm -rf`, `../../bin/rm`, `scripts/out`, `.git/hooks/x`, `rm`"
     task = Task(id=1, feature="a", title="T", acceptance_criteria=tuple(named), description=hostile)
-    assert plan_scripts(tmp_path, task, Discipline(name="d")) == ["scripts/check", "./run.sh"]
+    assert plan_scripts(Plan(tmp_path), task) == ["scripts/check", "./run.sh"]
 
 
 def test_denied_calls_are_summed_up_with_the_setting_to_change(loop: Loop, tmp_path: Path) -> None:
@@ -158,16 +161,17 @@ def test_a_dry_run_shows_everything_and_writes_nothing(
 
     assert files_of(project, home) == before
     assert not (tmp_path / "calls.jsonl").exists()
-    assert "task: auth, task 1: Add the login form" in out
-    assert "limits: 30 min 0 s an iteration, 3 iterations, 2.00 USD" in out
+    assert "next: auth, task 1: Add the login form" in out
+    for line in ("budget_usd: 2.0", "max_iterations: 3", "timeout_s: 1800.0"):
+        assert line in out.splitlines()
     assert "claude may edit files here" in out
-    assert "allowed commands: " in out
+    assert "allowed_commands: python, " in out
     assert "Bash(" not in out.replace("Bash(docker", "")
-    assert found["task"] == {"feature": "auth", "id": 1, "title": "Add the login form"}
+    assert (found["task_id"], found["review"]) == (1, False)
     assert Path(found["command"][0]).name == "claude"
     assert "Bash(pytest:*)" in found["command"]
     assert found["prompt_tokens"] > 100
-    assert (found["directory"], found["branch"]) == (str(project), "")
+    assert (found["directory"], found["branch"]) == (str(project), None)
 
 
 def test_a_dry_run_without_a_ready_task_says_why(ralph: Line, project: Path) -> None:
@@ -350,7 +354,7 @@ def test_a_features_name_cannot_lead_elsewhere(
 ) -> None:
     from ralph.loop.git import open_worktree
 
-    tree = open_worktree(repository, home, feature)
+    tree = open_worktree(Project(repository, home), feature)
     assert Path(tree.path).resolve().parent == (home / "worktrees" / state_of(loop.root).name)
     assert (Path(tree.path) / "README").exists()
 

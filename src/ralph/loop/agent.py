@@ -91,8 +91,7 @@ def loop_servers(
     entries = {own_server(memory_on=memory_on): ralph_server(ralph, plan.project, *words)}
     notes: list[str] = []
     allowed = trusted_hashes(ralph.store.home, plan.project)
-    named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
-    discipline = next(named, Discipline(name=""))
+    discipline = _discipline(plan, task)
     wishes = server_wishes(discipline)
     for key, entry in discipline.mcp_servers.items():
         if (name := _UNUSABLE.sub("_", str(key))) in (MEMORY, PLAN):
@@ -111,6 +110,11 @@ def loop_servers(
         whose = f"disciplines.yaml: the MCP server {key!r} of {discipline.name}"
         notes.append(f"{whose} is left out: {why}")
     return entries, notes
+
+
+def _discipline(plan: Plan, task: Task) -> Discipline:
+    named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
+    return next(named, Discipline(name=""))
 
 
 def own_server(*, memory_on: bool) -> str:
@@ -162,15 +166,15 @@ def _found(entry: Entry, root: Path) -> Entry | None:
 _SCRIPT = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)[ `]")
 
 
-def plan_scripts(root: Path, task: Task, discipline: Discipline | None) -> list[str]:
+def plan_scripts(plan: Plan, task: Task) -> list[str]:
     """The project's own programs that the plan names in backticks, such as `scripts/check`.
 
     A plan can name no other commands: it may be a stranger's.
     """
-    texts = [task.description, *task.acceptance_criteria]
-    texts += [] if discipline is None else [discipline.system_prompt, *discipline.conventions]
+    rules = _discipline(plan, task)
+    texts = [task.description, *task.acceptance_criteria, rules.system_prompt, *rules.conventions]
     named = dict.fromkeys(_SCRIPT.findall("\n".join(filter(None, texts))))
-    files = {one: project_file(root, one) for one in named if ".." not in one}
+    files = {one: project_file(plan.project, one) for one in named if ".." not in one}
     return [one for one, file in files.items() if file and os.access(file, os.X_OK)]
 
 
@@ -181,13 +185,13 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     change = "ralph config --user agent_permissions"
     if clients.agent_permissions(setting).full:
         return [f"Permissions: {agent} may run any command as you. To limit it: {change} project"]
-    more = [one for part in setting.split(",") if (one := part.strip()) not in ("", "project")]
-    what = "run build, test and lint tools, and commit with git"
+    what = "build, test and lint tools, and git without push; other commands are refused"
     if agent == "codex":
-        what = "run commands in its sandbox, which writes only in this folder, without network"
-    also = f" Also: {', '.join(more)}." if more and agent != "codex" else ""
+        what = "commands in its sandbox, which writes only in this folder and has no network"
+    elif setting != "project":
+        what = f"{what} ({setting})"
     return [
-        f"Permissions: {agent} may edit files here, {what}. Other commands are refused.{also}",
+        f"Permissions: {agent} may edit files here and run {what}.",
         f"To allow more: {change} full, or 'project, COMMAND'. The list: ralph run --dry-run",
     ]
 
@@ -304,6 +308,7 @@ class AgentDriver:
         stop: threading.Event,
     ) -> None:
         self._settings, self._root = ralph.config.settings, ralph.project.root
+        self.cwd = self._root  # or a worktree of it
         self._timeout_s = timeout_s or self._settings.iteration_timeout_s
         self.agent = agent or self._settings.agent
         self.listener, self._stop = listener, stop
@@ -313,12 +318,7 @@ class AgentDriver:
         self.command(clients.AgentCall(), self._environment())
 
     def call(
-        self,
-        config: Path,
-        servers: dict[str, Entry],
-        *,
-        model: str | None,
-        scripts: Sequence[str] = (),
+        self, config: Path, servers: dict[str, Entry], model: str | None, scripts: Sequence[str]
     ) -> clients.AgentCall:
         """What the agent is started with; it may always call Ralph."""
         own = clients.own_command(self._environment(), agent=self.agent)
@@ -335,21 +335,19 @@ class AgentDriver:
         given: dict[str, str],
         observe: Callable[[bool], None],
         scripts: Sequence[str] = (),
-        cwd: Path | None = None,
     ) -> tuple[AgentOutput, AgentEnd]:
         """One run to its end; the servers' file goes into the run's folder.
 
-        `observe` is told often whether the agent was idle since. `cwd` is a worktree of the
-        project.
+        `observe` is told often whether the agent was idle since.
         """
         config = folder / "mcp.json"  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
-        call = self.call(config, servers, model=model, scripts=scripts)
+        call = self.call(config, servers, model, scripts)
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
         command = self.command(call, env)
-        output = self.output(folder, prompt, root=cwd)
+        output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
 
@@ -370,26 +368,19 @@ class AgentDriver:
             return not self._stop.is_set()
 
         with AgentProcess(
-            command,
-            prompt=prompt.encode(),
-            folder=folder,
-            cwd=cwd or self._root,
-            env=env,
-            grace_s=GRACE_S,
+            command, prompt=prompt.encode(), folder=folder, cwd=self.cwd, env=env, grace_s=GRACE_S
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
 
-    def output(
-        self, folder: Path, prompt: str, *, agent: str | None = None, root: Path | None = None
-    ) -> AgentOutput:
+    def output(self, folder: Path, prompt: str, *, agent: str = "", cwd: str = "") -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         disk.appending(file).close()
-        root = root or self._root
-        return AgentOutput(file, agent=agent or self.agent, root=str(root), injected=prompt)
+        root = cwd or str(self.cwd)
+        return AgentOutput(file, agent=agent or self.agent, root=root, injected=prompt)
 
     def command(self, call: clients.AgentCall, env: dict[str, str] | None = None) -> list[str]:
         """The command line of one run, with the program's full path."""

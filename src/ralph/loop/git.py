@@ -15,6 +15,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput
+from ralph.memory.project import Project
 from ralph.programs import find_program
 from ralph.text.redact import redact
 from ralph.text.tokens import plural, shorten
@@ -22,9 +23,8 @@ from ralph.text.tokens import plural, shorten
 # Hooks of the repository may run all its tests.
 _TIMEOUT_S = 600.0
 _SUBJECT_CHARS = 72
-_NAMED = 3
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]+")
-_IDENTITY = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_CONFIG")
+_KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_CONFIG")
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -51,13 +51,10 @@ def git(folder: Path, *words: str, given: bytes = b"") -> str:
     if program is None:
         raise BadInput("git is not installed", todo="Install it, or run without this option.")
     # What a hook or another git has set may point to another repository.
-    env = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("GIT_") or key.startswith(_IDENTITY)
-    }
-    command = [program, "--literal-pathspecs", "-C", str(folder), *words]
+    own = {key for key in os.environ if key.startswith("GIT_") and not key.startswith(_KEPT)}
+    env = {key: value for key, value in os.environ.items() if key not in own}
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+    command = [program, "--literal-pathspecs", "-C", str(folder), *words]
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, timeout=_TIMEOUT_S, env=env, check=False
@@ -96,40 +93,32 @@ def changed_files(top: Path) -> set[str]:
 # -- Worktrees.
 
 
-def planned_worktree(root: Path, home: Path, feature: str) -> Worktree:
+def planned_worktree(project: Project, feature: str) -> Worktree:
     """Where the worktree of a feature is, or will be."""
-    top = repository(root, "--worktree")
+    root, top = project.root, repository(project.root, "--worktree")
     name = _UNUSABLE.sub("-", feature).strip("-")
     if name != feature:  # another feature may get the same name
         name = f"{name or 'feature'}-{zlib.crc32(feature.encode()):08x}"
-    path = home / "worktrees" / disk.state_name(root) / name
+    path = project.home / "worktrees" / disk.state_name(root) / name
     inside = root.resolve().relative_to(top.resolve())
     return Worktree(feature, str(path), str(path / inside), f"ralph/{name}")
 
 
-def open_worktree(root: Path, home: Path, feature: str) -> Worktree:
+def open_worktree(project: Project, feature: str) -> Worktree:
     """The worktree of a feature, created from the current commit if there is none yet."""
-    found = planned_worktree(root, home, feature)
-    top, path = repository(root, "--worktree"), Path(found.path)
+    found = planned_worktree(project, feature)
+    top, path = repository(project.root, "--worktree"), Path(found.path)
     git(top, "worktree", "prune")
     if f"worktree {path.resolve()}\n" in git(top, "worktree", "list", "--porcelain"):
         return found
-    branch = [found.branch]
-    try:
-        git(top, "rev-parse", "-q", "--verify", f"refs/heads/{found.branch}")
-    except BadInput:
+    words = [str(path), found.branch]
+    if not git(top, "branch", "--list", found.branch):
         if dirty := sorted(changed_files(top)):
-            what = f"a new worktree would lack your uncommitted changes: {_some(dirty)}"
-            raise BadInput(what, where=str(top), todo="Commit or stash them first.") from None
-        branch = ["-b", found.branch]
+            what = f"a new worktree would lack your uncommitted changes: {', '.join(dirty[:5])}"
+            raise BadInput(what, where=str(top), todo="Commit or stash them first.")
+        words = ["-b", found.branch, str(path)]
     disk.make_folder(path.parent)
-    git(
-        top,
-        "worktree",
-        "add",
-        "-q",
-        *([*branch, str(path)] if len(branch) > 1 else [str(path), *branch]),
-    )
+    git(top, "worktree", "add", "-q", *words)
     return found
 
 
@@ -163,8 +152,3 @@ def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -
         return Commit(git(top, "rev-parse", "--short", "HEAD").strip(), len(paths), left_out)
     except (BadInput, OSError) as error:
         return Commit(error=str(error))
-
-
-def _some(paths: list[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more

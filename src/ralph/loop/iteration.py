@@ -184,41 +184,35 @@ class IterationRunner:
         Nothing is started or written.
         """
         facts = gather(self.ralph, self.plan, task, memory_on=True, agent=self._driver.agent)
-        prompt = build.task_prompt(facts, self._limits)
-        if review:
-            told = history(self.ralph, task.feature)
-            looked_at = gather_review(facts, told, everything=False)
-            prompt = build.review_prompt(facts, looked_at, self._limits)
+        work = build.task_prompt(facts, self._limits)
+        prompt = self._review_prompt(facts, everything=False) if review else work
         servers, _ = agents.loop_servers(self.ralph, self.plan, task, review=review, memory_on=True)
-        config = self.runs.path / "RUN" / "mcp.json"
-        return prompt, self._driver.command(
-            self._driver.call(
-                config, servers, model=self._model(review), scripts=self._scripts(task)
-            )
-        )
+        config, scripts = self.runs.path / "RUN" / "mcp.json", agents.plan_scripts(self.plan, task)
+        call = self._driver.call(config, servers, self._model(review), scripts)
+        return prompt, self._driver.command(call)
 
     def _model(self, review: bool) -> str | None:
         stronger = self.settings.model_review or review_model(self._driver.agent)
         return stronger if review else self.settings.model_work
 
-    def _scripts(self, task: Task) -> list[str]:
-        named = (d for d in self.plan.read("disciplines").disciplines if d.name == task.discipline)
-        return agents.plan_scripts(self.plan.project, task, next(named, None))
+    def _review_prompt(self, facts: build.PromptFacts, *, everything: bool) -> build.Prompt:
+        told = history(self.ralph, facts.task.feature)
+        review = gather_review(facts, told, everything=everything)
+        return build.review_prompt(facts, review, self._limits)
 
-    def work_on(self, task: Task, cwd: Path | None = None) -> IterationResult:
-        """One iteration of work on a task, in a worktree if one is given."""
+    def work_on(self, task: Task) -> IterationResult:
+        """One iteration of work on a task."""
         facts = self._gather(task)
         if (context := self._knowledge.context(facts)) is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
         carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
-        return self._run(task, prompt, cwd, review=False, patterns=carried)
+        return self._run(task, prompt, review=False, patterns=carried)
 
-    def review(self, task: Task, cwd: Path | None = None, *, everything: bool) -> IterationResult:
+    def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
-        facts = self._gather(task)
-        review = gather_review(facts, history(self.ralph, task.feature), everything=everything)
-        return self._run(task, build.review_prompt(facts, review, self._limits), cwd, review=True)
+        prompt = self._review_prompt(self._gather(task), everything=everything)
+        return self._run(task, prompt, review=True)
 
     def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
@@ -238,20 +232,13 @@ class IterationRunner:
             if prompt.exists():  # else no agent had been started
                 ended = self.runs.how_it_ended(work)
                 text = prompt.read_text("utf-8", "replace")
-                root = Path(work.cwd) if work.cwd else None
-                output = self._driver.output(folder, text, agent=work.agent, root=root)
+                output = self._driver.output(folder, text, agent=work.agent, cwd=work.cwd)
                 finished.append(self._finish(work, output, ended).iteration)
             self.runs.finish(work)
         return finished
 
     def _run(
-        self,
-        task: Task,
-        prompt: build.Prompt,
-        cwd: Path | None,
-        *,
-        review: bool,
-        patterns: tuple[str, ...] = (),
+        self, task: Task, prompt: build.Prompt, *, review: bool, patterns: tuple[str, ...] = ()
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
@@ -265,7 +252,7 @@ class IterationRunner:
             plan_before=plan_hash(self.plan, task.feature),
             task_before=None if review else task,
             patterns=patterns,
-            cwd=str(cwd or ""),
+            cwd=str(self._driver.cwd),
         )
         folder = self.runs.begin(work, snapshot)
         about = {name: getattr(work, name) for name in ("feature", "task_id", "title", "review")}
@@ -284,8 +271,7 @@ class IterationRunner:
                 model=self._model(review),
                 given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
-                scripts=self._scripts(task),
-                cwd=cwd,
+                scripts=agents.plan_scripts(self.plan, task),
             )
         except BadInput:
             self.runs.finish(work)  # no agent was started, so there is nothing to record

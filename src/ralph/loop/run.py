@@ -296,29 +296,28 @@ class _LoopRun:
     def preview(self) -> dict[str, Any]:
         self._refuse_bad_plan()
         self._driver.check()
-        options, root = self._options, self._ralph.project.root
+        options, settings, agent = self._options, self._settings, self._driver.agent
         if options.commit:
-            repository(root, "--commit")
+            repository(self._ralph.project.root, "--commit")
         if not (tasks := self._ready()):
-            return {"detail": self._why_none_is_ready(), "task": None}
-        task, review = tasks[0], self._review_number(tasks[0]) > 0
+            return {"detail": self._why_none_is_ready(), "task_id": None}
+        task, review, tree = tasks[0], self._review_number(tasks[0]) > 0, None
+        if options.worktree:
+            tree = planned_worktree(self._ralph.project, task.feature)
         prompt, command = self._iterating.preview(task, review=review)
-        home = self._ralph.store.home
-        tree = planned_worktree(root, home, task.feature) if options.worktree else None
         return {
-            "detail": "",
-            "task": {name: getattr(task, name) for name in ("feature", "id", "title")},
+            "detail": f"{task.feature}, task {task.id}: {task.title}",
+            "task_id": task.id,
             "review": review,
-            "agent": self._driver.agent,
-            "command": command,
-            "directory": tree.cwd if tree else str(root),
-            "branch": tree.branch if tree else "",
-            "commit": options.commit,
-            "permissions": permission_lines(self._driver.agent, self._settings.agent_permissions),
             "prompt_tokens": prompt.tokens,
-            "timeout_s": options.timeout_s or self._settings.iteration_timeout_s,
-            "max_iterations": options.max_iterations,
             "budget_usd": options.budget_usd,
+            "max_iterations": options.max_iterations,
+            "timeout_s": options.timeout_s or settings.iteration_timeout_s,
+            "directory": tree.cwd if tree else str(self._ralph.project.root),
+            "branch": tree.branch if tree else None,
+            "commit": options.commit,
+            "permissions": permission_lines(agent, settings.agent_permissions),
+            "command": command,
         }
 
     def go(self) -> RunResult:
@@ -405,23 +404,19 @@ class _LoopRun:
         return f"task {wanted} is {task.status}"
 
     def _iterate(self, task: Task) -> IterationResult:
-        cwd = None
         if self._options.worktree:
-            cwd = Path(self._worktree(task.feature).cwd)
+            self._driver.cwd = Path(self._worktree(task.feature).cwd)
         if number := self._review_number(task):
-            everything = number % _VERIFY_ALL_EVERY == 0
-            done = self._iterating.review(task, cwd, everything=everything)
+            done = self._iterating.review(task, everything=number % _VERIFY_ALL_EVERY == 0)
         else:
-            done = self._iterating.work_on(task, cwd)
+            done = self._iterating.work_on(task)
         if self._options.commit and done.iteration.outcome == "success":
             self._commit(task, done)
         return done
 
     def _worktree(self, feature: str) -> Worktree:
         if feature not in self._worktrees:
-            project = self._ralph.project
-            found = open_worktree(project.root, self._ralph.store.home, feature)
-            self._worktrees[feature] = found
+            found = self._worktrees[feature] = open_worktree(self._ralph.project, feature)
             self._dirty[Path(found.path)] = changed_files(Path(found.path))
             self._tell("worktree", **msgspec.structs.asdict(found))
         return self._worktrees[feature]

@@ -33,6 +33,7 @@ _SHELLS = frozenset(
 # A client may note the time of a prompt a little after its hook ran.
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
+_CASES = ("first_with", "first_without", "retry_with", "retry_without")
 
 
 class Usage(msgspec.Struct):
@@ -62,22 +63,9 @@ class Usage(msgspec.Struct):
             return
         self.iterations += 1
         self.outcomes[work.outcome] = self.outcomes.get(work.outcome, 0) + 1
-        if work.outcome in _JUDGED:
-            self.judged += 1
+        self.judged += work.outcome in _JUDGED
         if self.judged:
             self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
-
-
-class NextCommands(msgspec.Struct):
-    """How many times a next command was seen, and how many of those commands passed."""
-
-    commands: int = 0
-    passed: int = 0
-
-    def add(self, command: Message) -> None:
-        """Count one."""
-        self.commands += 1
-        self.passed += not command.failed
 
 
 class RecallStats(msgspec.Struct):
@@ -90,10 +78,14 @@ class RecallStats(msgspec.Struct):
 
     recalls: int = 0
     memories: int = 0
-    first_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    first_without: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_without: NextCommands = msgspec.field(default_factory=NextCommands)
+    next_commands: dict[str, dict[str, int]] = msgspec.field(
+        default_factory=lambda: {case: {"commands": 0, "passed": 0} for case in _CASES}
+    )
+
+    def add(self, case: str, command: Message) -> None:
+        """Count a next command."""
+        self.next_commands[case]["commands"] += 1
+        self.next_commands[case]["passed"] += not command.failed
 
 
 class Stats(msgspec.Struct):
@@ -127,10 +119,8 @@ def command_mark(text: str) -> str:
 
 def feature_usage(ralph: Ralph, feature: str) -> Usage:
     """What one feature took so far."""
-    found = Usage(feature)
-    for _, one in ralph.feature(feature).iterations():
-        found.add(one)
-    return found
+    work = (one for _, one in ralph.feature(feature).iterations())
+    return next(iter(_grouped(work, lambda one: feature)), Usage(feature))
 
 
 def stats(
@@ -156,11 +146,8 @@ def stats(
     doubled = {exchange_of_run(one.session_id) for one in iterations}
     alone = (one for some in exchanges.values() for one in some if one.id not in doubled)
     work: list[Iteration | Exchange] = [*iterations, *alone]
-    total = Usage("total")
-    for one in work:
-        total.add(one)
     return Stats(
-        total,
+        next(iter(_grouped(work, lambda one: "total")), Usage("total")),
         sorted(_grouped(work, _day), key=lambda row: row.key),
         _grouped(work, lambda one: getattr(one, "feature", "")),
         _grouped(work, lambda one: one.model or ""),
@@ -217,13 +204,13 @@ def _recall_stats(recalls: list[Recall], exchanges: dict[str, list[Exchange]]) -
         mine = given.get(exchange.id, [])
         commands = [m for m in exchange.messages if m.tool.lower() in _SHELLS]
         if commands:
-            with_memory = any(not one.after for one in mine)
-            (found.first_with if with_memory else found.first_without).add(commands[0])
-        marks = {one.after for one in mine if one.after}
+            given_first = any(not one.after for one in mine)
+            found.add("first_with" if given_first else "first_without", commands[0])
+        marks = {one.after for one in mine}
         for command, following in pairwise(commands):
             if command.failed:
                 mark = command_mark(command.content)
-                (found.retry_with if mark in marks else found.retry_without).add(following)
+                found.add("retry_with" if mark in marks else "retry_without", following)
                 marks.discard(mark)
     return found
 

@@ -95,28 +95,16 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
 
 def _show_preview(found: dict[str, Any], page: Page) -> None:
     """What would run first; the rules for single commands are listed at the end."""
-    task = found["task"]
-    if task is None:
+    if found["task_id"] is None:
         page.line(f"Nothing would run: {found['detail']}.")
         return
     rules = [word for word in found["command"] if word.startswith("Bash(")]
-    limits = [f"{duration(found['timeout_s'])} an iteration"]
-    limits += [f"{count} iterations"] if (count := found["max_iterations"]) else []
-    limits += [usd(found["budget_usd"])] if found["budget_usd"] else ["no budget (--budget-usd)"]
-    page.fields(
-        {
-            "task": f"{task['feature']}, task {task['id']}: {task['title']}",
-            "kind": "review" if found["review"] else "work",
-            "prompt": f"{found['prompt_tokens']} tokens",
-            "limits": ", ".join(limits),
-            **{name: found[name] for name in ("directory", "branch")},
-            "commit": "after each success" if found["commit"] else "",
-            "permissions": [line.removeprefix("Permissions: ") for line in found["permissions"]]
-            or "your own command decides; Ralph limits nothing",
-            "command": join(word for word in found["command"] if word not in rules),
-            "allowed commands": ", ".join(rule[5:-3] for rule in rules),
-        }
-    )
+    command = join(word for word in found["command"] if word not in rules)
+    more = {"allowed_commands": ", ".join(rule[5:-3] for rule in rules)}
+    fields = {"next": found["detail"], **found, "budget_usd": found["budget_usd"] or "none"}
+    own = "your own command decides; Ralph limits nothing"
+    fields |= {"permissions": found["permissions"] or own, "command": command, **more}
+    page.fields({name: fields[name] for name in fields if name not in ("detail", "task_id")})
     page.line("Nothing was started or written.")
 
 
