@@ -136,7 +136,7 @@ def test_denied_calls_are_summed_up_with_the_setting_to_change(loop: Loop, tmp_p
     loop(shell(tmp_path, f"cat <<'E'\n{text}\nE\n"), max_iterations=1)
     assert loop.facts("ended")[0]["denied"] == ["Bash(docker ps)", "WebFetch"]
     [hint] = loop.facts("stopped")[0]["hints"]
-    assert "2 calls were denied (Bash(docker ps), WebFetch)" in hint
+    assert hint.startswith("2 calls denied: Bash(docker ps), WebFetch. ")
     assert "ralph config --user agent_permissions 'project, COMMAND'" in hint
 
 
@@ -352,9 +352,9 @@ def test_a_project_in_a_folder_of_the_repository_is_worked_on_in_that_folder(
 def test_a_features_name_cannot_lead_elsewhere(
     loop: Loop, repository: Path, home: Path, feature: str
 ) -> None:
-    from ralph.loop.git import open_worktree
+    from ralph.loop.git import worktree_of
 
-    tree = open_worktree(Project(repository, home), feature)
+    tree = worktree_of(Project(repository, home), feature)
     assert Path(tree.path).resolve().parent == (home / "worktrees" / state_of(loop.root).name)
     assert (Path(tree.path) / "README").exists()
 

@@ -37,20 +37,8 @@ from ralph.trust import trusted_hashes
 # -- What the loop tells while it runs: one value a fact, for a screen, a log or a program.
 
 
-Name = Literal[
-    "permissions",
-    "memory",
-    "recovered",
-    "worktree",
-    "started",
-    "doing",
-    "ended",
-    "committed",
-    "repaired",
-    "learned",
-    "waiting",
-    "stopped",
-]
+_Begin = Literal["permissions", "memory", "recovered", "worktree", "started", "doing"]
+Name = Literal[_Begin, "ended", "committed", "repaired", "learned", "waiting", "stopped"]
 
 
 class LoopEvent(msgspec.Struct, frozen=True):
@@ -315,7 +303,7 @@ class AgentDriver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        self.command(clients.AgentCall(), self._environment())
+        self.command(clients.AgentCall())
 
     def call(
         self, config: Path, servers: dict[str, Entry], model: str | None, scripts: Sequence[str]

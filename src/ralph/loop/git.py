@@ -5,6 +5,7 @@ Git runs as the person would run it, with their identity and the hooks of the re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -63,9 +64,7 @@ def git(folder: Path, *words: str, given: bytes = b"") -> str:
         raise BadInput(f"git {words[0]} took longer than {_TIMEOUT_S:.0f} s") from None
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace")
-        raise BadInput(
-            f"git {words[0]} failed: {redact(said.rpartition(chr(10))[2] or 'no reason')}"
-        )
+        raise BadInput(f"git {words[0]} failed: {redact(said.rpartition(chr(10))[2])}")
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
@@ -93,38 +92,39 @@ def changed_files(top: Path) -> set[str]:
 # -- Worktrees.
 
 
-def planned_worktree(project: Project, feature: str) -> Worktree:
-    """Where the worktree of a feature is, or will be."""
+def worktree_of(project: Project, feature: str, *, create: bool = True) -> Worktree:
+    """The worktree of a feature, created from the current commit if there is none yet."""
     root, top = project.root, repository(project.root, "--worktree")
     name = _UNUSABLE.sub("-", feature).strip("-")
     if name != feature:  # another feature may get the same name
         name = f"{name or 'feature'}-{zlib.crc32(feature.encode()):08x}"
-    path = project.home / "worktrees" / disk.state_name(root) / name
+    path, branch = project.home / "worktrees" / disk.state_name(root) / name, f"ralph/{name}"
     inside = root.resolve().relative_to(top.resolve())
-    return Worktree(feature, str(path), str(path / inside), f"ralph/{name}")
+    found = Worktree(feature, str(path), str(path / inside), branch)
+    if create:
+        git(top, "worktree", "prune")
+        listed = git(top, "worktree", "list", "--porcelain")
+        if f"worktree {path.resolve().as_posix()}\n" not in listed:
+            _add_worktree(top, path, branch)
+    return found
 
 
-def open_worktree(project: Project, feature: str) -> Worktree:
-    """The worktree of a feature, created from the current commit if there is none yet."""
-    found = planned_worktree(project, feature)
-    top, path = repository(project.root, "--worktree"), Path(found.path)
-    git(top, "worktree", "prune")
-    if f"worktree {path.resolve()}\n" in git(top, "worktree", "list", "--porcelain"):
-        return found
-    words = [str(path), found.branch]
-    if not git(top, "branch", "--list", found.branch):
+def _add_worktree(top: Path, path: Path, branch: str) -> None:
+    words = [str(path), branch]
+    if not git(top, "branch", "--list", branch):
         if dirty := sorted(changed_files(top)):
             what = f"a new worktree would lack your uncommitted changes: {', '.join(dirty[:5])}"
             raise BadInput(what, where=str(top), todo="Commit or stash them first.")
-        words = ["-b", found.branch, str(path)]
+        words = ["-b", branch, str(path)]
     disk.make_folder(path.parent)
     git(top, "worktree", "add", "-q", *words)
-    return found
 
 
 def merge_hint(root: Path, worktree: Worktree) -> str:
     """How to get the work of a worktree into the current branch."""
-    count = len(changed_files(Path(worktree.path)))
+    count = 0
+    with contextlib.suppress(BadInput):  # somebody removed it
+        count = len(changed_files(Path(worktree.path)))
     first = f"commit {plural(count, 'changed file')} in {worktree.path}, then " if count else ""
     return f"To merge {worktree.feature}: {first}run in {root}: git merge {worktree.branch}"
 

@@ -23,16 +23,8 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
+from ralph.loop import git
 from ralph.loop.agent import AgentDriver, Listener, permission_lines, tell
-from ralph.loop.git import (
-    Worktree,
-    changed_files,
-    commit_changes,
-    merge_hint,
-    open_worktree,
-    planned_worktree,
-    repository,
-)
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import CheckpointResult, prune_if_due
 from ralph.memory.knowledge import Context
@@ -229,6 +221,7 @@ class Claims:
 StopReason = Literal[
     "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"
 ]
+_ALLOW = "To allow a command: ralph config --user agent_permissions 'project, COMMAND'"
 _RATE_LIMIT_MARGIN_S = 5.0
 # How long to wait when the provider refuses and names no time.
 _RATE_LIMIT_WAIT_S = 300.0
@@ -289,7 +282,7 @@ class _LoopRun:
         self._totals = Totals()
         self._stagnant = self._refused = 0
         self._denied: list[str] = []
-        self._worktrees: dict[str, Worktree] = {}
+        self._worktrees: dict[str, git.Worktree] = {}
         # By the top of a checkout: the files that had changes before this run.
         self._dirty: dict[Path, set[str]] = {}
 
@@ -298,12 +291,12 @@ class _LoopRun:
         self._driver.check()
         options, settings, agent = self._options, self._settings, self._driver.agent
         if options.commit:
-            repository(self._ralph.project.root, "--commit")
+            git.repository(self._ralph.project.root, "--commit")
         if not (tasks := self._ready()):
             return {"detail": self._why_none_is_ready(), "task_id": None}
         task, review, tree = tasks[0], self._review_number(tasks[0]) > 0, None
         if options.worktree:
-            tree = planned_worktree(self._ralph.project, task.feature)
+            tree = git.worktree_of(self._ralph.project, task.feature, create=False)
         prompt, command = self._iterating.preview(task, review=review)
         return {
             "detail": f"{task.feature}, task {task.id}: {task.title}",
@@ -332,8 +325,8 @@ class _LoopRun:
             self._refuse_bad_plan()
             self._driver.check()
             if self._options.commit and not self._options.worktree:
-                top = repository(self._ralph.project.root, "--commit")
-                self._dirty[top] = changed_files(top)
+                top = git.repository(self._ralph.project.root, "--commit")
+                self._dirty[top] = git.changed_files(top)
             while True:
                 task = self._reason_to_stop() or self._choose()
                 if not isinstance(task, Task):
@@ -414,10 +407,10 @@ class _LoopRun:
             self._commit(task, done)
         return done
 
-    def _worktree(self, feature: str) -> Worktree:
+    def _worktree(self, feature: str) -> git.Worktree:
         if feature not in self._worktrees:
-            found = self._worktrees[feature] = open_worktree(self._ralph.project, feature)
-            self._dirty[Path(found.path)] = changed_files(Path(found.path))
+            found = self._worktrees[feature] = git.worktree_of(self._ralph.project, feature)
+            self._dirty[Path(found.path)] = git.changed_files(Path(found.path))
             self._tell("worktree", **msgspec.structs.asdict(found))
         return self._worktrees[feature]
 
@@ -426,7 +419,7 @@ class _LoopRun:
         tree = self._worktrees.get(task.feature)
         top = Path(tree.path) if tree else next(iter(self._dirty))
         title = f"{task.feature}: {done.iteration.task_title}"
-        made = commit_changes(top, self._dirty[top], title=title, iteration=done.id)
+        made = git.commit_changes(top, self._dirty[top], title=title, iteration=done.id)
         self._tell("committed", **msgspec.structs.asdict(made))
 
     def _review_number(self, task: Task) -> int:
@@ -478,12 +471,9 @@ class _LoopRun:
             self._knowledge.complete(self._options.feature)
         numbers = msgspec.structs.asdict(totals) | {"cost_usd": round(totals.cost_usd, 6)}
         root = self._ralph.project.root
-        hints = [merge_hint(root, tree) for tree in self._worktrees.values()]
+        hints = [git.merge_hint(root, tree) for tree in self._worktrees.values()]
         if self._denied:
             named = ", ".join(dict.fromkeys(self._denied))
-            hints.append(
-                f"{len(self._denied)} calls were denied ({named}). To allow a command: "
-                "ralph config --user agent_permissions 'project, COMMAND'; any command: full"
-            )
+            hints.append(f"{plural(len(self._denied), 'call')} denied: {named}. {_ALLOW}")
         self._tell("stopped", reason=reason, detail=detail, **numbers, hints=hints)
         return RunResult(reason, detail, totals)

@@ -26,16 +26,7 @@ from ralph.config import home_folder
 from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    Result,
-    console,
-    excerpt,
-    is_terminal,
-    note,
-    one_line,
-    one_span,
-)
+from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
 from ralph.text.tokens import plural
 
@@ -83,7 +74,7 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
     if dry_run:
         with context.opened() as ralph:
             found = preview(ralph, options)
-        return Result(found, partial(_show_preview, found))
+        return render.Result(found, partial(_show_preview, found))
     with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         listener: Listener = json_listener
