@@ -92,8 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
     agent_permissions: str = _trusted(
         "project",
-        "which commands the agent may run: `project` (build, test and lint tools, git without "
-        "push), `full` (any), or `project` and more, as `project, docker compose`",
+        "what the agent may run: `project` (build, test, lint, git), `full`, `project, COMMAND`",
         free=("project",),
     )
     model_work: str | None = _trusted(None, "the agent's model for work")

@@ -90,12 +90,11 @@ def _show_preview(found: dict[str, Any], page: Page) -> None:
         page.line(f"Nothing would run: {found['detail']}.")
         return
     rules = [word for word in found["command"] if word.startswith("Bash(")]
-    command = join(word for word in found["command"] if word not in rules)
-    more = {"allowed_commands": ", ".join(rule[5:-3] for rule in rules)}
-    fields = {"next": found["detail"], **found, "budget_usd": found["budget_usd"] or "none"}
-    own = "your own command decides; Ralph limits nothing"
-    fields |= {"permissions": found["permissions"] or own, "command": command, **more}
-    page.fields({name: fields[name] for name in fields if name not in ("detail", "task_id")})
+    fields = {"next": found.pop("detail"), **found, "budget_usd": found["budget_usd"] or "none"}
+    fields["permissions"] = found["permissions"] or "your own command decides"
+    fields["command"] = join(word for word in found["command"] if word not in rules)
+    fields["allowed_commands"] = ", ".join(rule[5:-3] for rule in rules)
+    page.fields(fields)
     page.line("Nothing was started or written.")
 
 
