@@ -90,6 +90,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
+    agent_permissions: str = _trusted(
+        "project",
+        "what the agent may run: `project` (build, test, lint, git), `full`, `project, COMMAND`",
+        free=("project",),
+    )
     model_work: str | None = _trusted(None, "the agent's model for work")
     model_review: str | None = _trusted(None, "the agent's model for reviews (Claude: opus)")
     iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)

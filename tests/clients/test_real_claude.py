@@ -180,6 +180,7 @@ def test_a_memory_server_killed_in_mid_call_costs_one_answer_and_not_the_iterati
             killed.extend(stopped)
             os.kill(killed[0], signal.SIGKILL)
 
+    world.environ["RALPH_AGENT_PERMISSIONS"] = "full"
     with ScriptedModel(broken, works) as model:
         world.talk_to(model.url)
         ran = world.loop(root, "--agent", "claude", "--max-iterations", "2", on_event=strike)
@@ -286,6 +287,34 @@ def test_the_most_turns_are_recorded_as_what_ended_the_iteration(world: World, r
     assert messages[0] == "No rule to make target 'export'.  Stop."
     assert "maximum number of turns" in messages[1]
     assert second.errors == ()
+
+
+# -- permissions
+
+
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    """A compound command needs a permission for each of its parts."""
+    commands = (
+        "make export",
+        "python3 -c 'print(6 * 7)' && git status",
+        "curl http://127.0.0.1:1/",
+    )
+    calls = [Step(calls=(Call("Bash", {"command": one}),)) for one in (*commands, "make x; curl y")]
+    with ScriptedModel(Run(steps=(*calls, Step(text="Nothing was fetched.")))) as model:
+        world.talk_to(model.url)
+        ran = world.loop(root, "--agent", "claude", "--max-iterations", "1")
+
+    results = [one.results[-1] for one in model.asked(0)[1:]]
+    assert "No rule to make target" in results[0]
+    assert "42" in results[1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["Bash(curl http://127.0.0.1:1/)", "Bash(make x; curl y)"]
+    assert [error.message for error in ran.told["export"][0].errors] == [
+        "No rule to make target 'export'.  Stop."
+    ]
+    assert "agent_permissions" in " ".join(ran.events[-1]["hints"])
+    [shown] = [event["lines"] for event in ran.events if event["event"] == "permissions"]
+    assert shown[0].startswith("Permissions: claude may edit files here and run build, test and")
 
 
 # -- the plugin, in a person's own work
