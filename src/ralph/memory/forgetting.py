@@ -22,7 +22,7 @@ from ralph.errors import BadInput, BadPlan
 from ralph.plan.model import KINDS
 from ralph.records.iteration import TRUNCATED
 from ralph.records.learning import read_learning
-from ralph.text.tokens import tokens
+from ralph.text.tokens import plural, tokens
 
 if TYPE_CHECKING:
     from ralph.memory.plan_stream import FeatureLearning
@@ -256,16 +256,28 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
     plan = _plan(ralph).cache
     plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
     found = {
-        "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
-        "log lines": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
-        "lines that could not be delivered": _without_lines(home.glob(left), words.stand_in),
-        "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
-        "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
-        "copies of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
-        "proposals of a plan": _whole(cache.glob("braindump/*"), words.in_file),
-        "unfinished runs": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
+        ("note of hooks", "notes of hooks"): _hook_notes(home / "cache" / "hooks", words),
+        ("log line", "log lines"): _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
+        ("line that could not be delivered", "lines that could not be delivered"): _without_lines(
+            home.glob(left), words.stand_in
+        ),
+        ("title of imported sessions", "titles of imported sessions"): _import_marks(
+            home / "cache" / "imports", words
+        ),
+        ("note of workers", "notes of workers"): _whole(
+            home.glob("cache/workers/*.json"), words.stand_in_any
+        ),
+        ("copy of the plan", "copies of the plan"): _whole(
+            plans, lambda data: versions or words.in_file(data)
+        ),
+        ("proposal of a plan", "proposals of a plan"): _whole(
+            cache.glob("braindump/*"), words.in_file
+        ),
+        ("unfinished run", "unfinished runs"): sum(map(_drop_run, _runs(ralph, words)))
+        if words.match
+        else 0,
     }
-    return [f"{count} {what}" for what, count in found.items() if count]
+    return [plural(count, *what) for what, count in found.items() if count]
 
 
 def _runs(ralph: Ralph, words: Words) -> list[Path]:

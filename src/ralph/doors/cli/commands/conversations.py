@@ -17,7 +17,7 @@ from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.recall import CONVERSATIONS_ALONE
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}

@@ -27,7 +27,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
