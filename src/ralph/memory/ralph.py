@@ -32,7 +32,6 @@ from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
 from ralph.records.note import Author, Note, make_note
-from ralph.text.times import moments_between
 
 if TYPE_CHECKING:
     from ralph import index
@@ -46,8 +45,9 @@ class _Reach(msgspec.Struct, frozen=True):
     kinds: frozenset[str]
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
-    first: str
-    end: str
+    # Before and after every moment.
+    first: str = ""
+    end: str = "9"
 
     def has(self, hit: Hit) -> bool:
         """Whether a record is among them; notes of the project are of every feature."""
@@ -254,7 +254,11 @@ class Ralph:
         """Every record of these memories whose id begins so."""
         hits: list[Hit] = []
         if "project" in reach.keepers:
-            hits += [hit for one in self._streams(reach) for hit in one.find(begins)]
+            newest = conversations.get("newest")
+            for one in self._streams(reach):
+                # A journal of iterations has one kind alone, and may be long.
+                most = newest if isinstance(one, FeatureMemory) else None
+                hits += one.find(begins, newest=most)
         if "conversations" in reach.keepers:
             hits += self.conversations.find(begins, **conversations)
         if "knowledge" in reach.keepers:
@@ -281,6 +285,10 @@ class Ralph:
             keepers &= {"conversations"}
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
+        if not (since or until):
+            return _Reach(wanted, keepers, features)
+        from ralph.text.times import moments_between
+
         return _Reach(wanted, keepers, features, *moments_between(since, until))
 
     def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:

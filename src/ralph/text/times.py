@@ -13,7 +13,7 @@ from functools import cache
 from typing import Literal, NamedTuple, cast
 
 from ralph.errors import BadInput
-from ralph.text.tokens import compiled, tokens
+from ralph.text.tokens import compiled, names_time, tokens
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
@@ -284,12 +284,6 @@ _ENDS = (
 )
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
-_HINTS = {*_MONTHS, *_WEEKDAYS, "today", "yesterday", "night", "morning", "afternoon"}
-_HINTS |= {
-    f"{unit}{s}"
-    for unit in ("day", "week", "weekend", "month", "quarter", "year")
-    for s in ("", "s")
-}
 # Of the length of what they stand for.
 _TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
@@ -321,7 +315,7 @@ def time_range(question: str, today: date) -> TimeRange | None:
     """The days that a question asks about; None if it plainly names none."""
     today = date(today.year, today.month, today.day)  # a time of day would not compare
     plain = " ".join(question.split())
-    if len(plain) > LONGEST_QUESTION or not _hinted(plain):
+    if len(plain) > LONGEST_QUESTION or not names_time(plain):
         return None
     # Quoted words keep their length and lose their meaning.
     text = plain.translate(_TYPEWRITER)
@@ -348,14 +342,9 @@ def event_range(question: str) -> tuple[Relation, str] | None:
     if not _asks(sentence, text) or not _has_past(sentence.replace(event, "")):
         return None
     # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
-    if len(event.split()) > 9 or _has(_REASON, event) or _hinted(event):
+    if len(event.split()) > 9 or _has(_REASON, event) or names_time(event):
         return None
     return cast(Relation, found["relation"].lower().replace("prior to", "before")), event
-
-
-def _hinted(text: str) -> bool:
-    """Cheap: nearly no question speaks of time."""
-    return "20" in text or not _HINTS.isdisjoint(re.split(r"\W+", text.lower()))
 
 
 def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:

@@ -16,7 +16,6 @@ from ralph.text.tokens import plural
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
     from ralph.recall.patterns import Pattern
@@ -61,13 +60,6 @@ def minute(timestamp: str | None) -> str:
 def moment(hit: Hit) -> str:
     """When it was: hours and minutes ago where it is recent, else the day."""
     return ago(hit.at) or hit.when
-
-
-def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
-    """How many records are new, and how many were here before in words."""
-    fresh = sum(each.fresh for each in saved)
-    old = len(saved) - fresh
-    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
 
 
 def styled(word: str) -> Span:

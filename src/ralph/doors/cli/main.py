@@ -42,11 +42,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("project:trust", "Show what a project asks for, and allow it."),
     },
     "Look": {
+        "ui": ("", "Open the page: see, search and correct what memory has."),
         "search": ("recall:search", "Search everything in memory, by meaning and by words."),
         "recent": ("recall:recent", "List what happened last."),
         "log": ("recall:log", "List what was done, one line each, by day."),
         "failures": ("recall:failures", "List attempts that failed or timed out."),
         "files": ("recall:files", "List the files that iterations touched."),
+        "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
@@ -81,6 +83,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
+        "serve": ("", "Serve the page without opening a browser."),
         "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),
         "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),

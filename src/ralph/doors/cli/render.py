@@ -22,6 +22,9 @@ from ralph.text.tokens import plural, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ralph.memory.feature import SavedIteration
+    from ralph.memory.knowledge import SavedEntry
+
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 
@@ -266,6 +269,13 @@ def excerpt(text: str, max_chars: int) -> str:
 def first_of(items: Sequence[Any]) -> str:
     """The first of several problems, and how many more there are."""
     return f"{items[0]}" + (f" and {len(items) - 1} more" if len(items) > 1 else "")
+
+
+def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
+    """How many records are new, and how many were here before in words."""
+    fresh = sum(each.fresh for each in saved)
+    old = len(saved) - fresh
+    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
 
 
 def typed_answer(question: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt
+from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, fresh_and_known
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
@@ -106,7 +106,7 @@ def _captured(captured: list[SavedEntry]) -> Result:
     """What was captured, and what to do next."""
 
     def show(page: Page) -> None:
-        fresh, known = cards.fresh_and_known(captured)
+        fresh, known = fresh_and_known(captured)
         page.line(f"Captured {_entries(fresh)}{known}.")
         entries = {each.id: each.record for each in captured}
         for identity, entry in list(entries.items())[:_SHOWN]:

@@ -12,9 +12,17 @@ import click
 import msgspec
 
 from ralph import clients
-from ralph.doors.cli import cards, context
+from ralph.doors.cli import context
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, render
+from ralph.doors.cli.render import (
+    Page,
+    Result,
+    excerpt,
+    fresh_and_known,
+    is_terminal,
+    note,
+    render,
+)
 from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
@@ -89,7 +97,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
 
     def show(page: Page) -> None:
         features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        fresh, known = cards.fresh_and_known(saved)
+        fresh, known = fresh_and_known(saved)
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
         if dialect:
             page.line(_run_text(saved[0].record), indent=2)

@@ -24,11 +24,11 @@ from ralph.errors import RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
-from ralph.memory.export import export_lines, import_lines
 from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.transfer import export_lines, import_lines
 from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
