@@ -14,15 +14,7 @@ import msgspec
 from ralph import clients
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    Result,
-    excerpt,
-    fresh_and_known,
-    is_terminal,
-    note,
-    render,
-)
+from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note, render
 from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
@@ -87,7 +79,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
             schema.read_iteration(_filled(plain, flags, f"{name}:{line}"), where=f"{name}:{line}")
             for line, plain in plain_records
         ]
-        if len(iterations) > _MANY and is_terminal(sys.stderr):
+        if len(iterations) > _MANY and sys.stderr.isatty():
             note(f"recording {plural(len(iterations), 'iteration')}")
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:

@@ -118,7 +118,7 @@ def shown(
     Once `stopping`, it says that instead. The bar of `progress` makes room for it. `moving` is what
     it shows at first. Paths are relative to the `root`.
     """
-    bar = progress if isinstance(progress, context.Bar) else None
+    bar = progress if isinstance(progress, context.Bar) else context.Bar(lambda: None)
     with contextlib.closing(RunScreen(stopping, root, bar)) as screen:
         if moving:
             screen.move(moving)
@@ -128,9 +128,7 @@ def shown(
 class RunScreen:
     """Prints the events of a run; on a terminal a moving line stands below them."""
 
-    def __init__(
-        self, stopping: Callable[[], bool], root: str, bar: context.Bar | None = None
-    ) -> None:
+    def __init__(self, stopping: Callable[[], bool], root: str, bar: context.Bar) -> None:
         self._page, self._bar = Page(), bar
         self._stopping, self._root = stopping, root
         self._text, self._start = "", 0.0
@@ -140,8 +138,7 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.close()
-            if self._bar is not None:
-                self._bar.hide()
+            self._bar.hide()
         getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
@@ -157,8 +154,7 @@ class RunScreen:
             return
         from rich.live import Live
 
-        if self._bar is not None:
-            self._bar.hide(silent=True)
+        self._bar.hide(silent=True)
         self._text, self._start = text, time.monotonic()
         self._live = Live(
             get_renderable=self._moving_line,
