@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadSetting, UnsafeFile
+from ralph.errors import BadSetting, UnsafeFile, suggestion
 from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
@@ -398,11 +398,7 @@ def check_key(key: str, *, where: str = "config") -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(key, KEYS, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        todo = f"{meant}`ralph config` shows every setting."
+        todo = f"{suggestion(key, KEYS)}`ralph config` shows every setting."
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 

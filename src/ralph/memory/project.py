@@ -370,6 +370,14 @@ def note_owner(home: Path, identity: str, **more: list[str]) -> None:
             disk.replace(file, _encoded(owner))
 
 
+def project_name(home: Path, identity: str) -> str:
+    """What a project is called here: its folder, else the beginning of its id."""
+    with contextlib.suppress(BadInput, OSError):
+        if paths := _read_owner(_owner_file(home, identity)).get("paths"):
+            return Path(paths[-1]).name
+    return identity[:8]
+
+
 def portable_ids(home: Path) -> dict[str, list[str]]:
     """The ids that another machine knows a project by, for each that something is kept under here.
 
