@@ -209,6 +209,7 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
     "capture.lines": "the names of the clients' transcripts",
+    "capture.rules": "the package",
     "chat.model": "a folder of its own for a program",
     "chat.workers": "Ralph's home",
     "clients.__init__": "the agent's program",

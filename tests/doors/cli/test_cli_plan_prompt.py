@@ -89,7 +89,7 @@ def test_the_prompt_of_a_review_can_be_looked_at(ralph: Line) -> None:
     assert "# Your task" not in ran.out
     assert any(row.startswith("review ") for row in ran.err.splitlines())
     sections = ralph.well("prompt", "1", "--review", "--json").json["sections"]
-    assert [one["name"] for one in sections] == ["feature", "review", "files"]
+    assert [one["name"] for one in sections] == ["feature", "review", "memory", "files"]
 
 
 def test_earlier_attempts_are_in_the_prompt(ralph: Line) -> None:
