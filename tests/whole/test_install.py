@@ -133,6 +133,13 @@ def commands(heading: str) -> list[str]:
     return [line.partition("  #")[0].strip() for line in found]
 
 
+def test_the_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", text, re.S)[0]
+    exec(code.replace("path/to/project", tmp_path.as_posix()), {})
+    assert "Sessions expire after 15 minutes" in capsys.readouterr().out
+
+
 def run(world: World, command: str, cwd: Path) -> str:
     """A line of the README as a shell runs it."""
     return world.run(["sh", "-c", command], cwd=cwd).stdout

@@ -351,7 +351,7 @@ def forget(
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
     reason: str | None = chosen.pop("reason")
-    with context.opened(anywhere=chosen["conversations"]) as ralph:
+    with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
             if not wants_json():
