@@ -120,7 +120,7 @@ def test_a_focus_is_set_shown_and_cleared(ralph: Line) -> None:
     assert ralph.well("focus", "--json").json is None
     assert ralph.well("focus", "auth", "1").out == "Focus: auth, task 1\n"
     assert ralph.well("focus", "--json").json == {"feature": "auth", "task_id": 1}
-    assert ralph.well("focus", "not planned", "T-7", "--json").json == {
+    assert ralph.well("focus", "not planned", "T-7", "--new", "--json").json == {
         "feature": "not planned",
         "task_id": "T-7",
     }

@@ -17,9 +17,8 @@ from commanding import Line
 
 from ralph import __version__
 from ralph.clients import TITLES
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER, wanted_hooks
 from ralph.clients.codex import CodexSetup
-from ralph.clients.hook_settings import hooks_in
+from ralph.clients.hook_settings import PLUGIN_FOLDER, hooks_in, wanted_hooks
 from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 

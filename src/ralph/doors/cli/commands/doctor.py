@@ -29,9 +29,8 @@ from ralph.errors import BadInput, BadSetting, EmbedderOff, JournalDown, RalphEr
 from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.pausing import in_force, paused_folders
-from ralph.memory.project import Project, untrusted, wishes_of
+from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.repository import ask_git
 from ralph.memory.status import verify_index
 from ralph.memory.store import CONVERSATIONS, home_journals, on_server
 from ralph.memory.transfer import waiting_records

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ralph.clients import TITLES, client_setup
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER
+from ralph.clients.hook_settings import PLUGIN_FOLDER
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
