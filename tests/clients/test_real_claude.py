@@ -336,7 +336,8 @@ def test_the_plugin_tells_a_later_session_how_a_failing_command_was_solved(
     began, failed, *_ = model.asked(0)
     assert "SessionStart hook additional context" in began.shown
     assert "Feature in focus: export" in began.shown
-    assert "mcp__plugin_ralph_memory__search_feature_memory" in began.tools
+    # On a busy machine, a server is not there yet when the first request is sent.
+    assert "mcp__plugin_ralph_memory__search_feature_memory" in model.asked(0)[-1].tools
     assert "No rule to make target 'export'" in failed.results[-1]
     assert "PostToolUseFailure" not in failed.shown  # nobody had solved it before
 
@@ -345,10 +346,12 @@ def test_the_plugin_tells_a_later_session_how_a_failing_command_was_solved(
     assert (first.task_id, first.outcome, second.outcome) == (1, "unknown", "unknown")
     [error] = first.errors
     assert error.message == "No rule to make target 'export'.  Stop."
-    assert error.resolution == "Edited Makefile; then `make export` passed."
+    reason = '"There is no rule, so I write one."'
+    assert error.resolution == f"Edited Makefile; then `make export` passed. {reason}"
 
     began, failed = model.asked(1)
-    assert "I wrote a Makefile" in after(began, "UserPromptSubmit hook additional context")
+    matches = after(began, "UserPromptSubmit hook additional context")
+    assert "Edited Makefile; then `make export` passed." in matches
     told = after(failed, "PostToolUseFailure:Bash hook additional context")
     assert "Edited Makefile; then `make export` passed." in told
     assert "PostToolUseFailure" not in began.shown
