@@ -20,7 +20,7 @@ import shlex
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -473,10 +473,10 @@ class ClientSetup(ABC):
         return None
 
 
-def look(root: Path | None) -> ClientStatus:
+def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
     """What is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
-    for agent in TITLES:
+    for agent in agents:
         setup = client_setup(agent)
         places = setup.places(root)
         all_places += places

@@ -57,16 +57,14 @@ _GIT_IGNORE = """\
 """
 # More than any metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
-# A later Ralph that writes what this one must not touch raises it.
-_FORMAT = 1
 _FORMAT_LINE = re.compile(r"^format:[ \t]*([0-9]{1,9})\b", re.M)
 
 
 def refuse_newer(text: str, where: Path) -> None:
-    """Refuse the memory of a newer Ralph, which says so in this text."""
+    """Refuse what a later Ralph marked as not for this one; this one writes format 1, unmarked."""
     found = _FORMAT_LINE.search(text)
-    if found and int(found[1]) > _FORMAT:
-        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads {_FORMAT})"
+    if found and int(found[1]) > 1:
+        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads 1)"
         raise BadInput(what, where=str(where), todo="Upgrade Ralph. Nothing was changed.")
 
 
