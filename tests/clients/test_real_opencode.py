@@ -97,23 +97,44 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
     assert "No rule to make target 'export'" in model.asked(1)[1].results[-1]
 
 
-def test_its_plugin_saves_a_session_and_tells_the_next_one(world: World, root: Path) -> None:
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    commands = ("echo six; git status", "curl http://127.0.0.1:1/")
+    calls = [Call("bash", {"command": one, "description": "Tries it"}) for one in commands]
+    steps = [*(Step(calls=(one,)) for one in calls), Step(text="Nothing was fetched.")]
+    with ScriptedModel(Run(steps=tuple(steps))) as model:
+        talk_to(world, model)
+        ran = world.loop(root, "--agent", "opencode", "--max-iterations", "1")
+    assert "six" in model.asked(0)[1].results[-1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["bash(curl http://127.0.0.1:1/)"]
+    assert ran.told["export"][0].errors == ()
+
+
+def test_its_plugin_saves_a_session_and_tells_the_next_one(
+    world: World, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rule = write(root / "Makefile", "export:\n\tmkdir -p build\n")
     fix = "Fixed: the csv export had no rule in the Makefile, so I wrote one and it passes now."
     first = Run(
         when="csv export work",
         steps=(Step(calls=(MAKE,)), Step(calls=(rule,)), Step(calls=(MAKE,)), Step(text=fix)),
     )
+    find = Call("ralph-memory_search_memory", {"query": "csv export rule"})
     second = Run(
         when="again fails",
-        steps=(Step(calls=(MAKE,)), Step(text="I see.")),
+        steps=(Step(calls=(MAKE,)), Step(calls=(find,)), Step(text="I see.")),
     )
     again = "The csv export again fails, what did we do in the Makefile?"
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
-        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
+        # The project's plugin calls `ralph` by name; the second session has the person's.
+        world.environ["PATH"] += f":{Path(sys.executable).parent}"
+        world.run(ralph("hooks", "install", "--agent", "opencode"), cwd=root)
         ask = "Please make the csv export work."
         world.run([client("opencode"), "run", ask], cwd=root)
+        assert len(saved(root)) == 1
+        world.run(ralph("hooks", "uninstall", "--agent", "opencode"), cwd=root)
+        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
         (root / "Makefile").unlink()
         world.run([client("opencode"), "run", again], cwd=root)
     one, two = saved(root)
@@ -127,11 +148,17 @@ def test_its_plugin_saves_a_session_and_tells_the_next_one(world: World, root: P
     told = model.asked(1)
     assert "had no rule in the Makefile" in told[0].shown
     assert "Edited Makefile" in told[1].results[-1]
+    assert "had no rule in the Makefile" in told[2].results[-1]
 
     # Its database has the same, which is not saved twice; nothing waits to be captured.
-    world.run(ralph("conversations", "import", "opencode"), cwd=root)
+    world.import_sessions("opencode", root)
     assert saved(root) == [one, two]
     assert not list(Path(world.environ["RALPH_HOME"]).rglob("spool/*"))
+    # A machine that had no hooks gets it from there.
+    world.environ["RALPH_HOME"] = str(world.folder / "other")
+    monkeypatch.setenv("RALPH_HOME", world.environ["RALPH_HOME"])
+    world.import_sessions("opencode", root)
+    assert saved(root) == [one, two]
     world.run(ralph("hooks", "uninstall", "--user", "--agent", "opencode"), cwd=root)
     folder = world.home / ".config" / "opencode"
     assert not (folder / "plugins" / "ralph.js").exists()

@@ -107,6 +107,8 @@ class World:
             "TMPDIR": str(self.temporary),
             "RALPH_HOME": os.environ["RALPH_HOME"],  # the test's own
             "RALPH_REVIEW_EVERY": "0",
+            "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",  # no worker after a session
+            "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
             MARK: mark,
         }
 
@@ -162,6 +164,16 @@ class World:
             names = [feature.name for feature in Plan(root).load().features]
             told = {name: [one for _, one in opened.feature(name).iterations()] for name in names}
         return Ran(events=events, told=told)
+
+    def import_sessions(self, name: str, root: Path) -> None:
+        """Bring in a client's sessions; the last answers count once they are some seconds old."""
+
+        def is_done() -> bool:
+            told = self.run(ralph("conversations", "import", name, "--json"), cwd=root).stdout
+            waiting: int = json.loads(told)["waiting"]
+            return waiting == 0
+
+        assert eventually(is_done)
 
     @contextlib.contextmanager
     def _started(

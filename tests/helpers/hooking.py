@@ -20,7 +20,6 @@ import places
 from measuring import measured
 
 from ralph import disk
-from ralph.doors.hooks.call import hooks_folder
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import Iteration
@@ -40,11 +39,16 @@ class Hooked(NamedTuple):
 
     @property
     def said(self) -> dict[str, str]:
-        """The part of its answer that the client reads."""
+        """The part of its answer that is for the model."""
         answer = json.loads(self.out)
-        assert set(answer) == {"hookSpecificOutput"}
-        told: dict[str, str] = answer["hookSpecificOutput"]
+        assert set(answer) <= {"hookSpecificOutput", "systemMessage"}
+        told: dict[str, str] = answer.get("hookSpecificOutput", {"additionalContext": ""})
         return told
+
+    @property
+    def message(self) -> str:
+        """The line for the person, "" when there is none."""
+        return str(json.loads(self.out).get("systemMessage", "")) if self.out else ""
 
     @property
     def context(self) -> str:
@@ -120,9 +124,16 @@ def _fork_server() -> ForkServer:
     return server
 
 
+# Hooks start no worker, which would outlive them.
+NO_WORKER = {
+    "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",
+    "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
+}
+
+
 def roomy() -> dict[str, str]:
-    """Limits that a hook keeps on a busy machine, too."""
-    return {"RALPH_HOOK_TIMEOUT_S": "30"}
+    """Limits that a hook keeps on a busy machine, too; no worker outlives the test."""
+    return {"RALPH_HOOK_TIMEOUT_S": "30", **NO_WORKER}
 
 
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:
@@ -239,7 +250,7 @@ def iterations(project: Path, feature: str) -> list[Iteration]:
 
 def log(project: Path) -> list[str]:
     """The lines of the hooks' log."""
-    file = Path(hooks_folder(str(project), disk.home())) / "hooks.log"
+    file = Path(disk.hooks_folder(str(project), disk.home())) / "hooks.log"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

@@ -1,6 +1,6 @@
-"""What a session says of itself: what was chosen and why, its title, its turns, its outcome.
+"""What was chosen in a session, and why; what was asked, and what became of it.
 
-Decisions come from the agent's words, commit messages, plans and a person's words. A question, a
+Choices are found in the agent's words, commit messages, plans and a person's words. A question, a
 possibility, a quotation or a piece of code is not a decision; better to miss one.
 """
 
@@ -299,6 +299,7 @@ def _line(text: str) -> str:
 
 
 # -- What became of a session: its title, a summary of every turn, and the outcome that is proven.
+
 
 _LONGEST = 1900
 _LONGEST_ASKED = 220

@@ -1,7 +1,8 @@
-"""What a tool's output tells: errors of a command, errors in words, and what is no error at all.
+"""What a shell command's output tells, and errors in words: the agent's, or pasted by a person.
 
-A stumble is a call that the client itself turned down: not approved, not read yet, cancelled. A
-probe is a command that answers a question with its exit code. Both are counted, not kept.
+Some failures say nothing about the project. A stumble is a call that the client itself turned down:
+not approved, not read yet, cancelled. A probe is a command that answers a question with its exit
+code. Both are counted, not kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from ralph.capture import shell
 from ralph.capture.errors import (
     ASIDE,
     JUDGED,
@@ -29,16 +31,6 @@ from ralph.capture.errors import (
 )
 from ralph.capture.lines import sentences
 from ralph.capture.rules import names, pattern, rows, words
-from ralph.capture.shell import (
-    GOING,
-    LOOKERS,
-    READERS,
-    commands,
-    deciding,
-    is_masked,
-    origin,
-    passed,
-)
 from ralph.records.iteration import ErrorSeen
 
 StumbleKind = Literal[
@@ -51,21 +43,21 @@ _STUMBLES = tuple(
     for kind, _, text in (row.partition(" ") for row in rows("stumbles"))
 )
 _RAN = re.compile(r"\s*(?:Error: )?Exit code:? -?\d")
-_READ_OF_STUMBLE = 600
+_STUMBLE_CHARS = 600
 # What a client's sandbox keeps from a command, which the same command may do outside of it.
 SANDBOX = pattern("sandbox")
 
 
 def stumble(output: str) -> StumbleKind | None:
     """Why the client itself turned a call down; None when the tool ran and failed."""
-    start = output[:_READ_OF_STUMBLE]
+    start = output[:_STUMBLE_CHARS]
     if _RAN.match(start):
         return None
     return next((kind for kind, pattern in _STUMBLES if pattern.search(start)), None)
 
 
 # Ask something; their exit code is the answer.
-_ASKING = READERS | LOOKERS | names("asking")
+_ASKING = shell.READERS | shell.LOOKERS | names("asking")
 # What they print when the answer is no.
 _NO = pattern("no", re.I)
 # Says that a program was called wrongly, which is worth knowing.
@@ -82,11 +74,9 @@ _NO_MODULE = re.compile(r"can't open file|[Mm]odule ?[Nn]ot ?[Ff]ound|(?:[Nn]o|f
 
 def is_probe(line: str, output: str) -> bool:
     """Whether a line that failed only asked a question, and was answered with no."""
-    if _NO.search(output[-2000:]):
+    if _NO.search(output[-2000:]) or is_unmatched(line, output[-500:]):
         return True
-    if is_unmatched(line, output[-500:]):
-        return True
-    asking = [command.words for command in deciding(line) if command.words[0] not in _NEUTRAL]
+    asking = [command.words for command in shell.deciding(line) if command.words[0] not in _NEUTRAL]
     return bool(asking) and all(_asks(_unset(words)) for words in asking)
 
 
@@ -115,7 +105,9 @@ def _unset(words: list[str]) -> list[str]:
 def is_unmatched(line: str, output: str) -> bool:
     """Whether a pattern of names that matched nothing was only to be listed."""
     globs = _NO_MATCH.findall(output)
-    holds = (one for one in commands(line) if any(g in word for word in one.words for g in globs))
+    holds = (
+        one for one in shell.commands(line) if any(g in word for word in one.words for g in globs)
+    )
     return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
 
 
@@ -124,7 +116,7 @@ def is_scratch(line: str, message: str) -> bool:
     is_missing = _NO_MODULE.search(message) is not None
     if is_missing and _SCRATCH.search(message):
         return True
-    for command in deciding(line):
+    for command in shell.deciding(line):
         words = _unset(command.words)
         inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
         if inline and _INTERPRETERS.fullmatch(posixpath.basename(words[0])):
@@ -133,7 +125,8 @@ def is_scratch(line: str, message: str) -> bool:
     return False
 
 
-# -- The output of a shell command, and errors in words: the agent's, or pasted by a person.
+# -- What a command printed.
+
 
 _READ = 64_000
 _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
@@ -162,10 +155,14 @@ def is_job_log(command: str) -> bool:
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
-    """What a command's output tells; without text where it is a file's."""
+    """What a command's output tells; without text where it is a file's.
+
+    `here` is the folder that it ended in.
+    """
 
     errors: list[ErrorSeen] = []
     text: str | None = None
+    here: str = ""
     # It is known that the command failed, or that it did not.
     sure: bool = True
     # Why nothing was kept, though it failed.
@@ -187,14 +184,14 @@ def read_output(
     if failed:
         return _failures(command, code, text, resolve)
     is_log = is_job_log(command)
-    if not is_log and origin(command) != "own":
+    if not is_log and shell.origin(command) != "own":
         wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
     if is_known(text):
         return CommandOutput([], text)
-    loose = is_log or (is_masked(command) and not passed(text))
+    loose = is_log or (shell.is_masked(command) and not shell.passed(text))
     # What a command logs that went well is no error of it; nor what is logged where tests ran.
     any_type = is_log or (loose and not _TESTS.search(text[-1500:]))
     errors = [
@@ -206,7 +203,7 @@ def read_output(
         and not is_unmatched(command, error.message)
     ]
     last = text.rstrip()[-500:].rpartition("\n")[2]
-    return CommandOutput(errors, text, is_log or not loose or _UNCAUGHT.match(last) is not None)
+    return CommandOutput(errors, text, sure=is_log or not loose or bool(_UNCAUGHT.match(last)))
 
 
 def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> CommandOutput:
@@ -214,22 +211,15 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     if SANDBOX.search(text[-4000:]):
         return CommandOutput([], text, probe="sandbox")
     # What a reader prints when it fails stands at the end; the rest may be a file.
-    own = text if origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
-    errors = errors_in(own, resolve, failed=True)
-    errors = errors or _best(own, resolve)
-    worth = [
-        error
-        for error in errors
-        if not _UNREADABLE.match(error.message) and not is_scratch(command, error.message)
-    ]
+    own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
+    errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
+    worth = [error for error in errors if not _UNREADABLE.match(error.message)]
+    worth = [error for error in worth if not is_scratch(command, error.message)]
     if is_probe(command, text):
         # How a program was called wrongly is worth knowing, though it only asked.
-        worth = [
-            error
-            for error in worth
-            if USAGE.search(error.message) and not is_unmatched(command, error.message)
-        ]
-    elif not (errors or code in _STOPPED or is_masked(command) or is_scratch(command, "")):
+        called = [error for error in worth if USAGE.search(error.message)]
+        worth = [error for error in called if not is_unmatched(command, error.message)]
+    elif not (errors or code in _STOPPED or shell.is_masked(command) or is_scratch(command, "")):
         worth = [ErrorSeen(_failure(command, code, text))]
     return CommandOutput(worth, text, probe=None if worth else "probe")
 
@@ -244,7 +234,7 @@ def _best(output: str, resolve: Resolve) -> list[ErrorSeen]:
 
 def _failure(command: str, code: int | None, text: str) -> str:
     """The message of a command that failed without a known error; two such commands differ."""
-    words = GOING.sub("", " ".join(command.split()))
+    words = shell.GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
     last = text.strip().rpartition("\n")[2].strip()
     ended = "failed" if code is None else f"failed with exit code {code}"

@@ -1,9 +1,8 @@
-"""What a shell command did: to files, whether its output is its own or a file's, how it went.
+"""Shell lines: what they did to files, whose words they print, and whether two are the same call.
 
 Only plain forms are understood (redirections, `tee`, `sed -i`, `cp`, `rm`, `git rm`, `mv`, `cd`,
 joined by `&&`, `;` or lines). What is behind `||`, in a loop or a condition may not have happened,
-and is not counted. Calls are compared with care, too: what is not plainly the same call, or not
-plainly a success, is not one.
+and is not counted.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import posixpath
 import re
 import shlex
 from functools import lru_cache
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -97,9 +97,9 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
         elif kind == "join":
             join = token["join"].strip("\n\r ") or "\n"
             if current.words:
-                current.piped = current.piped or join in {"|", "|&"}
+                current.piped = current.piped or join in _PIPES
                 found.append(current)
-            current = ShellCommand([], joined=join, piped=join in {"|", "|&"})
+            current = ShellCommand([], joined=join, piped=join in _PIPES)
             after_redirect = None
     if current.words:
         found.append(current)
@@ -196,7 +196,7 @@ def origin(line: str) -> Origin:
     written: set[str] = set()
     previous_piped = False
     for command in commands(line):
-        into_pipe = command.joined in {"|", "|&"} and previous_piped
+        into_pipe = command.joined in _PIPES and previous_piped
         previous_piped = command.piped
         # Only the first command of a pipe says where the text comes from.
         if command.silenced:
@@ -226,6 +226,11 @@ def kind_of(words: list[str]) -> str:
     return "silent" if name in _SILENT else "own"
 
 
+def _works(command: ShellCommand) -> bool:
+    """Whether a command is run for its own sake, not to show what another printed."""
+    return command.joined not in _PIPES and kind_of(command.words) == "own"
+
+
 def deciding(line: str) -> list[ShellCommand]:
     """The commands whose exit code the line's may be: the last one, and those it waited for."""
     found = commands(line)
@@ -247,17 +252,16 @@ def is_masked(line: str) -> bool:
     found = commands(line)
     if not found or "pipefail" in line:
         return False
-    work = [
-        at
-        for at, one in enumerate(found)
-        if one.joined not in _PIPES and kind_of(one.words) == "own"
-    ]
+    work = [at for at, one in enumerate(found) if _works(one)]
     if not work or found[work[-1]].piped:
         return True
     return any(one.joined != "&&" for one in found[work[-1] + 1 :])
 
 
 # -- Calls compared: whether one was made before, how it went, what was changed in it.
+#
+# Careful on purpose: what is not plainly the same call, or not plainly a success, is not one.
+
 
 CallOutcome = Literal["well", "badly", "unclear"]
 
@@ -332,12 +336,8 @@ class ToolAttempt(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=64)
 def shell_call(line: str, folder: str = "") -> ToolAttempt:
     """The call that a shell's command line is, in the folder it goes to."""
-    work = [
-        one
-        for one in commands(line)
-        if one.joined not in {"|", "|&"} and kind_of(one.words) == "own"
-    ]
-    calls = tuple(call for command in work[:20] if (call := _shell_call(command)).program)
+    work = filter(_works, commands(line))
+    calls = tuple(call for one in islice(work, 20) if (call := _shell_call(one)).program)
     return ToolAttempt(GOING.sub("", " ".join(line.split())), line, calls, folder, is_masked(line))
 
 
@@ -425,9 +425,12 @@ def _within(target: str, others: frozenset[str]) -> bool:
     )
 
 
-def how_it_went(call: ToolAttempt, output: str, *, failed: bool, errors: bool) -> CallOutcome:
-    """How a command went; where its exit code is another's, its words must say so."""
-    if failed or (call.masked and errors):
+def how_it_went(call: ToolAttempt, output: str, *, failed: bool) -> CallOutcome:
+    """How a command went; where its exit code is another's, its words must say so.
+
+    It `failed` by its exit code, or by the errors in its output.
+    """
+    if failed:
         return "badly"
     return "well" if not call.masked or passed(output) or _silent(call, output) else "unclear"
 

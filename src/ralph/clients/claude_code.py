@@ -2,7 +2,7 @@
 
 A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
 and its reason, never by its subtype; totals are taken from it alone; a stream without one was
-killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
+killed. `claude_code_sessions` has its session files, `hook_settings` its settings and hooks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOGIN_SHELLS: bool = False
 REVIEW_MODEL: str | None = "opus"
 TAKES_SERVERS: bool = True
 _COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
-_ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+_ALLOWED_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
 _STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
 _TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
 
@@ -48,7 +48,10 @@ def command(call: AgentCall) -> list[str]:
     if call.mcp_config:
         words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
     servers = [f"mcp__{name}" for name in call.mcp_servers]
-    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS]
+    # It checks each part of a compound command, and refuses what it would have to ask for.
+    rules = [f"Bash({one}:*)" for one in call.permissions.commands]
+    shell = ["Bash"] if call.permissions.full else rules
+    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS, *shell]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +87,7 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
-    from ralph.clients.claude_code_settings import ClaudeCodeSetup
+    from ralph.clients.hook_settings import ClaudeCodeSetup
 
     return ClaudeCodeSetup()
 
@@ -148,7 +151,6 @@ class ToolUse(msgspec.Struct):
 class Messages(RunFindings):
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    model: str | None = None
     interrupted = False
     api_error = ""
     # Calls that go on in the background, perhaps to the end of the session.
@@ -160,7 +162,6 @@ class Messages(RunFindings):
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
-        self.denied: list[str] = []
         self.steps = Steps()
         self._open: dict[str, ToolUse] = {}
         # Errors of subagents count only when the call that started them failed.
@@ -331,6 +332,12 @@ def _edits(given: JsonObject) -> Iterator[tuple[str, str]]:
         yield old[:_LONGEST_EDIT], new[:_LONGEST_EDIT]
 
 
+def _denied_call(item: JsonObject) -> str:
+    """The tool of a call that was denied; of a shell with how its command begins."""
+    name, command = text_of(item.get("tool_name")), mapping(item.get("tool_input")).get("command")
+    return f"{name}({clip(text_of(command), 60)})" if name in _SHELLS and command else name
+
+
 _RESET = re.compile(r"limit reached\|(\d{10,13})\b")
 _DIAGNOSTIC = "[ede_diagnostic]"
 
@@ -347,7 +354,6 @@ _, _lines = lines.line_reader(_KEYS, put_off="tool_use_result")
 class StreamJson(Messages):
     """A stream being read."""
 
-    _session: str | None = None
     _others: frozenset[str] = frozenset()
     _model: str | None = None
     _mcp_failed: tuple[str, ...] = ()
@@ -392,10 +398,8 @@ class StreamJson(Messages):
     def _is_ours(self, line: Any) -> bool:
         """Whether the line belongs to the session that this stream began with."""
         session = text_of(line.session_id)
-        if not session or session == self._session:
-            return True
-        if self._session is None:
-            self._session = session
+        self.session = self.session or session or None
+        if not session or session == self.session:
             return True
         if session not in self._others and len(self._others) < 20:
             self._others |= {session}
@@ -409,11 +413,8 @@ class StreamJson(Messages):
         if line.subtype == "init":
             self._model = text_of(line.model) or self._model
             self.at_home(text_of(line.cwd))
-            self._mcp_failed = tuple(
-                text_of(server.get("name"))
-                for server in items(line.mcp_servers)
-                if server.get("status") == "failed" and text_of(server.get("name"))
-            )
+            failed = [one for one in items(line.mcp_servers) if one.get("status") == "failed"]
+            self._mcp_failed = tuple(filter(None, (text_of(one.get("name")) for one in failed)))
         elif line.subtype == "api_retry":
             status = count(line.error_status)
             self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"
@@ -449,15 +450,13 @@ class StreamJson(Messages):
                 self.add_error(ErrorSeen(clip(message, 2000), "runtime"))
         if stated_reset := _RESET.search(final):
             self._resets_at = self._resets_at or moment(int(stated_reset[1]))
-        denied = [text_of(item.get("tool_name")) for item in items(result.permission_denials)]
+        denied = [_denied_call(item) for item in items(result.permission_denials)]
+        self.denied, self.model = denied or list(self._denied), self._model or self.model
         return self.result(
             "stream-json",
             reason,
-            session=self._session,
             # What the provider said is an error; what the agent had said before is the summary.
             summary=(self.last_text or final) if failed else (final or self.last_text),
-            model=self._model or self.model,
-            denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
             duration_ms=self._duration_ms if ended else None,

@@ -20,7 +20,7 @@ from ralph.capture.lines import count, mapping, text_of
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients.hook_settings import HooksSetup, hook_groups
 from ralph.clients.setup import NAME, ClientSetup, RalphCall
-from ralph.clients.turns import ToolRun, failure_text
+from ralph.clients.turns import ToolRun, failure_text, tool_call
 
 DIALECTS: tuple[str, ...] = ("gemini",)
 OUTPUTS: tuple[str, ...] = ("the output of `gemini -p --output-format stream-json`",)
@@ -29,14 +29,16 @@ LOGIN_SHELLS: bool = False
 # It takes servers from its settings alone, and the files of one run's settings must be root's.
 REVIEW_MODEL: str | None = None
 TAKES_SERVERS: bool = False
-# Without a person to ask, it runs no command in any other approval mode. The folder is the one that
-# the person runs Ralph in.
-_COMMAND = ("gemini", "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust")
+# The folder is the one that the person runs Ralph in.
+_COMMAND = ("gemini", "--output-format", "stream-json", "--skip-trust", "--approval-mode")
 
 
 def command(call: AgentCall) -> list[str]:
     """The command line of one run; the prompt comes by standard input, behind an empty one."""
-    return [*_COMMAND, *(["-m", call.model] if call.model else []), "-p", ""]
+    # Without a person to ask, it refuses every other command.
+    rules = ",".join(f"run_shell_command({one})" for one in call.permissions.commands)
+    mode = ["yolo"] if call.permissions.full else ["auto_edit", "--allowed-tools", rules]
+    return [*_COMMAND, *mode, *(["-m", call.model] if call.model else []), "-p", ""]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
@@ -78,8 +80,6 @@ class GeminiRun(ToolRun):
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
         self._root, self._injected = root, injected
-        if root:
-            self.at_home(root)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
@@ -96,7 +96,7 @@ class GeminiRun(ToolRun):
             self.see_injected(text_of(event.get("content")))
         elif kind == "tool_use":
             name, given = text_of(event.get("tool_name")), mapping(event.get("parameters"))
-            self.call(text_of(event.get("tool_id")), name, given)
+            self.call(tool_call(text_of(event.get("tool_id")), name, given))
         elif kind == "tool_result":
             failed = event.get("status") == "error"
             output = failure_text(event.get("error")) if failed else text_of(event.get("output"))
@@ -124,7 +124,7 @@ class GeminiRun(ToolRun):
         )
         from ralph.clients.gemini_sessions import last_exchange
 
-        if seen := last_exchange(self.session, root=self._root, injected=self._injected):
+        if seen := last_exchange(self.session or "", root=self._root, injected=self._injected):
             told = seen.captured
             return msgspec.structs.replace(
                 found,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ralph.capture import lines
 from ralph.capture.lines import count, items, mapping, objects, text_of
-from ralph.clients.turns import ToolTurn, failure_text
+from ralph.clients.turns import ToolTurn, failure_text, tool_call
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,11 +47,6 @@ class OpenCodeSession(lines.SessionReader):
 
     _parts = staticmethod(objects)
     _open: ToolTurn | None = None
-
-    @property
-    def ends_at(self) -> int:
-        """How far everything was read."""
-        return self._next
 
     def _take(self, line: Mapping[str, Any]) -> None:
         title = text_of(line.get("title"))
@@ -104,7 +99,7 @@ def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
         return
     about = mapping(state.get("metadata"))
     existed = about.get("exists")
-    turn.call(identity, text_of(part.get("tool")), mapping(state.get("input")))
+    turn.call(tool_call(identity, text_of(part.get("tool")), mapping(state.get("input"))))
     turn.answer(
         identity,
         text_of(state.get("output")) or text_of(state.get("error")),

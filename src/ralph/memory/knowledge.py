@@ -332,12 +332,14 @@ class Knowledge(Stream):
         )
         return answer
 
-    def patterns(self) -> Patterns:
-        """Every pattern, those told most often first; of these the one that held best."""
+    def patterns(self, begins: str = "") -> Patterns:
+        """Every pattern, those told most often first; of these the one that held best.
+
+        `begins`: only those whose id begins so.
+        """
         history = self.living()
-        found = [
-            _pattern(history, name, self._first_of(history, name)) for name in history.patterns
-        ]
+        names = [name for name in history.patterns if name.startswith(begins)]
+        found = [_pattern(history, name, self._first_of(history, name)) for name in names]
         return Patterns(
             sorted(found, key=lambda one: (-one.success_count, -one.success_rate, one.id))
         )
@@ -397,18 +399,14 @@ class Knowledge(Stream):
     def find(self, record_id: str) -> list[Hit]:
         """Every entry, pattern and waiting rejection whose id begins so."""
         begins = record_id.lower()
-        found = [
-            store.unasked(record, store.when(record.at), knowledge_from(record))
-            for account in self.state.accounts()
-            for name, record in (account.entries | account.gates).items()
-            if name.startswith(begins)
-        ]
-        for pattern in self.patterns() if begins else ():
-            if pattern.id.startswith(begins):
-                at = pattern.published
-                found.append(
-                    Hit(pattern.id, PATTERN, None, None, store.when(at), None, pattern, None, at)
-                )
+        known = [account.entries | account.gates for account in self.state.accounts()]
+        records = [x for some in known for name, x in some.items() if name.startswith(begins)]
+        found = [store.unasked(x, store.when(x.at), knowledge_from(x)) for x in records]
+        for pattern in self.patterns(begins) if begins else ():
+            at = pattern.published
+            found.append(
+                Hit(pattern.id, PATTERN, None, None, store.when(at), None, pattern, None, at)
+            )
         return found
 
     def of_project(self, project: str | None = None) -> list[Record]:

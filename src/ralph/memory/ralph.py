@@ -17,15 +17,7 @@ from ralph.index.sync import Progress
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import (
-    NOTES,
-    PLAN,
-    SHORTEST_ID,
-    Answer,
-    ProjectStore,
-    Stream,
-    find_id,
-)
+from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
 from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
 from ralph.recall.search import Found, conclude
 from ralph.records import Source, clean_text
@@ -112,6 +104,10 @@ class Ralph:
         from ralph.memory.plan_stream import PlanStream  # a hook starts without it
 
         return PlanStream(self.store)
+
+    def __repr__(self) -> str:
+        """The project that it is of."""
+        return f"<Ralph {self.project.root}>"
 
     # -- writing
 
@@ -250,7 +246,11 @@ class Ralph:
         """Every record of these memories whose id begins so."""
         hits: list[Hit] = []
         if "project" in reach.keepers:
-            hits += [hit for one in self._streams(reach) for hit in one.find(begins)]
+            newest = conversations.get("newest")
+            for one in self._streams(reach):
+                # A journal of iterations has one kind alone, and may be long.
+                most = newest if isinstance(one, FeatureMemory) else None
+                hits += one.find(begins, newest=most)
         if "conversations" in reach.keepers:
             hits += self.conversations.find(begins, **conversations)
         if "knowledge" in reach.keepers:
@@ -349,6 +349,9 @@ def open_ralph(
         project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
+        if not root.parent.exists():  # a folder may be new, but not the one above it too
+            todo = "Check the path, or create the folder."
+            raise NotAProject("there is no such folder", where=str(root), todo=todo)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
         if project.folder.resolve() == home_path.resolve():
             raise NotAProject(

@@ -56,6 +56,13 @@ class Hit(msgspec.Struct, frozen=True):
     at: str = ""
     like: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """One line: what it is, how sure, and how it begins; the fields have the rest."""
+        row = KINDS.get(self.kind)
+        title = row.title(self.record) or row.text(self.record) if row else ""
+        score = "" if self.score is None else f" {self.score:.2f} {self.relevance or 'doubtful'}"
+        return f"<Hit {self.id[:8]} {self.kind}{score}: {' '.join(title.split())[:60]}>"
+
 
 # -- Every kind of record, a row each.
 

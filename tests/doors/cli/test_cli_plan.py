@@ -75,8 +75,8 @@ def test_reading_commands_answer_in_json_from_any_folder(
         ("feature show", "Missing argument 'NAME'"),
         ("task add Title", "Missing option '--feature'"),
         ("task update", "Missing argument 'ID'"),
-        ("task frob", "No such command 'frob'"),
-        ("learning list", "Missing option '--feature'"),
+        ("task frob", "There is no command 'frob'"),
+        ("learning remove x", "Missing option '--feature'"),
         ("learning add x --feature f --source god", "'god' is not one of 'human', 'agent'"),
         ("plan import", "Missing argument 'FILE|-'"),
         ("prompt", "Missing argument 'TASK'"),
@@ -358,7 +358,7 @@ def test_a_feature_is_shown_with_its_lines_and_provenance(planned: Line) -> None
 
     assert "architecture:\n  First line.\n\n    - indented\n" in shown
     assert "context_files:\n  - a.py [human]\n" in shown
-    assert "Sessions expire. [human, unverified]" in shown
+    assert "Sessions expire. [human]" in shown
     assert "acronym" not in shown
 
 

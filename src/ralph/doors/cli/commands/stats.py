@@ -1,0 +1,111 @@
+"""`ralph stats`: what the work cost and how it went, as tables with bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ralph.doors.cli import context
+from ralph.doors.cli.commands.run import usd
+from ralph.doors.cli.main import Command
+from ralph.doors.cli.render import Page, Result, excerpt
+from ralph.text.tokens import plural
+
+if TYPE_CHECKING:
+    from ralph.memory.stats import RecallStats, Usage
+
+_GROUPS = ("day", "feature", "model")
+_EMPTY = {"day": "(no date)", "feature": "(sessions)", "model": "(not told)"}
+_KEY_CHARS = 15
+_BAR_CHARS = 12
+_MOST_ROWS = 10
+
+
+@click.command(cls=Command)
+@context.choice("--by", "Only this table, with all its rows.", _GROUPS)
+@context.option("--since", "On this day or later: 2026-02-07, 7d, today.", "DAY")
+@context.option("--until", "On this day or before.", "DAY")
+@context.feature_option
+def stats(by: str | None, since: str | None, until: str | None, feature: str | None) -> Result:
+    """Show cost, tokens and success rate by day, feature and model.
+
+    Iterations of the loop and your own sessions are counted. The success rate is the share of
+    successes among the iterations that succeeded, made progress, failed or timed out. Then: how
+    often hooks gave memories to the model, and how often the next command passed.
+
+    \b
+    Examples:
+      ralph stats --since 7d
+      ralph stats --by model --json
+    """
+    from ralph.memory.stats import stats as count
+
+    with context.opened() as ralph:
+        found = count(ralph, since=since, until=until, feature=feature)
+
+    def show(page: Page) -> None:
+        page.line((_summary(found.total), "bold"))
+        for group in (by,) if by else _GROUPS:
+            page.line()
+            _show_table(page, group, getattr(found, f"by_{group}"), all_rows=by is not None)
+        if not by and found.recall.recalls:
+            page.line()
+            _show_recall(page, found.recall)
+
+    nothing = "No work in memory for this. `ralph run` and hooks record it."
+    return Result(found, show if found.by_day or found.recall.recalls else nothing)
+
+
+def _summary(total: Usage) -> str:
+    parts = [plural(total.iterations, "iteration")] if total.iterations else []
+    parts += [f"{total.exchanges} prompts in sessions"] if total.exchanges else []
+    if total.judged:
+        done = total.outcomes.get("success", 0)
+        parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
+    parts += [f"{_short(total.tokens_used)} tokens"] if total.tokens_used else []
+    parts += [usd(total.cost_usd)] if total.cost_usd else []
+    text = ", ".join(parts)
+    return f"{text}; cost unknown for {total.unpriced}" if total.unpriced else text
+
+
+def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool) -> None:
+    """A row for each key, at most 60 columns wide; days keep their order, the newest are shown."""
+    name = "cost" if any(row.cost_usd for row in rows) else "tokens"
+    sizes = [row.cost_usd if name == "cost" else row.tokens_used for row in rows]
+    pairs = list(zip(rows, sizes, strict=True))
+    shown = pairs if all_rows else pairs[-_MOST_ROWS:] if group == "day" else pairs[:_MOST_ROWS]
+    page.line((f"{group:<{_KEY_CHARS}} work success     cost tokens ({name})", "dim"))
+    for row, size in shown:
+        key = excerpt(row.key or _EMPTY[group], _KEY_CHARS)
+        rate = _percent(row.judged, row.outcomes.get("success", 0))
+        cost = f"{row.cost_usd:.2f}" if row.cost_usd else "-"
+        tokens = _short(row.tokens_used) if row.tokens_used else "-"
+        bar = "#" * max(round(size / (max(sizes) or 1) * _BAR_CHARS), size > 0)
+        work = row.iterations + row.exchanges
+        page.line(f"{key:<{_KEY_CHARS}} {work:>4} {rate:>7} {cost:>8} {tokens:>6} {bar}")
+    page.more(len(rows) - len(shown))
+
+
+def _show_recall(page: Page, found: RecallStats) -> None:
+    times = plural(found.recalls, "time")
+    page.line(f"Hooks gave {plural(found.memories, 'memory', 'memories')} to the model, {times}.")
+    page.line(("next command passed        with memory     without", "dim"))
+    for title, case in (("first after a prompt", "first"), ("after a failed command", "retry")):
+        ends = [found.next_commands[f"{case}_{one}"] for one in ("with", "without")]
+        cells = [f"{e['passed']}/{e['commands']} {_percent(*e.values())}" for e in ends]
+        page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
+    page.line("This is no proof: memory is given where there was work like it before.")
+
+
+def _percent(whole: int, part: int) -> str:
+    return f"{round(100 * part / whole)}%" if whole else "-"
+
+
+def _short(number: int) -> str:
+    """A number in at most five characters: 950, 12k, 3.4M."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if number >= size:
+            return f"{number / size:.{int(number < 10 * size)}f}{unit}"
+    return str(number)
