@@ -229,6 +229,8 @@ _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
 _NEXT, _BEST = 5, 3
+# What fits as well as the first hit and stands under it counts a little less.
+_LATER = 0.7
 # Smaller memories than this are taken as this large: none was measured.
 _FEWEST = 8
 # From this probability of an answer on the list is shown, if the first hit is at least so sure.
@@ -394,7 +396,8 @@ class Clues(msgspec.Struct, frozen=True):
             point = max(pointed, same)
             gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
             words = math.sqrt(point) * matched_words(one)
-            each.append((words, point * meaning, gap * fit[place], rest, few * fit[place]))
+            fits = fit[place] * (_LATER if place else 1.0)
+            each.append((words, point * meaning, gap * fits, rest, few * fits))
         most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
         nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
         alike = [same > 0.0 for _, same in near]
