@@ -242,6 +242,7 @@ OTHER_FILES = {
     "loop.keeper": "/proc",
     "loop.process": "the run's own folder in Ralph's home",
     "loop.scripted": "a stand-in for an agent: it works in a project like one",
+    "memory.activity": "Ralph's home",
     "memory.backup": "Ralph's home, and the file that a person names",
     "memory.documents": "the files that a person names",
     "memory.keeping": "Ralph's home",

@@ -20,7 +20,7 @@ import shlex
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -352,6 +352,8 @@ class ClientSetup(ABC):
     # Whether it has hooks of ours, and fills in variables in the commands of its settings.
     has_hooks = False
     fills_variables = False
+    # Whether a person wants Ralph's line in it, if it has one.
+    adds_status_line = False
     # Whether a changed file is laid out anew.
     keeps_previous = True
     # The object in which its MCP servers are.
@@ -471,10 +473,10 @@ class ClientSetup(ABC):
         return None
 
 
-def look(root: Path | None) -> ClientStatus:
+def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
     """What is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
-    for agent in TITLES:
+    for agent in agents:
         setup = client_setup(agent)
         places = setup.places(root)
         all_places += places

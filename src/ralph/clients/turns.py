@@ -15,6 +15,7 @@ import msgspec
 
 from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.lines import clip, items, mapping, objects, session_name, text_of
+from ralph.capture.outputs import stumble
 from ralph.capture.run import RunFindings
 from ralph.records.iteration import ErrorSeen, FileAction
 
@@ -124,7 +125,11 @@ class ToolFindings(RunFindings):
             return
         failed = failed or bool(code)
         self.steps.answered(call.identity, output, failed=failed)
-        if call.changes is not None and not failed:
+        if failed and not code and stumble(output) == "denied":
+            self.stumbles["denied"] += 1
+            target = f"({clip(call.command, 60)})" if call.command else ""
+            self.denied = [*self.denied, call.tool + target][:_MOST_OPEN]
+        elif call.changes is not None and not failed:
             for path, action in call.changes:
                 known = self.knows(path) if existed is None else existed
                 overwritten = action == "created" and known
@@ -135,8 +140,6 @@ class ToolFindings(RunFindings):
             text = f"Exit code {code}\n{output}" if code else output
             ran = self.ran(call.command, text, failed=failed, base=call.folder)
             self.tried_command(call.command, ran, failed=failed, begun=call.begun)
-        elif failed and "denied by policy" in output:
-            self.stumbles["denied"] += 1
         elif failed and call.writes:
             self.stumbles["edit"] += 1
         elif failed and not self.stumble(output):

@@ -17,10 +17,9 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record
+from ralph.records import Record, local_minute
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import local_minute
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best

@@ -26,11 +26,11 @@ from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
-from ralph.records import Record, Tombstone, clean, now, utc
+from ralph.records import Record, Tombstone, clean, local_minute, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
-from ralph.text.times import TimeRange, event_range, local_minute
+from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.25

@@ -481,16 +481,17 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
     plan = _plan(ralph).cache
     plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
     found = {
-        "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
-        "log lines": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
-        "lines that could not be delivered": _without_lines(home.glob(left), words.stand_in),
-        "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
-        "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
-        "copies of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
-        "proposals of a plan": _whole(cache.glob("braindump/*"), words.in_file),
-        "unfinished runs": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
+        "note{s} of hooks": _hook_notes(home / "cache" / "hooks", words),
+        "log line{s}": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
+        "line{s} that could not be delivered": _without_lines(home.glob(left), words.stand_in),
+        "title{s} of imported sessions": _import_marks(home / "cache" / "imports", words),
+        "note{s} of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
+        "cop{y} of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
+        "proposal{s} of a plan": _whole(cache.glob("braindump/*"), words.in_file),
+        "unfinished run{s}": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
     }
-    return [f"{count} {what}" for what, count in found.items() if count]
+    endings = ({"s": "s", "y": "ies"}, {"s": "", "y": "y"})
+    return [f"{n} {what.format(**endings[n == 1])}" for what, n in found.items() if n]
 
 
 def _runs(ralph: Ralph, words: Words) -> list[Path]:

@@ -57,16 +57,14 @@ _GIT_IGNORE = """\
 """
 # More than any metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
-# A later Ralph that writes what this one must not touch raises it.
-_FORMAT = 1
 _FORMAT_LINE = re.compile(r"^format:[ \t]*([0-9]{1,9})\b", re.M)
 
 
 def refuse_newer(text: str, where: Path) -> None:
-    """Refuse the memory of a newer Ralph, which says so in this text."""
+    """Refuse what a later Ralph marked as not for this one; this one writes format 1, unmarked."""
     found = _FORMAT_LINE.search(text)
-    if found and int(found[1]) > _FORMAT:
-        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads {_FORMAT})"
+    if found and int(found[1]) > 1:
+        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads 1)"
         raise BadInput(what, where=str(where), todo="Upgrade Ralph. Nothing was changed.")
 
 
@@ -370,6 +368,14 @@ def note_owner(home: Path, identity: str, **more: list[str]) -> None:
             disk.replace(file, _encoded(owner))
 
 
+def project_name(home: Path, identity: str) -> str:
+    """What a project is called here: its folder, else the beginning of its id."""
+    with contextlib.suppress(BadInput, OSError):
+        if paths := _read_owner(_owner_file(home, identity)).get("paths"):
+            return Path(paths[-1]).name
+    return identity[:8]
+
+
 def portable_ids(home: Path) -> dict[str, list[str]]:
     """The ids that another machine knows a project by, for each that something is kept under here.
 
@@ -441,15 +447,24 @@ _ASK_AGAIN_S = 86_400.0
 
 def history_folder(top: str) -> str:
     """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
+
+    def text(*parts: str) -> str:
+        data = disk.read(os.path.join(*parts), largest=_LARGEST_BYTES)
+        return data.decode("utf-8", "surrogateescape").strip()
+
     git = folder = os.path.join(top, _GIT)
     try:
         if os.path.isfile(git):
-            own = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
-            known = os.path.join(own, _text(os.path.join(own, "gitdir")))
+            own = os.path.join(top, text(git).removeprefix("gitdir:").strip())
+            known = os.path.join(own, text(own, "gitdir"))
             if os.path.realpath(known) != os.path.join(os.path.realpath(top), _GIT):
                 return ""
-            folder = os.path.realpath(os.path.join(own, _text(os.path.join(own, "commondir"))))
-        return folder if top and _is_complete(folder) else ""
+            folder = os.path.realpath(os.path.join(own, text(own, "commondir")))
+        elsewhere = any(os.path.lexists(os.path.join(folder, one)) for one in _INCOMPLETE)
+        if not top or os.path.islink(folder) or elsewhere:
+            return ""
+        with os.scandir(folder) as files, os.scandir(os.path.join(folder, "objects")) as objects:
+            return "" if any(one.is_symlink() for one in (*files, *objects)) else folder
     except OSError:
         return ""
 
@@ -486,18 +501,6 @@ def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
     command = [program, "-C", os.fspath(root), "-c", "core.fsmonitor=false", *words]
     return ask_program(command, timeout_s=_TIMEOUT_S, env=environ)
-
-
-def _is_complete(git: str) -> bool:
-    """Whether a git folder is a real one with all of its history in it."""
-    if os.path.islink(git) or any(os.path.lexists(os.path.join(git, one)) for one in _INCOMPLETE):
-        return False
-    with os.scandir(git) as own, os.scandir(os.path.join(git, "objects")) as objects:
-        return not any(one.is_symlink() for one in (*own, *objects))
-
-
-def _text(file: str) -> str:
-    return disk.read(file, largest=_LARGEST_BYTES).decode("utf-8", "surrogateescape").strip()
 
 
 # -- Focus: which feature a person's own interactive work belongs to, on this machine.

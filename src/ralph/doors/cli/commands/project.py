@@ -17,7 +17,7 @@ from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
-from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound
+from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestion
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
@@ -299,8 +299,6 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
 
 def _check_feature(project: projects.Project, feature: str) -> None:
     """Refuse a name that is likely mistyped: no feature of plan or memory has it, and some are."""
-    from difflib import get_close_matches
-
     names = {entry.name for entry in context.the_plan().read("features").features}
     names |= {
         *open_journals(
@@ -309,9 +307,8 @@ def _check_feature(project: projects.Project, feature: str) -> None:
     }
     names -= {NOTES}
     if names and feature not in names:
-        near = get_close_matches(feature, names, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        todo = f"{meant}Features: {', '.join(sorted(names))}. For a new one add --new."
+        listed = f"Features: {', '.join(sorted(names))}. For a new one add --new."
+        todo = suggestion(feature, names) + listed
         raise NotFound(f"no feature {feature!r} in the plan or in memory", todo=todo)
 
 
