@@ -430,11 +430,9 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
 
 # -- The git repository around a folder, and the commit that its history begins with.
 #
-# The repository is found without git, because hooks look for it before every prompt. The commit is
-# asked of git once, and kept in Ralph's home. It opens a project's memory, and a `.git` may come
-# with an archive. So a `.git` counts only if its history is its own: no link leads out of it, and
-# the file of a worktree only if the repository knows that worktree.
-
+# It is found without git, because hooks look for it before every prompt. Git is asked for the commit
+# once. It opens a project's memory, and a `.git` may come with an archive. So a `.git` counts only
+# if no link leads out of it, and a worktree's file only if the repository knows that worktree.
 
 _GIT = ".git"
 # In a shallow clone the first commit is missing, with the others the history is elsewhere.
@@ -540,8 +538,6 @@ def clear_focus(project: Project) -> None:
 
 
 # -- What a project's folder asks for that a person must allow first.
-#
-# Each source of wishes is one function; `wishes_of` is the list of them.
 
 
 _SHOWN = ("command", "args", "url", "type")
