@@ -164,27 +164,25 @@ class Ralph:
         `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
         `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
-        question = self.store.question(
-            query, limit=limit, min_score=min_score, since=since, until=until
-        )
+        bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
+        question = self.store.question(query, since=since, until=until, **bounds)
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
             streams = self._streams(reach)
             found.append(self.store.find(streams, question, meaning=meaning, budget_s=budget_s))
         if "conversations" in reach.keepers:
-            found.append(
-                self.conversations.candidates(
-                    question,
-                    tags=tags,
-                    everywhere=everywhere,
-                    words_only=not meaning,
-                    exclude=exclude,
-                    documents=not (tags or since or until),
-                    notes=not tags,
-                    budget_s=budget_s,
-                )
+            said = self.conversations.candidates(
+                question,
+                tags=tags,
+                everywhere=everywhere,
+                words_only=not meaning,
+                exclude=exclude,
+                documents=not (tags or since or until),
+                notes=not tags,
+                budget_s=budget_s,
             )
+            found.append(said)
         if "knowledge" in reach.keepers:
             found.append(self.knowledge.candidates(question, budget_s=budget_s))
         hits = conclude(question, found, reach.has)
@@ -227,9 +225,8 @@ class Ralph:
         `everywhere`: where this project has none, the conversations of others are looked through.
         """
         reach = self._reach(scope, (), features)
-        missing = NotFound(
-            f"there is no record {record_id!r}", todo="`ralph recent` lists records with their ids."
-        )
+        todo = "`ralph recent` lists records with their ids."
+        missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:
             raise missing
         found = self._find(record_id, reach)

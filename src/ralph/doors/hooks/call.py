@@ -410,7 +410,7 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
     if agent == "opencode":
         import uuid
 
-        # `opencode_sessions.plain_id`, without all that its module loads.
+        # `opencode.plain_id`, without all that its module loads.
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
         lines = given.get("messages")
         return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}
