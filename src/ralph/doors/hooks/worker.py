@@ -25,15 +25,15 @@ _DAY_S = 24 * 3600.0
 _GRACE_S = 5.0
 
 
-def start_worker(call: HookCall, settings: Settings) -> None:
-    """Start the process, where the settings want it.
+def start_worker(call: HookCall, settings: Settings) -> bool:
+    """Start the process, where the settings want it; tells whether they do.
 
     It gets none of our streams, which the client waits for, and a session of its own, which the
     client does not end.
     """
     summarizes = settings.summarizer_conversation_enabled or settings.summarizer_exchange_enabled
     if not (summarizes and settings.hook_capture):
-        return
+        return False
     import subprocess
 
     from ralph.programs import python
@@ -47,6 +47,7 @@ def start_worker(call: HookCall, settings: Settings) -> None:
     # Not in the project, whose folder may be moved meanwhile.
     process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=call.home, **more)
     process.returncode = 0  # nobody waits for it, and Python should not complain of that
+    return True
 
 
 def run_worker(argv: list[str]) -> int:
