@@ -257,7 +257,7 @@ def _answer(call: HookCall) -> str:
     run = current_run()
     if run is None:
         _note_session(call)
-        if call.event in _ANSWERED_EVENTS and _is_paused(call):
+        if call.event in _ANSWERED_EVENTS and is_paused(call):
             return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.context import answer_failure
@@ -308,7 +308,7 @@ def _catch_up(call: HookCall) -> None:
 
 def start_due_worker(call: HookCall) -> bool:
     """Start a worker if something was saved since the last one; tells whether it did."""
-    if current_run() or not work_is_pending(read_activity(call.own_folder)) or _is_paused(call):
+    if current_run() or not work_is_pending(read_activity(call.own_folder)) or is_paused(call):
         return False
     from ralph.doors.hooks.context import settings_of
     from ralph.doors.hooks.worker import start_worker
@@ -316,7 +316,7 @@ def start_due_worker(call: HookCall) -> bool:
     return start_worker(call, settings_of(call))
 
 
-def _is_paused(call: HookCall) -> bool:
+def is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 
