@@ -141,13 +141,14 @@ def test_a_worker_whose_model_hangs_ends_when_its_time_is_over(session: Session)
         server.fail("hang")
         environ = {"RALPH_SUMMARY_MODEL": f"openai:{MODEL}", "RALPH_SUMMARY_BASE_URL": server.url}
         ran = subprocess.run(
-            [sys.executable, "-c", IMPATIENT, "0.2", str(session.project)],
+            [sys.executable, "-c", IMPATIENT, "2", str(session.project)],
             env={**os.environ, **environ},
             timeout=60,
             check=False,
         )
     assert ran.returncode == 0
-    assert [one.left for one in workers(session.project)] == [1]
+    [worker] = workers(session.project)
+    assert worker.left
 
 
 def test_within_a_day_workers_spend_no_more_than_one_run_may(session: Session, mark: str) -> None:
