@@ -246,7 +246,7 @@ OTHER_FILES = {
     "memory.activity": "Ralph's home",
     "memory.backup": "Ralph's home, and the file that a person names",
     "memory.documents": "the files that a person names",
-    "memory.forgetting": "Ralph's home",
+    "memory.keeping": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
     "memory.project": "looks for `.ralph` and `.git` on the way up; git's own folder",
     "memory.sessions": "the clients' transcripts",

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadSetting, UnsafeFile
+from ralph.errors import BadSetting, UnsafeFile, suggestion
 from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
@@ -90,6 +90,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
     agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
+    agent_permissions: str = _trusted(
+        "project",
+        "what the agent may run: `project` (build, test, lint, git), `full`, `project, COMMAND`",
+        free=("project",),
+    )
     model_work: str | None = _trusted(None, "the agent's model for work")
     model_review: str | None = _trusted(None, "the agent's model for reviews (Claude: opus)")
     iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)
@@ -393,11 +398,7 @@ def check_key(key: str, *, where: str = "config") -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(key, KEYS, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        todo = f"{meant}`ralph config` shows every setting."
+        todo = f"{suggestion(key, KEYS)}`ralph config` shows every setting."
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 

@@ -170,7 +170,8 @@ class World:
 
         def is_done() -> bool:
             told = self.run(ralph("conversations", "import", name, "--json"), cwd=root).stdout
-            return json.loads(told)["waiting"] == 0
+            waiting: int = json.loads(told)["waiting"]
+            return waiting == 0
 
         assert eventually(is_done)
 

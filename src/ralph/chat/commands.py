@@ -141,7 +141,9 @@ class WorkerCommands:
             on = f"`{self._prefix}embeddings on` or the next search recreates them."
             return ["", f"Embeddings cleared. The pipeline is off: {on}"]
         [status] = self._workers.run_once([EMBEDDING])
-        recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
+        # The worker counts all embeddings, of which only a part may have been deleted.
+        done = max(0, len(chosen) - (status.total - status.completed))
+        recreated = f"Recreated: {done:,}/{len(chosen):,} completed."
         return ["", "Embeddings cleared.", recreated, *_troubles(status)]
 
     def _pipeline(self) -> WorkerStatus:

@@ -295,11 +295,8 @@ class ClaudeCodeSetup(HooksSetup):
     def warnings(self, places: list[setup.SetupPlace], root: Path | None) -> list[str]:
         """What is done twice, and whether a person has switched all hooks off."""
         # Claude Code knows the same command in two settings, not in a plugin.
-        hooks = {
-            place.where: place.hooks.calls[0]
-            for place in places
-            if place.hooks and place.hooks.calls
-        }
+        found_hooks = [(place.where, place.hooks.calls) for place in places if place.hooks]
+        hooks = {where: calls[0] for where, calls in found_hooks if calls}
         plugin = "plugin" in hooks
         found = []
         if len({call for where, call in hooks.items() if where != "plugin"}) + plugin > 1:

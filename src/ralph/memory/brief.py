@@ -134,12 +134,8 @@ def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> P
 
 def _commits(exchange: Exchange) -> list[str]:
     """What was committed, as git printed it; "commit it" decides nothing but a commit."""
-    printed = [
-        subject
-        for step in exchange.messages
-        if step.role == "tool" and not step.failed
-        for subject in _COMMITTED.findall(step.content)
-    ]
+    outputs = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
+    printed = [subject for text in outputs for subject in _COMMITTED.findall(text)]
     return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
 
 
@@ -164,6 +160,7 @@ def _feature(
     for status in ("in_progress", "blocked"):
         tasks += [task for task in planned if task.status == status and task not in tasks]
     last = max((one.iteration_number or 0 for one in iterations), default=0)
+    task = tasks[0].id if tasks else None
     # What a session did for a feature is told with the session.
     told = [pair for pair in pairs if exchange_of_run(pair[0].session_id) is None]
     return FeatureNow(
@@ -173,13 +170,7 @@ def _feature(
         tasks=tuple(tasks),
         told=tuple(iteration for iteration, _ in told),
         told_ids=tuple(identity for _, identity in told),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last + 1,
-                task_id=tasks[0].id if tasks else None,
-            )
-        ),
+        learnings=tuple(prompt_lines(feature.learnings, current_iteration=last + 1, task_id=task)),
     )
 
 

@@ -174,6 +174,17 @@ def test_rebuild_after_a_typed_yes_makes_them_anew_at_once(
     assert ralph.well("embeddings").out == before
 
 
+def test_a_rebuild_counts_only_what_it_deleted(ralph: Line, project: Path) -> None:
+    fill(project, [2])
+    ralph.well("workers", "run", "--once")
+    fill(project, [3, 3])  # nothing of these is embedded yet
+
+    ran = ralph.well("embeddings", "rebuild", "conversations", stdin="yes\n")
+
+    counts = ran.out.partition("Recreated: ")[2].split()[0].split("/")
+    assert counts[0] == counts[1]
+
+
 def test_rag_is_steered(ralph: Line, home: Path) -> None:
     assert ralph.well("rag", "off").out.startswith("RAG Status: DISABLED")
     assert ralph.well("rag", "set", "rag_conversation_limit", "5").out == (

@@ -393,7 +393,8 @@ def test_all_clients_are_left_at_once(
         before = files(folder)
         for agent in TITLES:
             if (scope, agent) != ("--project", "windsurf"):  # it has no settings of projects
-                ralph.well("hooks", "install", "--agent", agent, scope)
+                said = ralph.well("hooks", "install", "--agent", agent, scope).err
+                assert ("codex" in said) == (agent == "codex")  # where they are not trusted yet
         assert files(folder) != before
         said = ralph.well("hooks", "uninstall", "--all", scope).out
         assert all(name in said for name in ("settings.json", "ralph.js", "hooks.json", "mcp.json"))

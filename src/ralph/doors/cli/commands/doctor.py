@@ -30,14 +30,14 @@ from ralph.errors import BadInput, BadSetting, EmbedderOff, JournalDown, RalphEr
 from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.activity import activity_everywhere
-from ralph.memory.pausing import in_force
+from ralph.memory.pausing import in_force, paused_folders
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, home_journals, on_server
+from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _postgres(scope: DoctorScope) -> Finding | None:
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(home_journals(CONVERSATIONS, scope.settings, scope.home))
+    journals = on_server(open_journals(CONVERSATIONS, scope.settings, scope.home))
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
@@ -323,7 +323,10 @@ def _median_ms(ask: Callable[[], object]) -> float:
 def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     if (project := scope.project) is None:
-        return _warning(f"no .ralph folder in {start_folder()} or above", "Run: ralph init")
+        where = f"no .ralph folder in {start_folder()} or above"
+        if paused_folders(scope.home) is not None:
+            return _ok(f"{where}; hooks save its sessions in {scope.home}")
+        return _warning(where, "Run: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
     if not project.has_id and not missing:
         missing = ["project_id in metadata.yaml"]

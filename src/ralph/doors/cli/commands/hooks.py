@@ -97,7 +97,7 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
         )
     elif root is not None:
         page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
-    for warning in look(root).warnings:
+    for warning in look(root, [agent]).warnings:
         note(warning)
 
 
