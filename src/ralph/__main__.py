@@ -58,6 +58,10 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.hooks.call import serve as answer
 
         return answer(rest)
+    if word in ("ui", "serve"):
+        from ralph.doors.web.main import run as serve_page
+
+        return serve_page(word, rest)
     from ralph.doors.cli.main import run
 
     return run(argv)

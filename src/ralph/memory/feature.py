@@ -7,8 +7,9 @@ import hashlib
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -141,17 +142,29 @@ class ProjectStream(Stream):
 
     def contents(self) -> list[tuple[JournalRecord, Any]]:
         """Every living record in journal order with what is in it; `verify` reports the others."""
-        found: list[tuple[JournalRecord, Any]] = []
-        for located in self._fold.records():
+        return list(self._read(self._fold.records()))
+
+    def _read(self, records: Iterable[JournalRecord]) -> Iterator[tuple[JournalRecord, Any]]:
+        for located in records:
             with contextlib.suppress(BadRecord):
                 if (content := self.content(located.record)) is not None:
-                    found.append((located, content))
-        return found
+                    yield located, content
 
-    def find(self, record_id: str) -> list[Hit]:
-        """Every record whose id begins so; the same id twice means two contents of it."""
+    def find(self, record_id: str, *, newest: int | None = None) -> list[Hit]:
+        """Every record whose id begins so; the same id twice means two contents of it.
+
+        `newest`: only so many, in the order of time.
+        """
         begins = record_id.lower()
-        return self.hits(pair for pair in self.contents() if pair[0].record.id.startswith(begins))
+        found = [one for one in self._fold.records() if one.record.id.startswith(begins)]
+        if newest is None:
+            return self.hits(self._read(found))
+        found.sort(key=lambda located: located.record.at)
+        return self.hits(reversed(list(islice(self._read(reversed(found)), newest))))
+
+    def places(self, record_id: str) -> list[JournalRecord]:
+        """Every line of the journal that has this record."""
+        return [one for one in self._fold.records() if one.record.id == record_id]
 
     def hits(self, pairs: Iterable[tuple[JournalRecord, Any]]) -> list[Hit]:
         """The records as answers."""
@@ -325,9 +338,13 @@ class FeatureMemory(ProjectStream):
         missing = NotFound(f"feature {self.name!r} has no record {record_id}", todo=todo)
         return self.find(find_id(record_id, ids, missing))[-1]
 
-    def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
-        """Every living iteration in journal order; what cannot be read is left to `verify`."""
-        return self.contents()
+    def iterations(
+        self, ids: Collection[str] | None = None
+    ) -> list[tuple[JournalRecord, Iteration]]:
+        """Living iterations in journal order, all or these; `verify` reports unreadable ones."""
+        if ids is None:
+            return self.contents()
+        return list(self._read(one for one in self._fold.records() if one.record.id in ids))
 
     def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
         def age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:

@@ -11,15 +11,15 @@ import msgspec
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.memory import forgetting, store
-from ralph.memory.export import JournalKey, journal_keys, journal_of, stream_at
 from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
 from ralph.recall import exchange_of_run
-from ralph.records import Record, utc
+from ralph.records import Record
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
@@ -48,11 +48,11 @@ def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) 
     told: set[str] = set()
     for memory in ralph.features():
         key = JournalKey(FEATURES, memory.name)
+        mine = set(chosen.get(key, ()))
         for record in memory.records():
-            events = _events(record.source.run)
-            if record.id in chosen.get(key, ()):
-                told.update(events)
-            elif not wanted.isdisjoint(events):
+            if record.id in mine:
+                told.update(_events(record.source.run))
+            elif wanted and not wanted.isdisjoint(_events(record.source.run)):
                 found.setdefault(key, []).append(record.id)
     if told:
         stream = ralph.conversations.stream
@@ -156,7 +156,7 @@ def choose(
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
-    limit = datetime.fromisoformat(utc(before, field="before")) if before else None
+    limit = datetime.fromisoformat(store.moment_given(before, "before")) if before else None
     # What each id that was given is the beginning of.
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
@@ -232,8 +232,8 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         remains.append(_command("the same told elsewhere", others))
     named = set(_ids_in(FEATURES, ids))
     features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
-    told = (pair for name in features for pair in ralph.feature(name).iterations())
-    iterations = [iteration for located, iteration in told if located.record.id in named]
+    told = (pair for name in features for pair in ralph.feature(name).iterations(named))
+    iterations = [iteration for _, iteration in told]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     made = [x for x in forgetting.learnings_of(ralph) if x.source != "human"] if numbers else []
     made = [one for one in made if (one.feature, one.iteration) in numbers]

@@ -238,7 +238,7 @@ class Knowledge(Stream):
         """
         found = self.query_for_task(task_description, *of, **more)
         shown = found[:_PATTERNS_IN_CONTEXT]
-        block = rules.context_block(shown)
+        block = rules.context_block(shown) if shown else ""
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
             text="\n\n".join(part for part in (before, block) if part),
@@ -297,6 +297,10 @@ class Knowledge(Stream):
         floor = floor if min_score is None else min_score
         question = self.store.question(text, limit=limit, min_score=floor)
         found = self._find(question, only, budget_s)
+        answer = Patterns()
+        answer.notes = found.notes
+        if not found.candidates:
+            return answer
         slots, history = self.state.history().slots, self.living()
 
         def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
@@ -319,21 +323,23 @@ class Knowledge(Stream):
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
             fit = hit.parts.mixed if hit.parts else hit.score or 0.0
             fitting.append((fit, _pattern(history, name, entry, hit)))
-        ordered = rules.in_order(
+        answer += rules.in_order(
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
             conflicts_max=_MOST_CONFLICTS,
             limit=question.limit,
         )
-        return Patterns(ordered, found.notes)
+        return answer
 
-    def patterns(self) -> Patterns:
-        """Every pattern, those told most often first; of these the one that held best."""
+    def patterns(self, begins: str = "") -> Patterns:
+        """Every pattern, those told most often first; of these the one that held best.
+
+        `begins`: only those whose id begins so.
+        """
         history = self.living()
-        found = [
-            _pattern(history, name, self._first_of(history, name)) for name in history.patterns
-        ]
+        names = [name for name in history.patterns if name.startswith(begins)]
+        found = [_pattern(history, name, self._first_of(history, name)) for name in names]
         return Patterns(
             sorted(found, key=lambda one: (-one.success_count, -one.success_rate, one.id))
         )
@@ -399,12 +405,11 @@ class Knowledge(Stream):
             for name, record in (account.entries | account.gates).items()
             if name.startswith(begins)
         ]
-        for pattern in self.patterns() if begins else ():
-            if pattern.id.startswith(begins):
-                at = pattern.published
-                found.append(
-                    Hit(pattern.id, PATTERN, None, None, store.when(at), None, pattern, None, at)
-                )
+        for pattern in self.patterns(begins) if begins else ():
+            at = pattern.published
+            found.append(
+                Hit(pattern.id, PATTERN, None, None, store.when(at), None, pattern, None, at)
+            )
         return found
 
     def of_project(self, project: str | None = None) -> list[Record]:

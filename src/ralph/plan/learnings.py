@@ -127,6 +127,21 @@ def review(
         return new
 
 
+def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
+    """Put a learning back as it was before it was removed or reviewed; it may be learned again."""
+    with plan.edit("features", f"learning of {feature} restored") as data:
+        entry, items, learnings = _open(plan, data, feature)
+        was_removed(entry, msgspec.structs.replace(learning, source="human"))  # takes that back
+        at = next((i for i, one in enumerate(learnings) if one.id == learning.id), None)
+        if at is not None:
+            items[at] = {**_other_keys(items[at]), **to_plain(learning)}
+        else:
+            _make_room(items, learnings)
+            items.append(to_plain(learning))
+        set_field(entry, "learnings", items)
+        return learning
+
+
 def index_of(learnings: Sequence[Learning], ref: str | int) -> int:
     """The position of a learning: by its id, by its text, or by its number from 1."""
     for i, learning in enumerate(learnings):
@@ -245,6 +260,12 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
 
 def _is_weak(learning: Learning) -> bool:
     return is_auto(learning) and learning.hit_count <= 1
+
+
+def _other_keys(item: Any) -> Data:
+    """The keys of an item that are not Ralph's."""
+    plain = item if isinstance(item, dict) else {}
+    return {key: value for key, value in plain.items() if key not in _OWN_KEYS}
 
 
 def _merge_item(item: Any, learning: Learning) -> Data:

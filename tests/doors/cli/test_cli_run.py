@@ -409,7 +409,7 @@ Worktree of auth: /w/auth (ralph/auth)
   learned: Use NFKD.
   context file: a.py
   Learnings full - review needed
-  rate limit: waiting 1 min 15 s, until 2026-02-07T14:30:00Z
+  rate limit: waiting 1 min 15 s, until 2026-02-07 14:30
 Stopped: other loops work
 To merge auth: ...
 """

@@ -144,7 +144,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 
 def questions_of(prompt: str) -> list[str]:
     """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
-    from ralph.capture.account import title_from  # a prompt that says nothing needs none of it
+    from ralph.capture.decisions import title_from  # a prompt that says nothing needs none of it
     from ralph.text.summary import sentences
 
     if title := title_from(prompt, plans_only=True):

@@ -397,15 +397,32 @@ def learning_json(learning: Learning) -> dict[str, Any]:
 
 
 @learning.command("list")
-@_learning_feature
-def list_learnings(feature: str) -> Result:
-    """List a feature's learnings and where each comes from.
+@context.plan_feature(help="Only those of this feature.")
+def list_learnings(feature: str | None) -> Result:
+    """List learnings and where each comes from, of one feature or of all.
 
     \b
     Examples:
       ralph learning list --feature user-login
     """
-    found = context.the_plan().feature(feature).learnings
+    plan = context.the_plan()
+    if feature is not None:
+        return _learnings(plan.feature(feature))
+    entries = plan.read("features").features
+    named = {entry.name: _learnings(entry) for entry in entries if entry.learnings}
+
+    def show(page: Page) -> None:
+        for name, result in named.items():
+            page.line((name, "bold"))
+            page.show(result.view)
+
+    value = [{**each, "feature": name} for name, result in named.items() for each in result.value]
+    return Result(value, show if named else "No feature has learnings yet.")
+
+
+def _learnings(entry: Feature) -> Result:
+    """The learnings of one feature."""
+    feature, found = entry.name, entry.learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
     for left, right in learnings.conflicts(found):
         rivals[left.id].append(right.id)

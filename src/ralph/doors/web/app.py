@@ -1,0 +1,183 @@
+"""The routes, and who may ask: this machine's own browser that was given the address, nobody else.
+
+A request must name this server as its host, because a page from elsewhere may have a name that
+leads here (DNS rebinding). It must come from no other page (Origin, Sec-Fetch-Site), carry the
+cookie that the one-time address was exchanged for, and, to change anything, the session's token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ralph.doors.web import views_home, views_plan, views_record
+from ralph.doors.web.page import PageCall, Site, View
+from ralph.errors import BadInput, NotFound, RalphError, os_error_text
+
+AREAS = (views_home, views_plan, views_record)
+LARGEST_FORM_BYTES = 256 * 1024
+_MOST_FIELDS = 200
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # `no-referrer` would make a browser hide the origin of our own forms, too.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+_STATIC = Path(__file__).parent / "static"
+ENTER = "/enter"
+
+
+def make_app(site: Site) -> ASGIApp:
+    """The whole page as an application."""
+    routes: list[Route | Mount] = [
+        Route(path, _endpoint(site, view), methods=[method])
+        for area in AREAS
+        for method, path, view in area.ROUTES
+    ]
+    site.nav = sorted({entry for area in AREAS for entry in area.NAV}, key=lambda one: one.order)
+    routes.append(Route(ENTER, _enter(site), methods=["GET"]))
+    routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
+    return RequestFilter(Starlette(routes=routes, exception_handlers={404: _missing(site)}), site)
+
+
+# -- who may ask
+
+
+class RequestFilter:
+    """Lets through what this machine's own browser asks, and gives every answer its headers."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app, self._site = app, site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        request = Request(scope)
+        refused = self._refused(request)
+        if refused:
+            await PlainTextResponse(refused, 403)(scope, receive, send_safely)
+            return
+        session = self._site.session_of(request.cookies.get(self._site.cookie, ""))
+        if session is None and request.url.path != ENTER and not _is_static(request):
+            answer = HTMLResponse(self._site.render("closed.html"), 403)
+            await answer(scope, receive, send_safely)
+            return
+        scope["state"] = {"session": session}
+        await self._app(scope, receive, send_safely)
+
+    def _refused(self, request: Request) -> str:
+        headers: Headers = request.headers
+        if headers.getlist("host") not in [[host] for host in self._site.hosts]:
+            return "This address is not the page's own."
+        origin, own = headers.get("origin"), {f"http://{host}" for host in self._site.hosts}
+        if origin is not None and origin not in own:
+            return "Another page may not use this one."
+        if request.method not in ("GET", "HEAD"):
+            return "" if origin else "A change must come from the page itself."
+        # Following the address itself, in a mail or a terminal, is how one comes in.
+        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if foreign and headers.get("sec-fetch-mode") != "navigate":
+            return "Another page may not use this one."
+        return ""
+
+
+def _is_static(request: Request) -> bool:
+    return request.url.path.startswith("/static/")
+
+
+def _enter(site: Site) -> Callable[[Request], Awaitable[Response]]:
+    async def enter(request: Request) -> Response:
+        """Exchange the address's token for a cookie, and leave it behind."""
+        if request.state.session is None:
+            session = site.enter(request.query_params.get("token", ""))
+            if session is None:
+                return HTMLResponse(site.render("closed.html", used=True), 403)
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(site.cookie, session, httponly=True, samesite="strict", path="/")
+            return answer
+        return RedirectResponse("/", 303)
+
+    return enter
+
+
+# -- one request
+
+
+def _endpoint(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        form: dict[str, str] = {}
+        if request.method == "POST":
+            try:
+                form = await _read_form(request)
+            except ValueError as error:
+                return PlainTextResponse(str(error), 400)
+            given = form.pop("csrf", "")
+            if not secrets.compare_digest(given.encode(), request.state.session.csrf.encode()):
+                text = "This form is of an earlier start of the page. Go back, reload, try again."
+                return PlainTextResponse(text, 403)
+        call = PageCall(site, request.state.session, request, form)
+        # Everything that touches memory runs in one thread, one call after another.
+        return await asyncio.get_running_loop().run_in_executor(site.worker, _perform, view, call)
+
+    return answer
+
+
+def _perform(view: View, call: PageCall) -> Response:
+    try:
+        return view(call)
+    except RalphError as error:
+        code = 404 if isinstance(error, NotFound) else 400 if isinstance(error, BadInput) else 503
+        return call.error(error.what, error.where, error.todo, code=code)
+    except OSError as error:
+        return call.error(os_error_text(error), code=500)
+
+
+def _missing(site: Site) -> Callable[[Request, Exception], Response]:
+    def missing(request: Request, error: Exception) -> Response:
+        call = PageCall(site, request.state.session, request, {})
+        return call.error("There is no such page", todo="Use the links above.", code=404)
+
+    return missing
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise ValueError("Only forms of the page itself are read.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_FORM_BYTES:
+            raise ValueError(f"The form is larger than {LARGEST_FORM_BYTES} bytes.")
+    pairs = parse_qsl(
+        body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+    )
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}

@@ -1,0 +1,374 @@
+"""How a view is rendered: the site with its memory, one call, templates, and text made harmless."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from ralph import __version__
+from ralph.errors import NotFound
+from ralph.memory.project import PlainFolder, Project
+from ralph.text.sanitize import visible
+from ralph.text.tokens import plural
+
+if TYPE_CHECKING:
+    from ralph.memory.ralph import Ralph
+    from ralph.memory.status import RagStatus
+    from ralph.plan.store import Plan
+
+_TEMPLATES = Path(__file__).parent / "templates"
+# How long what the badge says may be old.
+_STATUS_S = 10.0
+_MOST_SESSIONS = 20
+_MOST_UNDO = 20
+PAGE_ROWS = 50
+SHORT_ID = 8
+# Of one text on a page; more is shown on request, up to the second number.
+TEXT_CHARS = 6_000
+LONG_TEXT_CHARS = 400_000
+
+
+class NavEntry(NamedTuple):
+    """One link of the navigation; `order` is its place."""
+
+    order: int
+    title: str
+    path: str
+
+
+class Flash(msgspec.Struct, frozen=True):
+    """What an action came to, shown once on the next page; `undo` names what takes it back."""
+
+    text: str
+    undo: str = ""
+
+
+class BrowserSession(msgspec.Struct):
+    """One browser that was let in: its token for forms, and what it is told next."""
+
+    csrf: str
+    flashes: list[Flash] = []
+    undo: dict[str, Callable[[], str]] = {}
+
+
+View = Callable[["PageCall"], Response]
+Route = tuple[str, str, View]
+
+
+class Site:
+    """The page of one project while it is served: memory and plan, browsers, the badge."""
+
+    def __init__(self, project: Project, port: int, *, tell: Callable[[str], None]) -> None:
+        self.project = project
+        self.hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
+        # Cookies do not tell ports apart.
+        self.cookie = f"ralph_{port}"
+        self.nav: list[NavEntry] = []
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix="page")
+        self._tell = tell
+        self._token = secrets.token_urlsafe(32)
+        self._sessions: dict[str, BrowserSession] = {}
+        self._memory: Ralph | None = None
+        self._status: tuple[float, RagStatus | None] = (0.0, None)
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Read the journals ahead, so that the first view is not the slow one."""
+        self.worker.submit(self.look)
+
+    def close(self) -> None:
+        """End the work, and let go of files."""
+        self.worker.submit(self.reopen)
+        self.worker.shutdown()
+
+    # -- browsers
+
+    def address(self) -> str:
+        """Where a browser is let in, once."""
+        return f"http://{self.hosts[0]}/enter?token={self._token}"
+
+    def enter(self, token: str) -> str | None:
+        """A new session's name for the right token; the token is spent and another takes over.
+
+        Other users of the machine may see the address on a browser's command line.
+        """
+        with self._lock:
+            if not secrets.compare_digest(token.encode(), self._token.encode()):
+                return None
+            self._token = secrets.token_urlsafe(32)
+            name = secrets.token_urlsafe(32)
+            self._sessions[name] = BrowserSession(secrets.token_urlsafe(32))
+            while len(self._sessions) > _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+        self._tell(f"For another browser: {self.address()}")
+        return name
+
+    def session_of(self, cookie: str) -> BrowserSession | None:
+        """The session that this cookie names."""
+        return self._sessions.get(cookie)
+
+    # -- memory and plan: for the worker's thread alone
+
+    @property
+    def memory(self) -> Ralph:
+        """The memories, opened by the first call that needs them."""
+        if self._memory is None:
+            from ralph.memory.ralph import open_ralph
+
+            plain = isinstance(self.project, PlainFolder)
+            root = None if plain else self.project.root
+            self._memory = open_ralph(root, project=self.project if plain else None)
+        return self._memory
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """The plan of the project; a folder without one has an empty plan."""
+        from ralph.plan.store import Plan
+
+        return Plan(self.project.root, state=self.project.cache)
+
+    def reopen(self) -> None:
+        """Close the memories; settings that changed are in force from the next call on."""
+        if self._memory is not None:
+            self._memory.close()
+        self._memory, self._status = None, (0.0, None)
+
+    def look(self) -> RagStatus:
+        """Whether memory works, looked at again if that was a while ago."""
+        at, found = self._status
+        if found is None or time.monotonic() - at > _STATUS_S:
+            from ralph.memory.status import status
+
+            found = status(self.memory)
+            self._status = time.monotonic(), found
+        return found
+
+    @property
+    def last_status(self) -> RagStatus | None:
+        """What the badge showed last."""
+        return self._status[1]
+
+    # -- templates
+
+    def render(self, template: str, **values: Any) -> str:
+        """A template as text."""
+        return templates().get_template(template).render(site=self, version=__version__, **values)
+
+
+class PageCall:
+    """One request: what was asked, by which browser, and the answers it can get."""
+
+    def __init__(
+        self, site: Site, session: BrowserSession, request: Request, form: Mapping[str, str]
+    ) -> None:
+        self.site, self.session, self.request, self.form = site, session, request, form
+        self.params: dict[str, str] = request.path_params
+        self.query = request.query_params
+
+    @property
+    def memory(self) -> Ralph:
+        """The memories of the project."""
+        return self.site.memory
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the project."""
+        return self.site.plan
+
+    @property
+    def path(self) -> str:
+        """The path of the page."""
+        return self.request.url.path
+
+    @property
+    def number(self) -> int:
+        """The number of the page in a long list, from 1."""
+        text = self.query.get("page", "1")
+        return max(1, min(int(text), 1_000_000)) if text.isdecimal() and len(text) < 8 else 1
+
+    def url(self, **changes: object) -> str:
+        """The address of this page with another question; None takes a part out."""
+        kept = [(k, v) for k, v in self.query.multi_items() if k not in changes and v]
+        added = [(name, str(value)) for name, value in changes.items() if value is not None]
+        asked = urlencode([*kept, *added])
+        return f"{quote(self.path)}?{asked}" if asked else quote(self.path)
+
+    def page(self, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
+        """A view in the layout, with what the last actions came to."""
+        flashes, self.session.flashes = self.session.flashes, []
+        text = self.site.render(template, call=self, flashes=flashes, **values)
+        return HTMLResponse(text, code)
+
+    def part(self, template: str, **values: Any) -> HTMLResponse:
+        """A piece of a view, for the script that puts it into the page."""
+        return HTMLResponse(self.site.render(template, call=self, **values))
+
+    def error(
+        self, what: str, where: str | None = None, todo: str | None = None, *, code: int
+    ) -> HTMLResponse:
+        """A page that says what is wrong and what to do."""
+        return self.page("error.html", code=code, what=what, where=where, todo=todo)
+
+    def done(
+        self, text: str, path: str, *, undo: Callable[[], str] | None = None
+    ) -> RedirectResponse:
+        """Go on to another view, which says what was done; `undo` takes it back and says so."""
+        key = ""
+        if undo is not None:
+            key = secrets.token_urlsafe(8)
+            self.session.undo[key] = undo
+            while len(self.session.undo) > _MOST_UNDO:
+                del self.session.undo[next(iter(self.session.undo))]
+        self.session.flashes.append(Flash(text, key))
+        return RedirectResponse(path, 303)
+
+    def back(self, otherwise: str) -> str:
+        """The view that a form was on; only paths of this page count."""
+        path = self.form.get("back", "") or self.query.get("back", "")
+        safe = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+        return path if safe else otherwise
+
+    def undo(self) -> RedirectResponse:
+        """Take back what the form names."""
+        action = self.session.undo.pop(self.form.get("key", ""), None)
+        if action is None:
+            raise NotFound("this can no longer be undone")
+        return self.done(action(), self.back("/"))
+
+
+# -- templates and filters
+
+
+@functools.cache
+def templates() -> Environment:
+    """The templates: everything is escaped, and what cannot be seen is taken out first."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=harmless,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "moment": moment,
+        "cut": cut,
+        "long": long_text,
+        "money": money,
+        "tokens": tokens_text,
+        "duration": duration,
+        "share": share,
+        "segment": lambda text: quote(str(text), safe=""),
+        "short": lambda identity: str(identity)[:SHORT_ID],
+    }
+    made.globals |= {"plural": plural}
+    return made
+
+
+def harmless(value: Any) -> Any:
+    """A value as a page shows it: no control, bidi or ANSI characters; None is nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup):
+        return value
+    return visible(value) if isinstance(value, str) else value
+
+
+def moment(at: str | None) -> Markup:
+    """A time as the server's zone has it; the page's script shows it in the viewer's."""
+    if not at:
+        return Markup("")
+    try:
+        then = datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
+        return escape(visible(at)[:40])
+    shown = then.strftime("%Y-%m-%d %H:%M")
+    stamp = then.isoformat(timespec="seconds")
+    return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
+
+
+def cut(text: object, chars: int = 200) -> str:
+    """The text on one line, cut to a length."""
+    # So much of it can be shown at all; the rest is not worth looking at.
+    line = " ".join(visible(str(text or "")[: chars * 8]).split())
+    return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+
+
+def long_text(text: str | None, whole: bool = False) -> str:
+    """As much of a text as one page takes."""
+    most = LONG_TEXT_CHARS if whole else TEXT_CHARS
+    text = text or ""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def money(amount: float | None) -> str:
+    """An amount of US dollars."""
+    if amount is None:
+        return ""
+    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+
+
+def tokens_text(count: int | None) -> str:
+    """A number of tokens, short."""
+    if count is None:
+        return ""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+def duration(ms: int | None) -> str:
+    """A length of time, short."""
+    if ms is None:
+        return ""
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def share(part: float | None) -> str:
+    """A share as a percentage."""
+    return "" if part is None else f"{part:.0%}"
+
+
+class Paging(msgspec.Struct, frozen=True):
+    """Which part of a long list a page shows."""
+
+    number: int
+    total: int
+    rows: int = PAGE_ROWS
+
+    @property
+    def last(self) -> int:
+        """The number of the last page."""
+        return max(1, -(-self.total // self.rows))
+
+    @property
+    def first_row(self) -> int:
+        """How many rows are before this page."""
+        return (self.number - 1) * self.rows
+
+
+def paged(rows: list[Any], number: int, size: int = PAGE_ROWS) -> tuple[list[Any], Paging]:
+    """The rows of one page, and which part that is."""
+    last = max(1, -(-len(rows) // size))
+    paging = Paging(min(number, last), len(rows), size)
+    return rows[paging.first_row : paging.first_row + size], paging

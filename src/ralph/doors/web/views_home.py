@@ -1,0 +1,280 @@
+"""Home, the badge, the timeline and search."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from datetime import date, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from starlette.responses import Response
+
+from ralph import disk
+from ralph.doors.web import charts
+from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens_text
+from ralph.errors import BadInput, BadPlan, MemoryOff
+from ralph.memory import timeline as history
+from ralph.memory.timeline import Event
+from ralph.recall import KINDS, LABELS, Hit
+from ralph.records.conversation import Status
+from ralph.records.iteration import Outcome
+from ralph.text.times import local_today
+from ralph.text.tokens import plural
+
+if TYPE_CHECKING:
+    from ralph.loop.agent import PendingIteration
+
+_DAYS = 30
+_TODAY_ROWS, _WEEK_ROWS = 12, 10
+_ENDS = 12
+_SHORTEST_QUESTION = 3
+OUTCOMES = (*get_args(Outcome), *(one for one in get_args(Status) if one not in get_args(Outcome)))
+
+
+class Row(NamedTuple):
+    """One record in a list of mixed kinds."""
+
+    id: str
+    label: str
+    at: str
+    title: str
+    outcome: str = ""
+    feature: str = ""
+
+
+class OpenEnd(NamedTuple):
+    """Something that waits for somebody."""
+
+    word: str
+    text: str
+    path: str
+
+
+# -- home
+
+
+def home(call: PageCall) -> Response:
+    """What happened lately, what keeps going wrong, what is open, and what it cost."""
+    today = local_today()
+    days = [today - timedelta(days=back) for back in reversed(range(_DAYS))]
+    found = history.events(call.memory, since=days[0].isoformat())
+    sums = history.by_day(found, days)
+    call.site.look()
+    lately = _lately(call, found, today)
+    return call.page(
+        "home.html",
+        running=running(call),
+        lately=lately,
+        nothing=not any(rows for _, rows in lately) and not call.memory.recent(1),
+        mistakes=history.mistakes(call.memory),
+        ends=_open_ends(call),
+        cost=charts.bars("Cost", sums, lambda day: day.cost_usd, money),
+        tokens=charts.bars("Tokens", sums, lambda day: day.tokens_used, tokens_text),
+        spending=_spending(found),
+        used=_used(call),
+    )
+
+
+def _lately(call: PageCall, found: list[Event], today: date) -> list[tuple[str, list[Row]]]:
+    rows = [_row(one) for one in found[: 4 * _TODAY_ROWS]]
+    said = call.memory.recent(_WEEK_ROWS, kinds=("note", "learning"))
+    rows += [hit_row(hit) for hit in said]
+    rows.sort(key=lambda row: row.at, reverse=True)
+    named: dict[str, list[Row]] = {"Today": [], "Yesterday": [], "This week": [], "Before": []}
+    for row in rows:
+        day = history.local_day(row.at)
+        ago = (today - day).days if day else _DAYS
+        name = "Today" if ago <= 0 else "Yesterday" if ago == 1 else "This week"
+        named[name if ago < 7 else "Before"].append(row)
+    before = named.pop("Before")[:_WEEK_ROWS]
+    shown = [(name, some[:_TODAY_ROWS]) for name, some in named.items()]
+    return shown if any(some for _, some in shown) else [("Before this week", before)]
+
+
+def _row(event: Event) -> Row:
+    label = KINDS[event.kind].label
+    ended = "" if event.outcome == "complete" else event.outcome
+    return Row(event.id, label, event.at, event.title, ended, event.feature)
+
+
+def hit_row(hit: Hit) -> Row:
+    """A record of any kind as a row."""
+    row, record = KINDS[hit.kind], hit.record
+    title = row.title(record) or row.text(record)
+    ended = getattr(record, "outcome", "")
+    return Row(hit.id, row.label, hit.at, title, ended, getattr(record, "feature", "") or "")
+
+
+def _open_ends(call: PageCall) -> list[OpenEnd]:
+    from ralph.memory.gates import gates
+
+    ends: list[OpenEnd] = []
+    with contextlib.suppress(MemoryOff):
+        for one in gates(call.memory):
+            text = f"Task {one.gate.task} was rejected at the {one.gate.gate_type} gate"
+            ends.append(OpenEnd("rejected", text, f"/record/{one.id}"))
+    with contextlib.suppress(BadPlan):
+        tasks = call.plan.read("tasks").tasks
+        for status in ("in_progress", "blocked"):
+            ends += [
+                OpenEnd(status, f"{task.feature}: {task.title}", f"/features/{task.feature}")
+                for task in tasks
+                if task.status == status
+            ]
+    return ends[:_ENDS]
+
+
+def _spending(found: Iterable[Event]) -> list[history.FeatureFigures]:
+    by_feature: dict[str, list[Event]] = {}
+    for one in found:
+        by_feature.setdefault(one.feature, []).append(one)
+    figures = [history.feature_figures(name, some) for name, some in by_feature.items()]
+    figures = [one for one in figures if one.cost_usd or one.tokens_used]
+    return sorted(figures, key=lambda one: (-one.cost_usd, -one.tokens_used))
+
+
+def _used(call: PageCall) -> list[tuple[str, str]]:
+    """How often what was learned was met again, and lessons helped."""
+    found: list[tuple[str, str]] = []
+    with contextlib.suppress(BadPlan):
+        learned = [one for each in call.plan.read("features").features for one in each.learnings]
+        if learned:
+            again = sum(one.hit_count - 1 for one in learned)
+            found.append(("Learnings", f"{len(learned)}, met again {plural(again, 'time')}"))
+    with contextlib.suppress(MemoryOff):
+        known = call.memory.knowledge.state.history()
+        worked, failed = (sum(one.values()) for one in (known.worked, known.failed))
+        if told := worked + failed:
+            found.append(("Lessons told to agents", f"{plural(told, 'time')}, {worked} worked"))
+    return found
+
+
+def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
+    """The iterations under way, and whether their agent still runs."""
+    folder = call.site.project.cache / "runs"
+    if not folder.is_dir():
+        return []
+    from ralph.loop.agent import RunFolder
+    from ralph.loop.process import LOCK
+
+    found: list[tuple[PendingIteration, bool]] = []
+    for work, place in RunFolder(folder).unfinished():
+        alive = False
+        try:
+            with disk.lock(place / LOCK, timeout_s=0.0):
+                pass
+        except disk.Busy:
+            alive = True
+        except OSError:
+            continue
+        found.append((work, alive))
+    return found
+
+
+def live(call: PageCall) -> Response:
+    """The iterations under way, for the script that looks again."""
+    return call.part("live.html", running=running(call))
+
+
+def badge(call: PageCall) -> Response:
+    """The badge, looked at again."""
+    call.site.look()
+    return call.part("badge.html")
+
+
+# -- timeline
+
+
+def timeline(call: PageCall) -> Response:
+    """Iterations and exchanges that fit the filters, by day."""
+    query = call.query
+    kind, outcome, feature = (query.get(name, "") for name in ("kind", "outcome", "feature"))
+    found = history.events(
+        call.memory,
+        kinds=[kind] if kind in ("iteration", "exchange") else (),
+        features=[feature] if feature else None,
+        outcomes=[outcome] if outcome else (),
+        text=query.get("text", ""),
+        since=query.get("since") or None,
+        until=query.get("until") or None,
+    )
+    rows, paging = paged(found, call.number)
+    days = [(day, list(some)) for day, some in groupby(rows, lambda one: history.local_day(one.at))]
+    return call.page(
+        "timeline.html",
+        days=days,
+        paging=paging,
+        outcomes=OUTCOMES,
+        features=[memory.name for memory in call.memory.features()],
+    )
+
+
+# -- search
+
+
+class ResultRow(NamedTuple):
+    """One result of a search."""
+
+    id: str
+    label: str
+    at: str
+    title: str
+    text: str
+    outcome: str
+    feature: str
+    score: float
+    relevance: str | None
+    why: str
+    like: int
+
+
+def search(call: PageCall) -> Response:
+    """What answers the question, best first; with `part` the results alone."""
+    question = call.query.get("q", "").strip()
+    kinds = [one for one in call.query.getlist("kind") if one in LABELS]
+    hits: list[ResultRow] = []
+    notes: list[str] = []
+    if len(question) >= _SHORTEST_QUESTION or not question.isascii():
+        with contextlib.suppress(BadInput):  # nothing to search for is nothing found
+            answer = call.memory.search(question, kinds=kinds, limit=20)
+            hits, notes = [_result(hit) for hit in answer], list(answer.notes)
+    values: dict[str, Any] = {"question": question, "kinds": kinds, "hits": hits, "notes": notes}
+    values |= {"labels": LABELS, "floor": f"{call.memory.config.settings.min_score:.2f}"}
+    if call.query.get("part"):
+        return call.part("results.html", **values)
+    return call.page("search.html", **values)
+
+
+def _result(hit: Hit) -> ResultRow:
+    row, record = KINDS[hit.kind], hit.record
+    title, text = row.title(record), row.text(record)
+    if not title:
+        title, text = text, ""
+    return ResultRow(
+        hit.id,
+        row.label,
+        hit.at,
+        title,
+        text,
+        getattr(record, "outcome", ""),
+        getattr(record, "feature", "") or "",
+        hit.score or 0.0,
+        hit.relevance,
+        hit.why or "",
+        len(hit.like),
+    )
+
+
+NAV = [
+    NavEntry(0, "Home", "/"),
+    NavEntry(2, "Timeline", "/timeline"),
+    NavEntry(3, "Search", "/search"),
+]
+ROUTES: list[Route] = [
+    ("GET", "/", home),
+    ("GET", "/live", live),
+    ("GET", "/badge", badge),
+    ("GET", "/timeline", timeline),
+    ("GET", "/search", search),
+]

@@ -1,0 +1,247 @@
+"""Features: the list, one feature with everything about it, and changes by the plan's own rules."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from ralph.doors.web import charts
+from ralph.doors.web.page import NavEntry, PageCall, Route
+from ralph.errors import BadInput, MemoryOff, NotFound
+from ralph.memory import timeline as history
+from ralph.memory.timeline import Event, FeatureFigures
+from ralph.plan import edit, learnings
+from ralph.plan.model import Feature, Limits, PlanView, Task
+from ralph.records.learning import Learning
+
+_FILES = 15
+_STRIP = 60
+_RECENT = 12
+_FIELDS = {
+    "display_name": ("Name for people", Limits.title),
+    "description": ("Description", Limits.description),
+    "architecture": ("Architecture", Limits.architecture),
+    "boundaries": ("Boundaries", Limits.boundaries),
+}
+
+
+class FeatureLine(NamedTuple):
+    """One feature in the list."""
+
+    name: str
+    title: str
+    planned: bool
+    done: int
+    tasks: int
+    learnings: int
+    figures: FeatureFigures
+
+
+class LearningLine(NamedTuple):
+    """A learning as the page shows it."""
+
+    learning: Learning
+    stale: bool
+    age: str
+    rivals: tuple[Learning, ...]
+
+
+# -- the list
+
+
+def features(call: PageCall) -> Response:
+    """Every feature of the plan and of memory, with how the work on it goes."""
+    view = call.plan.read()
+    by_name: dict[str, list[Event]] = {}
+    for event in history.events(call.memory, kinds=["iteration"]):
+        by_name.setdefault(event.feature, []).append(event)
+    planned = {one.name: one for one in view.features}
+    lines = []
+    for name in dict.fromkeys([*planned, *(memory.name for memory in call.memory.features())]):
+        tasks = [t for t in view.tasks if t.feature == name and t.status != "skipped"]
+        feature = planned.get(name)
+        lines.append(
+            FeatureLine(
+                name,
+                (feature and feature.display_name) or name,
+                feature is not None,
+                sum(task.status == "done" for task in tasks),
+                len(tasks),
+                len(feature.learnings) if feature else 0,
+                history.feature_figures(name, by_name.get(name, [])),
+            )
+        )
+    return call.page("features.html", lines=lines, problems=view.problems)
+
+
+# -- one feature
+
+
+def feature(call: PageCall) -> Response:
+    """State, texts, tasks, outcomes, files, learnings and gates of a feature."""
+    name = call.params["name"]
+    view = call.plan.read()
+    found = _planned(view, name)
+    events = history.events(call.memory, kinds=["iteration"], features=[name])
+    if found is None and not events:
+        raise call.plan.missing("features", name)
+    shown = found or Feature(name=name)
+    newest = max((one.number for one in events), default=0)
+    return call.page(
+        "feature.html",
+        feature=shown,
+        planned=found is not None,
+        state=view.current_state(name),
+        tasks=_tasks(view, name),
+        figures=history.feature_figures(name, events),
+        strip=charts.strip(events[:_STRIP]),
+        recent=events[:_RECENT],
+        files=history.touched_files(call.memory, name, _FILES),
+        learnings=_learnings(shown, newest),
+        pairs=learnings.conflicts(shown.learnings),
+        waiting=_waiting(call, view, name),
+    )
+
+
+def _planned(view: PlanView, name: str) -> Feature | None:
+    return next((one for one in view.features if one.name == name), None)
+
+
+def _tasks(view: PlanView, name: str) -> list[Task]:
+    order = ("in_progress", "blocked", "pending", "done", "skipped")
+    mine = [task for task in view.tasks if task.feature == name]
+    return sorted(mine, key=lambda task: (order.index(task.status), task.priority))
+
+
+def _learnings(found: Feature, newest: int) -> list[LearningLine]:
+    rivals: dict[str, list[Learning]] = {}
+    for left, right in learnings.conflicts(found.learnings):
+        rivals.setdefault(left.id, []).append(right)
+        rivals.setdefault(right.id, []).append(left)
+    lines = []
+    for one in found.learnings:
+        ago = learnings.age(one, newest)
+        age = "" if ago is None else "in the last iteration" if ago <= 0 else f"{ago} ago"
+        against = tuple(rivals.get(one.id, ()))
+        lines.append(LearningLine(one, learnings.is_stale(one, newest + 1), age, against))
+    return lines
+
+
+def _waiting(call: PageCall, view: PlanView, name: str) -> list[Any]:
+    from ralph.memory.gates import gates
+
+    mine = {str(task.id) for task in view.tasks if task.feature == name}
+    with contextlib.suppress(MemoryOff):
+        return [one for one in gates(call.memory) if one.gate.task in mine]
+    return []
+
+
+# -- changing its texts
+
+
+def edit_feature(call: PageCall) -> Response:
+    """The form with the texts of a feature."""
+    found = call.plan.feature(call.params["name"])
+    fields = [
+        (name, label, most, getattr(found, name) or "", _mark(getattr(found, name)))
+        for name, (label, most) in _FIELDS.items()
+    ]
+    return call.page("feature_edit.html", feature=found, fields=fields)
+
+
+def save_feature(call: PageCall) -> Response:
+    """Write what was changed in the form; what others changed meanwhile is not overwritten."""
+    name = call.params["name"]
+    found = call.plan.feature(name)
+    patch: dict[str, str | None] = {}
+    for field, (label, most) in _FIELDS.items():
+        text, now = call.form.get(field, "").strip(), getattr(found, field)
+        if text == (now or "").strip():
+            continue
+        if call.form.get(f"was_{field}") != _mark(now):
+            what = f"{label.lower()} was changed by somebody else meanwhile"
+            raise BadInput(what, todo="Reload the form, and make your change again.")
+        if len(text) > most:
+            what = f"{label.lower()} has {len(text)} characters, at most {most} are allowed"
+            raise BadInput(what, todo="Shorten it.")
+        patch[field] = text or None
+    path = f"/features/{quote(name, safe='')}"
+    if not patch:
+        return call.done("Nothing was changed.", path)
+    edit.update_feature(call.plan, name, patch)
+    return call.done(f"Saved: {', '.join(_FIELDS[one][0].lower() for one in patch)}.", path)
+
+
+def _mark(text: str | None) -> str:
+    return hashlib.sha256((text or "").encode(errors="replace")).hexdigest()[:16]
+
+
+# -- learnings
+
+
+def change_learning(call: PageCall) -> Response:
+    """Review or remove a learning, or add one."""
+    name, action = call.params["name"], call.params["action"]
+    path = f"/features/{quote(name, safe='')}#learnings"
+    plan, ref = call.plan, call.form.get("learning", "")
+    if action == "add":
+        added = learnings.add(plan, name, call.form.get("text", ""), source="human")
+        said = {"added": "Added.", "known": "A learning says this already."}
+        return call.done(said.get(added.what, "Saved."), path)
+    known = plan.feature(name).learnings
+    before = known[learnings.index_of(known, ref)]
+
+    def restore() -> str:
+        learnings.restore(plan, name, before)
+        return "The learning is as it was."
+
+    if action == "remove":
+        learnings.remove(plan, name, before.id, by="human", reason="removed on the page")
+        text = "Removed. The same lesson is not learned again."
+    elif action == "review":
+        learnings.review(plan, name, before.id)
+        text = "Marked as reviewed. That does not mean proven."
+    else:
+        raise NotFound(f"there is no action {action!r}")
+    return call.done(text, path, undo=restore)
+
+
+# -- gates
+
+
+def decide_gate(call: PageCall) -> Response:
+    """Approve or reject the work on a task."""
+    from ralph.memory import gates
+    from ralph.memory.lessons import technology_of
+
+    name, memory = call.params["name"], call.memory
+    task = call.plan.task(call.form.get("task", ""))
+    gate, text = call.form.get("gate", "").strip(), call.form.get("text", "").strip()
+    technology = technology_of(memory.project.root, memory.config.settings)
+    about = {"technology": technology, "subject": task.title}
+    path = f"/features/{quote(name, safe='')}#tasks"
+    if call.form.get("verdict") == "reject":
+        waiting = gates.reject(memory, task.id, gate, text, **about)
+        back = gates.send_back(call.plan, task, waiting.gate, fresh=waiting.fresh)
+        status = back.status.replace("_", " ")
+        return call.done(f"Rejected. The feedback is on the task, which is {status}.", path)
+    approved = text or gates.approach_of(memory, task.id)
+    captured = gates.approve(memory, task.id, gate, approved, **about)
+    if captured:
+        return call.done("Approved. What it teaches waits for a checkpoint.", path)
+    return call.done("Approved. This gate was passed before, so nothing new was saved.", path)
+
+
+NAV = [NavEntry(1, "Features", "/features")]
+ROUTES: list[Route] = [
+    ("GET", "/features", features),
+    ("GET", "/features/{name}", feature),
+    ("GET", "/features/{name}/edit", edit_feature),
+    ("POST", "/features/{name}/edit", save_feature),
+    ("POST", "/features/{name}/learnings/{action}", change_learning),
+    ("POST", "/features/{name}/gate", decide_gate),
+]

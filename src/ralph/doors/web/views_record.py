@@ -1,0 +1,187 @@
+"""One record of any kind with everything it has, forgetting, and undo."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
+from ralph.doors.web.views_home import hit_row
+from ralph.errors import BadRecord, RalphError
+from ralph.memory import keeping
+from ralph.memory.timeline import later_success
+from ralph.recall import Hit
+from ralph.records.conversation import Exchange
+from ralph.records.iteration import Iteration
+from ralph.text.tokens import plural
+
+_SHOWN = 100
+# Fields that a record's page shows in their own way, or that say nothing.
+_SHOWN_APART = frozenset(
+    "errors decisions files_touched messages id number timestamp at session_id created"
+    " conversation feature outcome iteration_number record".split()
+)
+# Texts that get a block of their own; the rest are facts, a line each.
+_BLOCKS = {
+    "user": "Question",
+    "assistant": "Answer",
+    "summary": "Summary",
+    "text": "Text",
+    "description": "Description",
+    "architecture": "Architecture",
+    "boundaries": "Boundaries",
+    "failure_description": "Failure",
+    "error_message": "Error",
+    "solution_steps": "Solution",
+    "human_feedback": "Feedback",
+    "revision_approach": "Approved revision",
+    "approved_approach": "Approved approach",
+    "problem": "Problem",
+    "solution": "Solution",
+    "when_to_try": "When to try",
+}
+
+
+def record(call: PageCall) -> Response:
+    """One record, by any id that Ralph shows or the beginning of it."""
+    hit = call.memory.get(call.params["id"], everywhere=True)
+    row = hit_row(hit)
+    texts, facts = _fields(hit)
+    value: dict[str, Any] = {"exchanges": [], "entries": [], "links": [], "later": None}
+    value |= _particulars(call, hit, texts, facts)
+    content = hit.record
+    return call.page(
+        "record.html",
+        hit=hit,
+        label=row.label,
+        title=row.title,
+        ended=row.outcome or ("" if hit.kind != "exchange" else content.status),
+        at=hit.at,
+        feature=row.feature,
+        texts=texts,
+        facts=facts,
+        errors=getattr(content, "errors", ()),
+        decisions=getattr(content, "decisions", ()),
+        files=getattr(content, "files_touched", ()),
+        steps=getattr(content, "messages", ()),
+        told=_told(call, hit),
+        whole=bool(call.query.get("all")),
+        **value,
+    )
+
+
+def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The texts of a record, and its other fields on a line each."""
+    texts: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = [("id", hit.id), ("kind", hit.kind), ("when", hit.when)]
+    for name in hit.record.__struct_fields__:
+        value = getattr(hit.record, name)
+        if name in _BLOCKS:
+            texts += [(_BLOCKS[name], value)] if value else []
+        elif name not in _SHOWN_APART and value not in (None, "", (), [], {}):
+            shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+            facts.append((name.replace("_", " "), shown))
+    return texts, facts
+
+
+def _particulars(
+    call: PageCall, hit: Hit, texts: list[tuple[str, str]], facts: list[tuple[str, str]]
+) -> dict[str, Any]:
+    """What only some kinds have."""
+    memory, content = call.memory, hit.record
+    if isinstance(content, Iteration):
+        for place in memory.feature(content.feature).places(hit.id)[-1:]:
+            facts.append(("journal", f"{place.file}:{place.line}"))
+            source = place.record.source
+            file = f"{source.file}:{source.line}" if source.line else source.file
+            facts += [("read from", file)] if file else []
+            facts += [("run", source.run)] if source.run else []
+        return {"later": later_success(memory, content)}
+    if hit.kind in ("conversation", "exchange"):
+        from ralph.memory.conversations import details
+
+        found = details(memory.conversations, **{hit.kind: hit.id}, everywhere=True)
+        talk = found.conversation
+        facts += [("client", talk.source), ("conversation", talk.title or talk.id)]
+        facts += [("tags", ", ".join(found.tags))] if found.tags else []
+        if summary := found.summaries.get(hit.id):
+            texts.insert(0, ("Summary", summary))
+        if isinstance(content, Exchange):
+            return {"links": [(f"/record/{talk.id}", "Whole conversation")]}
+        return {"exchanges": found.exchanges}
+    if hit.kind == "pattern":
+        return {"entries": memory.knowledge.entries_of(content)}
+    return {}
+
+
+class ToldText(NamedTuple):
+    """Something that memory told the model."""
+
+    name: str
+    text: str
+
+
+def _told(call: PageCall, hit: Hit) -> list[ToldText]:
+    """What is known to have been told to the model when this happened."""
+    return []
+
+
+# -- forget
+
+
+class GoingRecord(NamedTuple):
+    """A record that goes, as the confirmation lists it."""
+
+    id: str
+    label: str
+    text: str
+    derived: bool
+
+
+def confirm_forget(call: PageCall) -> Response:
+    """List everything that goes with a record, and ask."""
+    wanted = call.query.get("id", "")
+    choice = keeping.choose(call.memory, ids=[wanted])
+    kinds = {one.id: one.kind for one in keeping.chosen_records(call.memory, choice)}
+    kinds |= {one.id: "learning" for one in choice.learnings}
+    going = [_going(call, one, kind, choice) for one, kind in list(kinds.items())[:_SHOWN]]
+    more = len(kinds) - len(going)
+    return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
+
+
+def _going(call: PageCall, identity: str, kind: str, choice: keeping.Choice) -> GoingRecord:
+    derived = identity in choice.derived
+    try:
+        row = hit_row(call.memory.get(identity))
+    except (RalphError, BadRecord):  # small ones, such as a tag or a rating
+        return GoingRecord(identity, kind, "", derived)
+    return GoingRecord(identity, row.label, row.title, derived)
+
+
+def forget(call: PageCall) -> Response:
+    """Forget a record with everything that goes along."""
+    wanted = call.form.get("id", "")
+    choice = keeping.choose(call.memory, ids=[wanted])
+    done = keeping.forget(call.memory, choice, reason=call.form.get("reason") or None)
+    text = f"Forgot {plural(done.count, 'record')}, in journal and index."
+    if done.copies:
+        text += f" Also removed: {', '.join(done.copies)}."
+    if done.remains:
+        text += f" Still there: {'; '.join(done.remains)}."
+    path = call.back("/timeline")
+    return call.done(text, "/timeline" if wanted[:SHORT_ID] in path else path)
+
+
+def undo(call: PageCall) -> Response:
+    """Take back what was done last."""
+    return call.undo()
+
+
+NAV: list[NavEntry] = []
+ROUTES: list[Route] = [
+    ("GET", "/record/{id}", record),
+    ("GET", "/forget", confirm_forget),
+    ("POST", "/forget", forget),
+    ("POST", "/undo", undo),
+]

@@ -1,0 +1,250 @@
+"""What happened, in the order of time: iterations and exchanges, filtered, counted and summed up.
+
+Every record is read, but only the few fields that a list or a sum needs: twenty thousand take a
+moment. Who opens one reads it whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import date, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from ralph.memory.lessons import RepeatedError, repeated_errors
+from ralph.memory.ralph import Ralph
+from ralph.recall import exchange_of_run
+from ralph.records import Record
+from ralph.records.conversation import EXCHANGE
+from ralph.records.iteration import FAILED, KIND, ErrorSeen, Iteration
+from ralph.text.times import moments_between
+
+_T = TypeVar("_T")
+_TITLE_CHARS = 300
+# Repeated errors are looked for in so many of the last runs; older ones count as overcome.
+_RUNS = 300
+# The last iterations tell where a feature is going.
+_TREND = 10
+_NOT_TRIED = frozenset({"rate_limited", "interrupted", "unknown"})
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One iteration or exchange in short. `outcome` of an exchange is its status."""
+
+    id: str
+    kind: str
+    at: str
+    title: str
+    outcome: str
+    feature: str = ""
+    conversation: str = ""
+    task_id: int | str | None = None
+    number: int = 0
+    model: str | None = None
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+
+
+class _Short(msgspec.Struct, frozen=True):
+    feature: str = ""
+    conversation: str = ""
+    task_id: int | str | None = None
+    task_title: str = ""
+    user: str = ""
+    outcome: str = "unknown"
+    status: str = "complete"
+    model: str | None = None
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+
+
+class _Errors(msgspec.Struct, frozen=True):
+    errors: tuple[ErrorSeen, ...] = ()
+
+
+class _File(msgspec.Struct, frozen=True, gc=False):
+    path: str
+
+
+class _Files(msgspec.Struct, frozen=True):
+    files_touched: tuple[_File, ...] = ()
+
+
+_short = msgspec.json.Decoder(_Short).decode
+_errors = msgspec.json.Decoder(_Errors).decode
+_files = msgspec.json.Decoder(_Files).decode
+
+
+def events(
+    ralph: Ralph,
+    *,
+    kinds: Collection[str] = (),
+    features: Sequence[str] | None = None,
+    outcomes: Collection[str] = (),
+    text: str = "",
+    since: str | None = None,
+    until: str | None = None,
+) -> list[Event]:
+    """Iterations and exchanges that fit, newest first; `text` stands in them as it is written.
+
+    An exchange that was an iteration too is listed as the iteration.
+    """
+    first, end = moments_between(since, until)
+    # As JSON has it; case does not count for plain letters.
+    wanted = msgspec.json.encode(text.strip())[1:-1].lower()
+    found: list[Event] = []
+    for record in _records(ralph, kinds, features):
+        if first <= record.at < end and (not wanted or wanted in record.body.lower()):
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` tells
+                event = _event(record)
+                if not outcomes or event.outcome in outcomes:
+                    found.append(event)
+    return sorted(found, key=lambda one: (one.at, one.number), reverse=True)
+
+
+def _records(
+    ralph: Ralph, kinds: Collection[str], features: Sequence[str] | None
+) -> Iterator[Record]:
+    """The records of iterations and exchanges, each event once."""
+    told: set[str | None] = set()
+    memories = ralph.features() if features is None else map(ralph.feature, features)
+    if not kinds or KIND in kinds or EXCHANGE in kinds:
+        for memory in memories:
+            for record in memory.records():
+                if record.kind == KIND:
+                    told.add(exchange_of_run(record.source.run))
+                    if not kinds or KIND in kinds:
+                        yield record
+    if features is None and (not kinds or EXCHANGE in kinds) and ralph.conversations.exist:
+        for record in ralph.conversations.stream.history.records.values():
+            if record.kind == EXCHANGE and record.id not in told:
+                yield record
+
+
+def _event(record: Record) -> Event:
+    short = _short(record.body)
+    title, outcome = short.task_title, short.outcome
+    if record.kind == EXCHANGE:
+        title, outcome = short.user, short.status
+    return Event(
+        record.id,
+        record.kind,
+        record.at,
+        title[:_TITLE_CHARS],
+        outcome,
+        short.feature,
+        short.conversation,
+        short.task_id,
+        record.number,
+        short.model,
+        short.tokens_used,
+        short.cost_usd,
+        short.duration_ms,
+    )
+
+
+def later_success(ralph: Ralph, record: Iteration) -> Event | None:
+    """The first iteration on the same task that succeeded after this one, which did not."""
+    if record.task_id is None or record.outcome == "success":
+        return None
+    number, task = record.iteration_number or 0, str(record.task_id)
+    found = events(ralph, kinds=[KIND], features=[record.feature], outcomes=["success"])
+    later = [one for one in found if str(one.task_id) == task and one.number > number]
+    return min(later, key=lambda one: one.number, default=None)
+
+
+def mistakes(ralph: Ralph) -> list[RepeatedError]:
+    """Errors that came again in the last iterations and sessions, with what solved them."""
+    newest = sorted(_records(ralph, (), None), key=lambda one: one.at)[-_RUNS:]
+    return repeated_errors([one.errors for _, one in _each(newest, _errors)])
+
+
+def _each(records: Iterable[Record], decode: Callable[[bytes], _T]) -> Iterator[tuple[Record, _T]]:
+    for record in records:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield record, decode(record.body)
+
+
+# -- a feature in numbers
+
+
+class FeatureFigures(msgspec.Struct, frozen=True):
+    """How the work on a feature went: success rates are of what was really tried."""
+
+    name: str
+    iterations: int
+    successes: int
+    failures: int
+    success_rate: float | None
+    # The rate of the last ten less that of all.
+    trend: float | None
+    last: Event | None
+    cost_usd: float
+    tokens_used: int
+
+
+def feature_figures(name: str, newest_first: Sequence[Event]) -> FeatureFigures:
+    """The figures of one feature, from its iterations."""
+    tried = [one for one in newest_first if one.outcome not in _NOT_TRIED]
+    rate, lately = _rate(tried), _rate(tried[:_TREND])
+    trend = lately - rate if rate is not None and lately is not None else None
+    return FeatureFigures(
+        name,
+        len(newest_first),
+        sum(one.outcome == "success" for one in tried),
+        sum(one.outcome in FAILED for one in tried),
+        rate,
+        trend if len(tried) > _TREND else None,
+        newest_first[0] if newest_first else None,
+        sum(one.cost_usd or 0.0 for one in newest_first),
+        sum(one.tokens_used or 0 for one in newest_first),
+    )
+
+
+def _rate(tried: Sequence[Event]) -> float | None:
+    return sum(one.outcome == "success" for one in tried) / len(tried) if tried else None
+
+
+def touched_files(ralph: Ralph, feature: str, most: int) -> list[tuple[str, int]]:
+    """The files that most iterations of a feature touched, and how many did."""
+    counts: Counter[str] = Counter()
+    for _, one in _each(ralph.feature(feature).records(), _files):
+        counts.update({file.path for file in one.files_touched})
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+
+
+# -- by day
+
+
+class DaySum(msgspec.Struct):
+    """What one day came to."""
+
+    day: date
+    cost_usd: float = 0.0
+    tokens_used: int = 0
+    outcomes: dict[str, int] = {}
+
+
+def by_day(found: Iterable[Event], days: Sequence[date]) -> list[DaySum]:
+    """Cost, tokens and outcomes of each of these days, in the local time zone."""
+    sums = {day: DaySum(day) for day in days}
+    for one in found:
+        day = sums.get(local_day(one.at))
+        if day is not None:
+            day.cost_usd += one.cost_usd or 0.0
+            day.tokens_used += one.tokens_used or 0
+            day.outcomes[one.outcome] = day.outcomes.get(one.outcome, 0) + 1
+    return list(sums.values())
+
+
+def local_day(at: str) -> Any:
+    """The day of a moment in the local time zone; None where that is unclear."""
+    try:
+        return datetime.fromisoformat(at).astimezone().date()
+    except (ValueError, OverflowError):
+        return None

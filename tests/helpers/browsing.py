@@ -1,0 +1,88 @@
+"""What the tests of the page share: a project with a history, and a browser that was let in."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from commanding import COOKIE, LOGIN
+from looping import planned
+from starlette.testclient import TestClient
+
+from ralph.config import home_folder
+from ralph.doors.web.app import make_app
+from ralph.doors.web.page import Site
+from ralph.memory.project import PlainFolder, find_project
+from ralph.memory.ralph import open_ralph
+
+PORT = 8757
+HOST = f"127.0.0.1:{PORT}"
+ORIGIN = f"http://{HOST}"
+_CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+_TAG = re.compile(r"<[^>]*>")
+
+
+class Browser:
+    """A browser that talks to the page in this process."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.client = TestClient(make_app(site), base_url=ORIGIN, follow_redirects=False)
+
+    def enter(self) -> Browser:
+        """Use the address, as `ralph ui` opens it."""
+        address = urlsplit(self.site.address())
+        assert self.client.get(f"{address.path}?{address.query}").status_code == 303
+        return self
+
+    def get(self, path: str, *, code: int = 200, **headers: str) -> str:
+        """The HTML of a view."""
+        answer = self.client.get(path, headers=headers)
+        assert answer.status_code == code, answer.text
+        return answer.text
+
+    def text(self, path: str) -> str:
+        """What a reader of a view reads."""
+        body = self.get(path).partition("<main")[2].partition("</main>")[0]
+        return " ".join(html.unescape(_TAG.sub(" ", f"<{body}")).split())
+
+    def token(self) -> str:
+        """The token that forms of this browser carry."""
+        [session] = self.site._sessions.values()
+        return session.csrf
+
+    def post(self, path: str, *, code: int = 303, origin: str = ORIGIN, **fields: Any) -> str:
+        """Send a form with its token; follow to the next view."""
+        given = {"csrf": self.token(), **fields}
+        answer = self.client.post(path, data=given, headers={"origin": origin})
+        assert answer.status_code == code, answer.text
+        return self.get(answer.headers["location"]) if code == 303 else answer.text
+
+
+@contextlib.contextmanager
+def served_page(root: Path) -> Iterator[Browser]:
+    """The page of a project or folder, and a browser that was let in."""
+    home = home_folder()
+    project = find_project(root, home=home) or PlainFolder(root, home, general=True)
+    site = Site(project, PORT, tell=lambda text: None)
+    try:
+        yield Browser(site).enter()
+    finally:
+        site.close()
+
+
+def lived_in(root: Path) -> Path:
+    """A project with a plan, iterations, a conversation and a note."""
+    planned(root)
+    with open_ralph(root) as ralph:
+        ralph.feature("auth").remember_all([LOGIN, COOKIE])
+        talk = ralph.conversations.start(title="Debug timeouts")
+        asked = "Why does the pool time out?"
+        ralph.conversations.exchange(talk, user=asked, assistant="The pool is too small.")
+        ralph.remember("The staging database resets every night.")
+    return root
