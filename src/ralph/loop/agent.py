@@ -176,8 +176,6 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     what = "build, test and lint tools, and git without push; other commands are refused"
     if agent == "codex":
         what = "commands in its sandbox, which writes only in this folder and has no network"
-    elif setting != "project":
-        what = f"{what} ({setting})"
     return [
         f"Permissions: {agent} may edit files here and run {what}.",
         f"To allow more: {change} full, or 'project, COMMAND'. The list: ralph run --dry-run",
