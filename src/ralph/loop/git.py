@@ -106,7 +106,7 @@ def _add_worktree(top: Path, path: Path, branch: str) -> None:
     if not git(top, "branch", "--list", branch):
         if dirty := sorted(changed_files(top)):
             what = f"a new worktree would lack your uncommitted changes: {', '.join(dirty[:5])}"
-            raise BadInput(what, where=str(top), todo="Commit or stash them first.")
+            raise BadInput(what, where=str(top), todo="Commit them first.")
         words = ["-b", branch, str(path)]
     disk.make_folder(path.parent)
     git(top, "worktree", "add", "-q", *words)
