@@ -50,7 +50,7 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
     settings: dict[str, Any] = {}
     if call.mcp_servers:
         settings["mcp"] = {name: _server(entry) for name, entry in call.mcp_servers.items()}
-    if not call.permissions.full:
+    if call.permissions.commands and not call.permissions.full:
         allowed = [rule for one in call.permissions.commands for rule in (one, f"{one} *")]
         # The last rule that fits counts.
         settings["permission"] = {"bash": {"*": "deny", **dict.fromkeys(allowed, "allow")}}

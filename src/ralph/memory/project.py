@@ -430,8 +430,8 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
 
 # -- The git repository around a folder, and the commit that its history begins with.
 #
-# It is found without git, because hooks look for it before every prompt. Git is asked for the commit
-# once. It opens a project's memory, and a `.git` may come with an archive. So a `.git` counts only
+# It is found without git, because hooks look for it before every prompt. Git is asked for the
+# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git` counts only
 # if no link leads out of it, and a worktree's file only if the repository knows that worktree.
 
 _GIT = ".git"
