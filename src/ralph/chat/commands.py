@@ -86,7 +86,9 @@ class WorkerCommands:
             command = "embeddings" if embeds else f"summarizer {status.name}"
             note = f"off. To switch it on: {self._prefix}{command} on"
             if getattr(self._settings(), setting_of(status.name)):
-                note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
+                note = (
+                    "on, but not running. Started by the end of a session, or: `ralph workers run`"
+                )
         left, items = status.total - status.completed, "embeddings" if embeds else f"{status.name}s"
         waiting = f"{_count(left, 'item')} {'is' if left == 1 else 'are'} awaiting embeddings"
         estimated = " (estimated)" if embeds and status.spend_usd else ""

@@ -116,10 +116,10 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
     assert ralph.well("summarizer").out == (
         "Conversation Summarizer: STOPPED\n"
         "  To do: 1\n"
-        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
+        "  Note: on, but not running. Started by the end of a session, or: `ralph workers run`\n"
         "Exchange Summarizer: STOPPED\n"
         "  To do: 2\n"
-        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
+        "  Note: on, but not running. Started by the end of a session, or: `ralph workers run`\n"
         "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
     )
     assert [one["total"] for one in ralph.well("summarizer", "--json").json["workers"]] == [1, 2, 2]

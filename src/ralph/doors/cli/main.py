@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
+        "why": ("why:why", "Show what a session was told from memory, and from where."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
         "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
     },
@@ -83,6 +84,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
+        "statusline": ("", "Print one line on memory for Claude Code's status line."),
         "serve": ("", "Serve the page without opening a browser."),
         "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),

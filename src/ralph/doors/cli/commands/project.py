@@ -21,7 +21,7 @@ from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestio
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
-from ralph.memory.store import NOTES, feature_journals
+from ralph.memory.store import FEATURES, NOTES, open_journals
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -301,7 +301,9 @@ def _check_feature(project: projects.Project, feature: str) -> None:
     """Refuse a name that is likely mistyped: no feature of plan or memory has it, and some are."""
     names = {entry.name for entry in context.the_plan().read("features").features}
     names |= {
-        *feature_journals(project, context.project_config()[1].settings, home_folder()).names()
+        *open_journals(
+            FEATURES, context.project_config()[1].settings, home_folder(), of=project
+        ).names()
     }
     names -= {NOTES}
     if names and feature not in names:

@@ -219,7 +219,7 @@ def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> 
 def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
-    claude-code and codex: the sessions of this project that the client stored on this machine (in
+    A name of a client: the sessions of this project that the client stored on this machine (in
     DIR, or where the client keeps them); outside a project, all sessions. FILE: conversations as
     JSON, as `export` writes them, or lists of messages with role and content. Known exchanges are
     not duplicated, forgotten ones stay forgotten, and secrets are removed.
@@ -365,7 +365,7 @@ def forget(
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
     reason: str | None = chosen.pop("reason")
-    with context.opened(anywhere=chosen["conversations"]) as ralph:
+    with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
             if not wants_json():
