@@ -17,9 +17,10 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record, local_minute
+from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -293,7 +294,7 @@ def _topic_line(
     if number < _MANY or not counts:
         return None
     topic = max(counts, key=lambda word: (counts[word], len(word), word))
-    days = sorted(local_minute(one.created)[:10] for one in conversations if one.created)
+    days = sorted(filter(None, (plain_date(one.created) for one in conversations)))
     since = f", the first on {days[0]}" if days else ""
     ending = "th" if number % 100 in (11, 12, 13) else _ENDINGS.get(number % 10, "th")
     name = spellings(question).get(topic, topic)

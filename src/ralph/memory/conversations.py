@@ -26,10 +26,11 @@ from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
-from ralph.records import Record, Tombstone, clean, local_minute, now, utc
+from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
+from ralph.text.sanitize import plain_date
 from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
@@ -312,10 +313,9 @@ class Conversations:
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
             dated = self.store.ask(parts, asked, **how)
-            said = [hit.record for hit in dated if hit.kind == schema.EXCHANGE]
-            days = [local_minute(one.completed)[:10] for one in said]
+            days = [hit.record.completed for hit in dated if hit.kind == schema.EXCHANGE]
             if days:
-                day = date.fromisoformat(days[0])
+                day = date.fromisoformat(plain_date(days[0]))
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)

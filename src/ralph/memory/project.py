@@ -431,8 +431,8 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
 # -- The git repository around a folder, and the commit that its history begins with.
 #
 # It is found without git, because hooks look for it before every prompt. Git is asked for the
-# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git` counts only
-# if no link leads out of it, and a worktree's file only if the repository knows that worktree.
+# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git`
+# counts only if no link leads out of it, and a worktree's file only if the repository knows it.
 
 _GIT = ".git"
 # In a shallow clone the first commit is missing, with the others the history is elsewhere.

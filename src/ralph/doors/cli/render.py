@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
@@ -101,19 +100,24 @@ def _has_pager() -> bool:
     """Whether a person reads this, who did not switch the pager off."""
     if isinstance(sys.stdout, FencedStream) or os.environ.get("TERM", "dumb") == "dumb":
         return False
-    pager = os.environ.get("PAGER", "more" if sys.platform == "win32" else "less").split()
-    found = bool(pager) and pager[0] != "cat" and shutil.which(pager[0]) is not None
-    return found and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        return False
+    import shutil  # too slow for all who have no terminal
+
+    pager = os.environ.get("PAGER", "less").split()
+    return bool(pager) and pager[0] != "cat" and shutil.which(pager[0]) is not None
 
 
 def _show_paged(view: TextView) -> None:
     """Show it in the pager if it is longer than the screen."""
+    import shutil
+
+    import click
+
     text = page_text(view, styled=True)
     if text.count("\n") < shutil.get_terminal_size().lines:
         raw(sys.stdout).write(text)
         return
-    import click
-
     sys.stdout.flush()
     if not os.environ.get("LESS"):
         os.environ["LESS"] = "-FRX"  # as git sets it: colors stay, and so does what was read
