@@ -187,6 +187,7 @@ def test_a_memory_server_killed_in_mid_call_costs_one_answer_and_not_the_iterati
             killed.extend(stopped)
             os.kill(killed[0], signal.SIGKILL)
 
+    world.environ["RALPH_AGENT_PERMISSIONS"] = "full"
     with ScriptedModel(broken, works) as model:
         world.talk_to(model.url)
         ran = world.loop(root, "--agent", "claude", "--max-iterations", "2", on_event=strike)
@@ -295,6 +296,34 @@ def test_the_most_turns_are_recorded_as_what_ended_the_iteration(world: World, r
     assert second.errors == ()
 
 
+# -- permissions
+
+
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    """A compound command needs a permission for each of its parts."""
+    commands = (
+        "make export",
+        "python3 -c 'print(6 * 7)' && git status",
+        "curl http://127.0.0.1:1/",
+    )
+    calls = [Step(calls=(Call("Bash", {"command": one}),)) for one in (*commands, "make x; curl y")]
+    with ScriptedModel(Run(steps=(*calls, Step(text="Nothing was fetched.")))) as model:
+        world.talk_to(model.url)
+        ran = world.loop(root, "--agent", "claude", "--max-iterations", "1")
+
+    results = [one.results[-1] for one in model.asked(0)[1:]]
+    assert "No rule to make target" in results[0]
+    assert "42" in results[1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["Bash(curl http://127.0.0.1:1/)", "Bash(make x; curl y)"]
+    assert [error.message for error in ran.told["export"][0].errors] == [
+        "No rule to make target 'export'.  Stop."
+    ]
+    assert "agent_permissions" in " ".join(ran.events[-1]["hints"])
+    [shown] = [event["lines"] for event in ran.events if event["event"] == "permissions"]
+    assert shown[0].startswith("Permissions: claude may edit files here and run build, test and")
+
+
 # -- the plugin, in a person's own work
 
 
@@ -362,3 +391,27 @@ def after(request: Request, words: str) -> str:
     _, found, rest = request.shown.partition(words)
     assert found, f"{words!r} is not in {request.shown!r}"
     return rest
+
+
+def test_a_session_can_be_asked_what_it_was_told(world: World, root: Path) -> None:
+    claude = client("claude")
+    for words in (["marketplace", "add", str(ROOT)], ["install", "ralph@ralph"]):
+        world.run([claude, "plugin", *words])
+    world.environ["RALPH_HOOK_TIMEOUT_S"] = "60"
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("remember", "The export needs REDIS_URL=none, else it hangs."), cwd=root)
+    session = [claude, "-p", "--allowedTools", "Bash(ralph why)"]
+    run = Run(
+        steps=(Step(calls=(Call("Bash", {"command": "ralph why"}),)), Step(text="A note on Redis."))
+    )
+    with ScriptedModel(run) as model:
+        world.talk_to(model.url)
+        world.run([*session, "--", "/ralph:why"], cwd=root)
+
+    began, answered = model.asked(0)
+    assert "Run `ralph why" in began.shown
+    assert "The export needs REDIS_URL=none" in began.shown
+    assert "1 memory shown" not in began.shown  # the line is for the person
+    assert "SessionStart" in answered.results[-1]
+    assert "note" in answered.results[-1]
+    assert "The export needs REDIS_URL=none" in answered.results[-1]

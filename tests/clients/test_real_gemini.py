@@ -86,6 +86,7 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
             Step(text=last),
         )
     )
+    world.environ["RALPH_AGENT_PERMISSIONS"] = "project, sh export.sh"
     with ScriptedModel(tried, found) as model:
         talk_to(world, model)
         ran = world.loop(root, "--agent", "gemini", "--max-iterations", "3")
@@ -98,6 +99,19 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
     assert (second.summary, second.tokens_used) == (last, 480)
     assert Plan(root).task(1).status == "done"
     assert MISSING in model.asked(1)[1].results[-1]
+
+
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    calls = [
+        Step(calls=(shell(one),)) for one in ("echo six; git status", "curl http://127.0.0.1:1/")
+    ]
+    with ScriptedModel(Run(steps=(*calls, Step(text="Nothing was fetched.")))) as model:
+        talk_to(world, model)
+        ran = world.loop(root, "--agent", "gemini", "--max-iterations", "1")
+    assert "six" in model.asked(0)[1].results[-1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["run_shell_command(curl http://127.0.0.1:1/)"]
+    assert ran.told["export"][0].errors == ()
 
 
 def saved(root: Path) -> list[Exchange]:

@@ -107,6 +107,8 @@ class World:
             "TMPDIR": str(self.temporary),
             "RALPH_HOME": os.environ["RALPH_HOME"],  # the test's own
             "RALPH_REVIEW_EVERY": "0",
+            "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",  # no worker after a session
+            "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
             MARK: mark,
         }
 

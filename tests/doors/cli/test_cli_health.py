@@ -116,8 +116,8 @@ def test_status_counts_every_memory(ralph: Line, project: Path) -> None:
     assert told["conversation"] == {"journalled": 2, "indexed": 2}
     assert told["knowledge"] == {"journalled": 2, "indexed": 1, "staged": 1}
     assert said[-2:] == [
-        "conversations: 2 journalled, 2 indexed",
-        "knowledge of all projects: 2 journalled, 1 indexed, 1 waiting for a checkpoint",
+        "conversations: 2 records, 2 indexed",
+        "knowledge of all projects: 2 records, 1 indexed, 1 waiting for a checkpoint",
     ]
 
 
@@ -378,6 +378,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "index",
             "hooks",
             "capture",
+            "timeouts",
         ],
         "ok",
     )

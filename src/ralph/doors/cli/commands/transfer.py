@@ -20,7 +20,7 @@ from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, note, picked
-from ralph.errors import RalphError
+from ralph.errors import MemoryOff, RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
@@ -256,6 +256,8 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
         with contextlib.closing(bar):
             found = importer.once()
         prune_if_due(memory)
+        with contextlib.suppress(MemoryOff):  # the next question finds it without waiting
+            memory.sync()
         result = _imported(found)
         if not follow:
             return result
