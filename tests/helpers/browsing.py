@@ -40,7 +40,7 @@ class Browser:
         assert self.client.get(f"{address.path}?{address.query}").status_code == 303
         return self
 
-    def get(self, path: str, *, code: int = 200, **headers: str) -> str:
+    def get(self, path: str, headers: dict[str, str] | None = None, *, code: int = 200) -> str:
         """The HTML of a view."""
         answer = self.client.get(path, headers=headers)
         assert answer.status_code == code, answer.text
