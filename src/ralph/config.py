@@ -318,7 +318,7 @@ def clear(file: Path, key: str) -> bool:
     """Take one setting out of a file; False when it was not there."""
     plain = _read(file)
     if key not in plain:
-        _check_known_key(key, where="config")  # one that is in the file may go, known or not
+        check_key(key, where="config")  # one that is in the file may go, known or not
         return False
     del plain[key]
     _write(file, plain)
@@ -347,7 +347,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _fit(key: str, value: Any, *, where: str) -> Any:
-    _check_known_key(key, where=where)
+    check_key(key, where=where)
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -381,11 +381,16 @@ def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in RETIRED}
 
 
-def _check_known_key(key: str, *, where: str) -> None:
+def check_key(key: str, *, where: str = "config") -> None:
+    """Refuse a key that is no setting; the error suggests the nearest one."""
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
-        todo = "`ralph config` shows every setting."
+        from difflib import get_close_matches
+
+        near = get_close_matches(key, KEYS, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        todo = f"{meant}`ralph config` shows every setting."
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 

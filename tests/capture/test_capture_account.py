@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.capture.account import Proof, SessionAccount, title_from
+from ralph.capture.decisions import Proof, SessionAccount, title_from
 from ralph.records.iteration import Outcome
 
 # fmt: off

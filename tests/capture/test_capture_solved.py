@@ -11,7 +11,7 @@ from capturing import INIT, ROOT, SECRET, bash, came, ended, run, said, used
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.capture.calls import again, how_it_went, shell_call, short
+from ralph.capture.shell import again, how_it_went, shell_call, short
 from ralph.capture.solved import LONGEST
 
 TRACE = (
@@ -311,12 +311,12 @@ def test_where_the_exit_code_is_anothers_the_words_must_say_that_it_went_well() 
         "": "unclear",
         "collected 5 items": "unclear",
     }.items():
-        assert how_it_went(piped, said_, failed=False, errors=False) == went
-    assert how_it_went(piped, "5 passed", failed=False, errors=True) == "badly"
-    assert how_it_went(shell_call("pytest; echo $?"), "1", failed=False, errors=False) == "unclear"
+        assert how_it_went(piped, said_, failed=False) == went
+    assert how_it_went(piped, "5 passed", failed=True) == "badly"
+    assert how_it_went(shell_call("pytest; echo $?"), "1", failed=False) == "unclear"
     sure = shell_call("set -o pipefail; pytest | tail -5")
-    assert how_it_went(sure, "", failed=False, errors=False) == "well"
-    assert how_it_went(shell_call("cd a && make"), "", failed=False, errors=False) == "well"
+    assert how_it_went(sure, "", failed=False) == "well"
+    assert how_it_went(shell_call("cd a && make"), "", failed=False) == "well"
 
 
 @given(st.text(alphabet="pytest rm-qk;&|()<>'\"\\\n $`/=.:", max_size=60))

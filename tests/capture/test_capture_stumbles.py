@@ -8,10 +8,9 @@ import pytest
 from capturing import INIT, ROOT, bash, came, ended, messages, run, used
 from timing import assert_linear
 
-from ralph.capture.calls import instead_of, is_check, shell_call
 from ralph.capture.errors import best_line
-from ralph.capture.outputs import errors_pasted, read_output
-from ralph.capture.stumbles import is_probe, is_scratch, stumble
+from ralph.capture.outputs import errors_pasted, is_probe, is_scratch, read_output, stumble
+from ralph.capture.shell import instead_of, is_check, shell_call
 
 # fmt: off
 STUMBLES = {

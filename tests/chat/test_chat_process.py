@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,13 +13,13 @@ import pytest
 from chat_server import MODEL, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
+from terminal import LONG_S, at_terminal
 
 from ralph.chat.loop import SOURCE
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of POSIX")
-LONG_S = 60.0
 BUSY = b"ralph: the index is not complete yet; ask again soon\n"
 
 
@@ -175,75 +174,15 @@ def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, e
         pytest.skip("signals and terminals of POSIX")
     held_before(project)
     prompt = "> \x1b[0m"
-    main, other = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "ralph", "chat", "--model", "echo"],
-        cwd=project,
-        stdin=other,
-        stdout=other,
-        stderr=other,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"},
-        start_new_session=True,
-        preexec_fn=_own_terminal,
-    ) as chat:
-        os.close(other)
-        try:
-            terminal = _Terminal(main)
-            assert "1 conversation remembered" in terminal.until(prompt)
-            os.write(main, f"{QUESTION}\n".encode())
-            shown = terminal.until("tokens")
-            assert terminal.until(prompt).endswith(prompt)
-            parting = terminal.press(ending, "ralph chat --conversation ") + terminal.until("\r\n")
-            assert chat.wait(timeout=LONG_S) == 0
-        finally:
-            chat.kill()
-            os.close(main)
+    with at_terminal(["chat", "--model", "echo"], cwd=project) as (chat, screen):
+        assert "1 conversation remembered" in screen.until(prompt)
+        screen.type(f"{QUESTION}\n")
+        shown = screen.until("tokens")
+        assert screen.until(prompt).endswith(prompt)
+        parting = screen.press(ending, "ralph chat --conversation ") + screen.until("\r\n")
+        assert chat.wait(timeout=LONG_S) == 0
 
     assert "memory: Debug timeouts (" in shown
     assert "\x1b[" in shown
     [kept] = kept_in(project)
     assert f"ralph chat --conversation {kept.conversation[:8]}" in parting
-
-
-def _own_terminal() -> None:
-    """Ctrl-C in the terminal reaches the process only if the terminal is its own."""
-    if sys.platform != "win32":
-        import fcntl
-        import termios
-
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-class _Terminal:
-    """What a person sees of a program in a terminal, and the keys they press."""
-
-    def __init__(self, main: int) -> None:
-        self._main = main
-        self._rest = ""
-
-    def until(self, wanted: str, *, quiet_s: float = LONG_S) -> str:
-        """What is shown up to this; all there is if it does not come before a silence."""
-        while wanted not in self._rest:
-            ready, _, _ = select.select([self._main], [], [], quiet_s)
-            if not ready:
-                break
-            try:
-                self._rest += os.read(self._main, 4096).decode(errors="replace")
-            except OSError:  # the other side has gone
-                break
-        before, found, self._rest = self._rest.partition(wanted)
-        return before + found
-
-    def press(self, keys: str, wanted: str) -> str:
-        """What is shown up to this once the keys are pressed.
-
-        The line editor does not notice a Ctrl-C that comes before it has begun to wait; a person
-        presses the key again.
-        """
-        seen = ""
-        for _ in range(10):
-            os.write(self._main, keys.encode())
-            seen += self.until(wanted, quiet_s=3.0)
-            if wanted in seen:
-                break
-        return seen

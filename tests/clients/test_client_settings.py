@@ -14,10 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph.clients.claude_code_settings import ClaudeCodeSetup, wanted_hooks
 from ralph.clients.codex import CodexSetup
 from ralph.clients.gemini import GeminiSetup
-from ralph.clients.hook_settings import HooksSetup, hooks_in
+from ralph.clients.hook_settings import ClaudeCodeSetup, HooksSetup, hooks_in, wanted_hooks
 from ralph.clients.setup import NAMED, RalphCall, apply, hook_call, server_call
 from ralph.errors import BadInput
 

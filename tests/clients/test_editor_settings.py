@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ralph.clients import EDITORS, client_setup
-from ralph.clients.jsonc import plain
+from ralph.clients.editors import plain
 from ralph.clients.setup import NAME, RalphCall, apply
 from ralph.errors import BadInput
 

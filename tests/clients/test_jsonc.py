@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.clients.jsonc import plain, put, take
+from ralph.clients.editors import plain, put, take
 
 PATH = ("servers", "ralph")
 ENTRY = {"command": "ralph", "args": ["mcp"]}

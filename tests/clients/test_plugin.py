@@ -16,7 +16,7 @@ from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER
+from ralph.clients.hook_settings import PLUGIN_FOLDER
 from ralph.clients.setup import hook_call
 from ralph.config import Settings
 from ralph.doors.mcp.context import read_options

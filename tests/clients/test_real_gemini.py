@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from clients import FEATURES, TASKS, World, client, ralph, worlds
 from hooking import exchanges, roomy
@@ -61,6 +62,8 @@ def shell(command: str) -> Call:
     return Call("run_shell_command", {"command": command})
 
 
+# Gemini CLI writes a server's tools so.
+SEARCH = "mcp_ralph-memory_search_memory"
 # A script: it lets nobody but a person change a Makefile.
 EXPORT = shell("sh export.sh")
 MISSING = "cannot open export.sh: No such file"
@@ -98,10 +101,14 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
 
 
 def saved(root: Path) -> list[Exchange]:
-    return sorted(exchanges(root), key=lambda one: one.started or "")
+    """Its exchanges by time; their numbers are in the order in which they were read."""
+    found = (msgspec.structs.replace(one, number=0) for one in exchanges(root))
+    return sorted(found, key=lambda one: one.started or "")
 
 
-def test_its_hooks_save_a_session_and_tell_the_next_one(world: World, root: Path) -> None:
+def test_its_hooks_save_a_session_and_tell_the_next_one(
+    world: World, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
     script = write(root / "export.sh", "mkdir -p build\n")
     fix = "Fixed: the csv export had no script export.sh, so I wrote one and it passes now."
@@ -109,7 +116,8 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(world: World, root: Path
         when="csv export",
         steps=(Step(calls=(EXPORT,)), Step(calls=(script,)), Step(calls=(EXPORT,)), Step(text=fix)),
     )
-    second = Run(when="again fails", steps=(Step(text="I see."),))
+    find = Call(SEARCH, {"query": "csv export script"})
+    second = Run(when="again fails", steps=(Step(calls=(find,)), Step(text="I see.")))
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
         prompt(world, root, "Please make the csv export work with export.sh.")
@@ -121,11 +129,18 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(world: World, root: Path
     assert MISSING in error.message
     assert error.resolution is not None
     assert [(file.path, file.action) for file in one.files_touched] == [("export.sh", "created")]
-    assert "had no script export.sh" in model.asked(1)[0].shown
+    began, searched = model.asked(1)
+    assert "had no script export.sh" in began.shown
+    assert "had no script export.sh" in searched.results[-1]
     assert two.user == "The csv export again fails, what did we do in export.sh?"
 
     # What it wrote down itself is the same, and is not saved twice.
-    world.run(ralph("conversations", "import", "gemini-cli"), cwd=root)
+    world.import_sessions("gemini-cli", root)
+    assert saved(root) == [one, two]
+    # A machine that had no hooks gets it from there.
+    world.environ["RALPH_HOME"] = str(world.folder / "other")
+    monkeypatch.setenv("RALPH_HOME", world.environ["RALPH_HOME"])
+    world.import_sessions("gemini-cli", root)
     assert saved(root) == [one, two]
     world.run(ralph("hooks", "uninstall", "--user", "--agent", "gemini"), cwd=root)
     left = json.loads((world.home / ".gemini" / "settings.json").read_bytes())

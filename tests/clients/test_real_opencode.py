@@ -97,16 +97,19 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
     assert "No rule to make target 'export'" in model.asked(1)[1].results[-1]
 
 
-def test_its_plugin_saves_a_session_and_tells_the_next_one(world: World, root: Path) -> None:
+def test_its_plugin_saves_a_session_and_tells_the_next_one(
+    world: World, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rule = write(root / "Makefile", "export:\n\tmkdir -p build\n")
     fix = "Fixed: the csv export had no rule in the Makefile, so I wrote one and it passes now."
     first = Run(
         when="csv export work",
         steps=(Step(calls=(MAKE,)), Step(calls=(rule,)), Step(calls=(MAKE,)), Step(text=fix)),
     )
+    find = Call("ralph-memory_search_memory", {"query": "csv export rule"})
     second = Run(
         when="again fails",
-        steps=(Step(calls=(MAKE,)), Step(text="I see.")),
+        steps=(Step(calls=(MAKE,)), Step(calls=(find,)), Step(text="I see.")),
     )
     again = "The csv export again fails, what did we do in the Makefile?"
     with ScriptedModel(first, second) as model:
@@ -127,11 +130,17 @@ def test_its_plugin_saves_a_session_and_tells_the_next_one(world: World, root: P
     told = model.asked(1)
     assert "had no rule in the Makefile" in told[0].shown
     assert "Edited Makefile" in told[1].results[-1]
+    assert "had no rule in the Makefile" in told[2].results[-1]
 
     # Its database has the same, which is not saved twice; nothing waits to be captured.
-    world.run(ralph("conversations", "import", "opencode"), cwd=root)
+    world.import_sessions("opencode", root)
     assert saved(root) == [one, two]
     assert not list(Path(world.environ["RALPH_HOME"]).rglob("spool/*"))
+    # A machine that had no hooks gets it from there.
+    world.environ["RALPH_HOME"] = str(world.folder / "other")
+    monkeypatch.setenv("RALPH_HOME", world.environ["RALPH_HOME"])
+    world.import_sessions("opencode", root)
+    assert saved(root) == [one, two]
     world.run(ralph("hooks", "uninstall", "--user", "--agent", "opencode"), cwd=root)
     folder = world.home / ".config" / "opencode"
     assert not (folder / "plugins" / "ralph.js").exists()

@@ -163,6 +163,15 @@ class World:
             told = {name: [one for _, one in opened.feature(name).iterations()] for name in names}
         return Ran(events=events, told=told)
 
+    def import_sessions(self, name: str, root: Path) -> None:
+        """Bring in a client's sessions; the last answers count once they are some seconds old."""
+
+        def is_done() -> bool:
+            told = self.run(ralph("conversations", "import", name, "--json"), cwd=root).stdout
+            return json.loads(told)["waiting"] == 0
+
+        assert eventually(is_done)
+
     @contextlib.contextmanager
     def _started(
         self, words: Sequence[str | Path], cwd: Path, stderr: int = subprocess.PIPE

@@ -20,7 +20,6 @@ import places
 from measuring import measured
 
 from ralph import disk
-from ralph.doors.hooks.call import hooks_folder
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import Iteration
@@ -239,7 +238,7 @@ def iterations(project: Path, feature: str) -> list[Iteration]:
 
 def log(project: Path) -> list[str]:
     """The lines of the hooks' log."""
-    file = Path(hooks_folder(str(project), disk.home())) / "hooks.log"
+    file = Path(disk.hooks_folder(str(project), disk.home())) / "hooks.log"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

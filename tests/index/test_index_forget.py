@@ -27,10 +27,10 @@ from remembering import (
 from ralph import disk
 from ralph.errors import NotFound, RecordForgotten
 from ralph.index import sync as sync_module
-from ralph.memory.export import export_lines, import_lines
 from ralph.memory.feature import SavedIteration
 from ralph.memory.keeping import choose, forget
 from ralph.memory.ralph import Ralph
+from ralph.memory.transfer import export_lines, import_lines
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.text.tokens import tokens
 

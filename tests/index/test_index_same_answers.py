@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from remembering import ToyEmbedder, made, open_toy, shown
 
 from ralph.memory.ralph import Ralph
+from ralph.recall.search import Question
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 # Few words, so that many records are alike and the order between equals matters.
@@ -160,11 +161,12 @@ def test_equal_records_stand_in_the_same_order_whatever_the_journal_went_through
     journal = project / ".ralph" / "db" / "memory" / "auth.jsonl"
     journal.write_bytes(b"".join(reversed(journal.read_bytes().splitlines(keepends=True))))
     for limit in (1, 7, 20):
-        before = auth.search("login form", limit=limit)
+        asked = Question("login form", limit, 0.0, every=True)
+        before = memory.store.ask([auth], asked)
         assert len({hit.score for hit in before}) == 1
         assert len(before) == limit
         memory.store.index.delete()
-        after = auth.search("login form", limit=limit)
+        after = memory.store.ask([auth], asked)
         assert shown(after) == shown(before)
         assert [hit.parts for hit in after] == [hit.parts for hit in before]
         journal.write_bytes(b"".join(reversed(journal.read_bytes().splitlines(keepends=True))))

@@ -334,7 +334,8 @@ def test_a_server_that_never_came_up_is_told_and_the_run_recorded(loop: Loop, fi
     assert ended["mcp_failed"] == ["feature-memory"]
     [record] = loop.told()
     assert record.summary.startswith("Done: login implemented.")
-    assert [e.message for e in record.errors if "search_feature_memory" in e.message] != []
+    # The tool that is missing is told once, as the server that failed, and is no error of the work.
+    assert [e.message for e in record.errors if "search_feature_memory" in e.message] == []
     assert record.cost_usd == 0.072
 
 

@@ -17,9 +17,9 @@ from remembering import ToyEmbedder, files_holding, made, open_toy, summaries, t
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.export import import_lines
 from ralph.memory.feature import FeatureMemory
 from ralph.memory.ralph import Ralph
+from ralph.memory.transfer import import_lines
 from ralph.records import Source
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 

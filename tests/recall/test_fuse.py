@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.config import Settings
-from ralph.recall.mix import Fused, fuse
 from ralph.recall.score import (
     FLOOR,
     INJECTED,
     RELEVANT,
     Clues,
     Evidence,
+    Fused,
+    fuse,
     least_of_talk,
     pointedness,
     rarity,

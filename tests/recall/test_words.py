@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.mix import Fields, meaning_share, weigh_words, words_of
+from ralph.recall.score import Fields, meaning_share, weigh_words, words_of
 
 
 def weights(asked: list[str], *passages: Fields, count: int = 100, **seen: int) -> list[float]:

@@ -345,7 +345,7 @@ def test_a_cut_text_is_never_over_its_limit_and_an_uncut_one_is_untouched(
     assert cut(kept, max_chars) == kept
 
 
-def test_f7_summary_errors_and_decisions_are_one_thought_each() -> None:
+def test_f7_short_thoughts_are_one_text_without_what_is_empty() -> None:
     iteration = Iteration(
         task_title="Login form",
         summary="Validated the input.",
@@ -354,17 +354,25 @@ def test_f7_summary_errors_and_decisions_are_one_thought_each() -> None:
         discipline="backend",
     )
     assert thoughts(iteration) == [
-        "Validated the input.",
-        "TypeError: x\nguard it",
-        "use zod: typed\nno captcha",
+        "Validated the input.\nTypeError: x\nguard it\nuse zod: typed\nno captcha"
     ]
     assert thoughts(Iteration()) == []
 
 
-def test_f7_a_long_error_is_a_thought_of_its_own() -> None:
-    long = ErrorSeen("OSError: " + "no space left " * 20)
-    iteration = Iteration(errors=(long, ErrorSeen("TypeError: x"), ErrorSeen("KeyError: y")))
-    assert thoughts(iteration) == [long.message, "TypeError: x\nKeyError: y"]
+def test_f7_long_errors_and_decisions_are_thoughts_of_their_own() -> None:
+    long = ErrorSeen("OSError: " + "no space left " * 80)
+    decision = Decision("Logs go to another disk. " * 40)
+    iteration = Iteration(
+        summary="Validated the input.",
+        errors=(long, ErrorSeen("TypeError: x"), ErrorSeen("KeyError: y")),
+        decisions=(decision,),
+    )
+    assert thoughts(iteration) == [
+        "Validated the input.",
+        long.message,
+        "TypeError: x\nKeyError: y",
+        decision.description,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ WORD = "zyxvoqueing"
 SECOND = "And now the tests"
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 BROKEN = f"TypeError: {WORD} is not callable in the login form"
+FIXED = "Edited src/login.py: +`self.form = factory()`; then `make login` passed."
 
 
 @pytest.fixture
@@ -84,7 +85,12 @@ def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
     # A session under way: an error is noted, and the transcript has a title.
     under_way = Session(project, tmp_path)
     under_way.hook("session-start")
-    under_way.hook("post-tool-use-failure", tool_name="Bash", tool_input={}, error=BROKEN)
+    under_way.hook(
+        "post-tool-use-failure",
+        tool_name="Bash",
+        tool_input={"command": "make login"},
+        error=BROKEN,
+    )
     hook(f"no-{WORD}", Session(project, tmp_path).given(), cwd=tmp_path)
     folder = tmp_path / "imported"
     folder.mkdir()
@@ -274,7 +280,8 @@ def test_what_is_older_takes_nothing_newer_along(
 def attempts(project: Path, *, publish: bool) -> list[str]:
     """Two iterations of a task, and the lesson that the loop took from them; gives their ids."""
     failed = Iteration(feature="login", task_id=1, task_title="Add the form", outcome="failure",
-                       summary="The build stopped.", errors=(ErrorSeen(BROKEN, "runtime"),),
+                       summary="The build stopped.",
+                       errors=(ErrorSeen(BROKEN, "runtime", resolution=FIXED),),
                        session_id="run-1")  # fmt: skip
     done = Iteration(feature="login", task_id=1, task_title="Add the form", outcome="success",
                      summary="The factory is called in the constructor now.",

@@ -28,6 +28,8 @@ from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Conversation, Exchange, Message
 from ralph.records.iteration import ErrorSeen, FileTouched
 
+# Only the exchange has these words, so that it stands out from the records that are attacks too.
+ALONE = "ocelots, tapirs, narwhals"
 _EACH = 3
 _ALL = os.environ.get("RALPH_INJECTION") == "all"
 pytestmark = pytest.mark.timeout(1800 if _ALL else 60)
@@ -141,7 +143,7 @@ disciplines:
                 Exchange(
                     id=f"e{text}",
                     conversation=f"c{text}",
-                    user=f"{CANARY} {text}",
+                    user=f"{CANARY} {text} {ALONE}",
                     assistant=text,
                     errors=(ErrorSeen(text, file_path=text),),
                     files_touched=(FileTouched(text, "read"),),
@@ -285,7 +287,11 @@ def test_no_hook_lets_an_attack_through(
     common = {"session_id": "s", "cwd": str(root)}
     told = [
         _hooked("session-start", common, capfd),
-        _hooked("user-prompt-submit", {**common, "prompt": f"what about the {CANARY}?"}, capfd),
+        _hooked(
+            "user-prompt-submit",
+            {**common, "prompt": f"What about {ALONE} and the {CANARY}?"},
+            capfd,
+        ),
         _hooked(
             "post-tool-use-failure",
             {

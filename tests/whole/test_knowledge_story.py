@@ -49,7 +49,7 @@ Partners of the billing service read invoices and credit notes of their own cust
 - [ ] Design the public API for invoices
 """
 FAILURE = "no such table: users"
-SOLUTION = "Run alembic upgrade head before pytest"
+SOLUTION = "Edited ci.py: +`import migrate`"
 FEEDBACK = "Every list must be paged, and the version belongs into the URL"
 REVISION = "Cursor pages of at most 100 entries, and /v1/ in front of every path"
 
@@ -62,16 +62,16 @@ KEEP = (
 )
 KEPT = {"bash": f'{{{{python}}}} -c "{KEEP}" {{{{prompt}}}}'}
 REPORT = {"mcp": "update_task", "args": {"status": "done", "comment": "The job is green."}}
+CHECK = "import sqlite3\nsqlite3.connect('ci.db').execute('select name from users')\n"
+MIGRATE = "import sqlite3\nsqlite3.connect('ci.db').execute('create table users (name)')\n"
 FAILING = {
-    "when": "(?s)^(?!.*Earlier attempts)(?!.*alembic)",
+    "when": "(?s)^(?!.*Earlier attempts)(?!.*import migrate)",
     "steps": [
         KEPT,
-        {
-            "write": "check.py",
-            "content": "import sqlite3\n"
-            "sqlite3.connect(':memory:').execute('select name from users')\n",
-        },
-        {"bash": "{{python}} check.py"},
+        {"write": "check.py", "content": CHECK},
+        {"write": "migrate.py", "content": MIGRATE},
+        {"write": "ci.py", "content": "import check\n"},
+        {"bash": "{{python}} ci.py"},
     ],
     "result": "The tests fail in CI: the database of the job has no users table.",
 }
@@ -79,11 +79,24 @@ SOLVING = {
     "when": "no such table: users",
     "steps": [
         KEPT,
+        {"bash": "{{python}} ci.py"},
         {"say": "The database of the job is empty, so its migrations have to run first."},
-        {"write": "ci.sh", "content": "alembic upgrade head && pytest\n"},
+        {"edit": "ci.py", "old": "import check", "new": "import migrate\nimport check"},
+        {"bash": "{{python}} ci.py"},
         REPORT,
     ],
-    "result": f"{SOLUTION} in the CI job: the tests find the users table and pass.",
+    "result": "The CI job migrates first now: the tests find the users table and pass.",
+}
+# Another project whose agent follows the block.
+TOLD = {
+    "when": "import migrate",
+    "steps": [
+        KEPT,
+        {"write": "ci.py", "content": "import migrate\nimport check\n"},
+        {"say": "I edited ci.py: import migrate before import check."},
+        REPORT,
+    ],
+    "result": "Edited ci.py: import migrate comes before import check, so the job passed.",
 }
 DILIGENT = {"steps": [KEPT, REPORT], "result": "Done as the plan says."}
 
@@ -145,7 +158,7 @@ def test_one_project_pays_and_another_gets_the_solution_for_free(
     assert (before["success_count"], before["worked"], before["failed"]) == (1, 0, 0)
 
     billing = Folder(tmp_path / "two" / "billing", BILLING)
-    told = billing.run(runs=[FAILING, SOLVING])
+    told = billing.run(runs=[FAILING, TOLD])
 
     [prompt] = billing.prompts  # it was enough: the first attempt succeeded
     assert SOLUTION in block(prompt)

@@ -17,7 +17,7 @@ import pytest
 from commanding import Line
 from hooking import Session, files_below, log
 
-from ralph.memory import repository
+from ralph.memory import project as projects
 from ralph.memory.project import Focus, PlainFolder, Project, project_or_folder, set_focus
 from ralph.memory.ralph import open_ralph
 
@@ -309,7 +309,7 @@ def test_hooks_ask_git_for_the_first_commit_once(
 ) -> None:
     root = repository_at(tmp_path / "repository")
     known = PlainFolder(root, home).git_id
-    monkeypatch.setattr(repository, "ask_git", lambda *words: pytest.fail("git was asked again"))
+    monkeypatch.setattr(projects, "ask_git", lambda *words: pytest.fail("git was asked again"))
     assert PlainFolder(root, home).git_id == known != ""
 
 

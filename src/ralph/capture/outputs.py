@@ -1,13 +1,20 @@
-"""What a shell command's output tells, and errors in words: the agent's, or pasted by a person."""
+"""What a shell command's output tells, and errors in words: the agent's, or pasted by a person.
+
+Some failures say nothing about the project. A stumble is a call that the client itself turned down:
+not approved, not read yet, cancelled. A probe is a command that answers a question with its exit
+code. Both are counted, not kept.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import msgspec
 
-from ralph.capture.calls import GOING, passed
+from ralph.capture import shell
 from ralph.capture.errors import (
     ASIDE,
     JUDGED,
@@ -23,10 +30,103 @@ from ralph.capture.errors import (
     typed,
 )
 from ralph.capture.lines import sentences
-from ralph.capture.rules import pattern, words
-from ralph.capture.shell import is_masked, origin
-from ralph.capture.stumbles import SANDBOX, USAGE, StumbleKind, is_probe, is_scratch, is_unmatched
+from ralph.capture.rules import names, pattern, rows, words
 from ralph.records.iteration import ErrorSeen
+
+StumbleKind = Literal[
+    "denied", "refused", "cancelled", "blocked", "edit", "read", "call", "sandbox", "probe"
+]
+
+# What the clients say instead of running a tool.
+_STUMBLES = tuple(
+    (msgspec.convert(kind, StumbleKind), re.compile(text, re.M))
+    for kind, _, text in (row.partition(" ") for row in rows("stumbles"))
+)
+_RAN = re.compile(r"\s*(?:Error: )?Exit code:? -?\d")
+_STUMBLE_CHARS = 600
+# What a client's sandbox keeps from a command, which the same command may do outside of it.
+SANDBOX = pattern("sandbox")
+
+
+def stumble(output: str) -> StumbleKind | None:
+    """Why the client itself turned a call down; None when the tool ran and failed."""
+    start = output[:_STUMBLE_CHARS]
+    if _RAN.match(start):
+        return None
+    return next((kind for kind, pattern in _STUMBLES if pattern.search(start)), None)
+
+
+# Ask something; their exit code is the answer.
+_ASKING = shell.READERS | shell.LOOKERS | names("asking")
+# What they print when the answer is no.
+_NO = pattern("no", re.I)
+# Says that a program was called wrongly, which is worth knowing.
+USAGE = pattern("usage", re.I)
+_NEUTRAL = frozenset("cd pushd popd export set source . echo printf mkdir".split())
+_LISTING = frozenset("ls cat rm head tail stat find wc file du rg".split())
+_NO_MATCH = re.compile(r"no matches found: (\S+)")
+_RUNS_ANOTHER = frozenset("sudo env command time timeout xargs wsl".split())
+_INLINE = frozenset({"-c", "-e", "--eval", "-"})
+_INTERPRETERS = re.compile(r"(?:python|pypy)[\d.]*|node|bun|deno|ruby|perl|php|pwsh|powershell")
+_SCRATCH = re.compile(r"(?:/private)?/tmp/|/var/folders/|\\Temp\\|/Temp/|/scratchpad/")
+_NO_MODULE = re.compile(r"can't open file|[Mm]odule ?[Nn]ot ?[Ff]ound|(?:[Nn]o|find) module")
+
+
+def is_probe(line: str, output: str) -> bool:
+    """Whether a line that failed only asked a question, and was answered with no."""
+    if _NO.search(output[-2000:]) or is_unmatched(line, output[-500:]):
+        return True
+    asking = [command.words for command in shell.deciding(line) if command.words[0] not in _NEUTRAL]
+    return bool(asking) and all(_asks(_unset(words)) for words in asking)
+
+
+def _asks(words: list[str]) -> bool:
+    """Whether a simple command asks; what runs over ssh, or behind another program, decides."""
+    name = posixpath.basename(words[0]) if words else ""
+    rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    if name == "ssh":
+        return is_probe(next((word for word in rest if " " in word), ""), "")
+    if name in _RUNS_ANOTHER:
+        return _asks(rest)
+    if name == "sed" and any(word.startswith("-i") for word in words):
+        return False
+    if name == "gofmt" or any(word.startswith(("--check", "--exit-code")) for word in words):
+        return "-w" not in words
+    # `gh pr checks`, `git -C a log`: the second word may be the verb.
+    verbs = rest[1:] if words[1:2] in (["-C"], ["-R"]) else rest[: 2 if name == "gh" else 1]
+    return name in _ASKING or any(f"{name}:{verb}" in _ASKING for verb in verbs[:2])
+
+
+def _unset(words: list[str]) -> list[str]:
+    """The words without the variables that are set for them."""
+    return [word for word in words if "=" not in word.split("/")[0]] or words
+
+
+def is_unmatched(line: str, output: str) -> bool:
+    """Whether a pattern of names that matched nothing was only to be listed."""
+    globs = _NO_MATCH.findall(output)
+    holds = (
+        one for one in shell.commands(line) if any(g in word for word in one.words for g in globs)
+    )
+    return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
+
+
+def is_scratch(line: str, message: str) -> bool:
+    """Whether an error is that of a script written for the moment, about nothing but itself."""
+    is_missing = _NO_MODULE.search(message) is not None
+    if is_missing and _SCRATCH.search(message):
+        return True
+    for command in shell.deciding(line):
+        words = _unset(command.words)
+        inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
+        if inline and _INTERPRETERS.fullmatch(posixpath.basename(words[0])):
+            # A module that is missing tells something about the project still.
+            return not is_missing and "ImportError" not in message
+    return False
+
+
+# -- What a command printed.
+
 
 _READ = 64_000
 _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
@@ -55,10 +155,14 @@ def is_job_log(command: str) -> bool:
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
-    """What a command's output tells; without text where it is a file's."""
+    """What a command's output tells; without text where it is a file's.
+
+    `here` is the folder that it ended in.
+    """
 
     errors: list[ErrorSeen] = []
     text: str | None = None
+    here: str = ""
     # It is known that the command failed, or that it did not.
     sure: bool = True
     # Why nothing was kept, though it failed.
@@ -80,14 +184,14 @@ def read_output(
     if failed:
         return _failures(command, code, text, resolve)
     is_log = is_job_log(command)
-    if not is_log and origin(command) != "own":
+    if not is_log and shell.origin(command) != "own":
         wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
     if is_known(text):
         return CommandOutput([], text)
-    loose = is_log or (is_masked(command) and not passed(text))
+    loose = is_log or (shell.is_masked(command) and not shell.passed(text))
     # What a command logs that went well is no error of it; nor what is logged where tests ran.
     any_type = is_log or (loose and not _TESTS.search(text[-1500:]))
     errors = [
@@ -99,7 +203,7 @@ def read_output(
         and not is_unmatched(command, error.message)
     ]
     last = text.rstrip()[-500:].rpartition("\n")[2]
-    return CommandOutput(errors, text, is_log or not loose or _UNCAUGHT.match(last) is not None)
+    return CommandOutput(errors, text, sure=is_log or not loose or bool(_UNCAUGHT.match(last)))
 
 
 def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> CommandOutput:
@@ -107,9 +211,8 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     if SANDBOX.search(text[-4000:]):
         return CommandOutput([], text, probe="sandbox")
     # What a reader prints when it fails stands at the end; the rest may be a file.
-    own = text if origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
-    errors = errors_in(own, resolve, failed=True)
-    errors = errors or _best(own, resolve)
+    own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
+    errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
     worth = [
         error
         for error in errors
@@ -122,7 +225,7 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
             for error in worth
             if USAGE.search(error.message) and not is_unmatched(command, error.message)
         ]
-    elif not (errors or code in _STOPPED or is_masked(command) or is_scratch(command, "")):
+    elif not (errors or code in _STOPPED or shell.is_masked(command) or is_scratch(command, "")):
         worth = [ErrorSeen(_failure(command, code, text))]
     return CommandOutput(worth, text, probe=None if worth else "probe")
 
@@ -137,7 +240,7 @@ def _best(output: str, resolve: Resolve) -> list[ErrorSeen]:
 
 def _failure(command: str, code: int | None, text: str) -> str:
     """The message of a command that failed without a known error; two such commands differ."""
-    words = GOING.sub("", " ".join(command.split()))
+    words = shell.GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
     last = text.strip().rpartition("\n")[2].strip()
     ended = "failed" if code is None else f"failed with exit code {code}"

@@ -5,14 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
-
-from ralph.records.iteration import ErrorType
-
-# Where the place or the reason stands when a line itself does not tell it; `errors` reads them.
-Look = str
 
 
 @cache
@@ -47,53 +39,3 @@ def words(section: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 def names(section: str) -> frozenset[str]:
     """The names that a section lists."""
     return frozenset(" ".join(rows(section)).split())
-
-
-class Wording(NamedTuple):
-    """One way a tool words an error."""
-
-    error_type: ErrorType
-    pattern: re.Pattern[str]
-    look: Look
-
-
-def _wordings(section: str) -> tuple[Wording, ...]:
-    found: list[Wording] = []
-    for row in rows(section):
-        kind, look, text = row.split(" ", 2)
-        found.append(Wording(msgspec.convert(kind, ErrorType), re.compile(text), look.strip("-")))
-    return tuple(found)
-
-
-# Only believed when the command failed and nothing better was said: the weak ones.
-STRONG, WEAK = _wordings("strong"), _wordings("weak")
-
-# What every wording holds one of. Finding these is fast, matching the table is not, so only the
-# lines that hold one are matched.
-TRIGGERS = (
-    *("rror", "ERR", "FATAL", "fatal: ", "FAIL", "Fail", "(fail)", "xception", "Traceback"),
-    *("anic", "ault", "denied", "EACCES", "EPERM", "ermitted", "Read-only"),
-    *("not found", "undefined ref", "CONFLICT", "curl: (", "rspec ", " MD0", "\u2501\u2501\u2501"),
-    *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●", "] \u203a ", "[E]"),
-    *("(eval):", "zsh:", "recogni", "CategoryInfo", "\nLine |", "ignored by one", "warning["),
-    *("error \u2022", "error -", "rejected]"),
-)
-# What the weak wordings hold besides; only failed commands are asked for them.
-WEAK_TRIGGERS = tuple("make irectory cannot can't nable invalid illegal nrecogni nknown".split())
-
-
-@cache
-def any_of(wordings: tuple[Wording, ...]) -> re.Pattern[str]:
-    """One pattern for all, to tell a line that none of them fits."""
-    whole = "|".join(f"(?:{wording.pattern.pattern})" for wording in wordings)
-    return re.compile(re.sub(r"\(\?P<\w+>", "(?:", whole))
-
-
-# Lines that speak of errors to say that there are none.
-NOT_AN_ERROR = pattern("not an error")
-# Frames that are not the project's own.
-FOREIGN = pattern("foreign")
-COMPILE_CLASSES = re.compile(r"(?:Syntax|Indentation|Tab)Error|Parse ?Error")
-PERMISSION = re.compile(r"PermissionError|permission denied|EACCES|EPERM|not permitted", re.I)
-TEST_CLASSES = re.compile(r"Assertion(?:Error|Failed)|^assert |ComparisonFailure|expect\(")
-LINT_WORDS = re.compile(r"need to be formatted|not (?:properly )?formatted")

@@ -15,33 +15,11 @@ from typing import Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Live, TerminalReason
-from ralph.capture.account import SessionAccount
-from ralph.capture.calls import (
-    CallOutcome,
-    ToolAttempt,
-    how_it_went,
-    is_check,
-    shell_call,
-)
-from ralph.capture.decisions import (
-    answers,
-    asked,
-    commit_message,
-    committed,
-    decisions_in,
-    plan_title,
-    planned,
-    refusal,
-    refused,
-)
+from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment
-from ralph.capture.outputs import errors_pasted, errors_said, is_job_log, read_output
-from ralph.capture.shell import file_effects, written_by
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
-from ralph.capture.stumbles import StumbleKind, stumble
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.redact import redact
 from ralph.text.sanitize import marked, strip_marked
@@ -72,24 +50,20 @@ _WORKTREE_ADD = re.compile(
 )
 _MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
-
-
-class CommandResult(msgspec.Struct, frozen=True):
-    """What a shell command left behind: its errors, the folder it ended in, and its own words
-    (None when what it printed was a file's)."""
-
-    errors: list[ErrorSeen]
-    here: str
-    text: str | None = None
-    # It is known that the command failed, or that it did not.
-    sure: bool = True
+_NO_ERROR: frozenset[TerminalReason] = frozenset({"ok", "interrupted", "unknown"})
 
 
 class RunFindings(LineReader):
     """The findings of one run so far."""
 
-    def __init__(self, *, file: str, root: str | None, injected: str) -> None:
+    session: str | None = None
+    model: str | None = None
+    # The error that it ended with, which may not be its end yet.
+    failure = ""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file)
+        self.denied: list[str] = []
         self.live = Live()
         self.used_tools: Counter[str] = Counter()
         self.stumbles: Counter[str] = Counter()
@@ -108,7 +82,7 @@ class RunFindings(LineReader):
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
         self._prompts: set[str] = set()
-        self.account = SessionAccount()
+        self.account = decisions.SessionAccount()
         self.remember_injected(injected)
 
     # Places
@@ -158,11 +132,6 @@ class RunFindings(LineReader):
         """Whether the file was met before, and was not deleted since."""
         return self._files.get(self.place(path) or "", "deleted") != "deleted"
 
-    def changed(self, path: str, action: FileAction, base: str | None = None) -> None:
-        """A tool changed a file: that may be what solves an error."""
-        self.touch(path, action, base)
-        self.edited(path, base=base)
-
     def edited(self, path: str, old: str = "", new: str = "", base: str | None = None) -> None:
         """An edit that was made, with what it took out and put in where that is known."""
         place = self.place(path, base)
@@ -207,29 +176,29 @@ class RunFindings(LineReader):
         self._prompts.add(text)
         self.attempts.ask(text)
         self.account.ask(text)
-        for error in errors_pasted(text, self.place):
+        for error in outputs.errors_pasted(text, self.place):
             if not self._echoed(error.message) and (name := self.add_error(error)):
                 self.attempts.fail(name, None, self._errors[name])
-        if decision := asked(text, first=first):
+        if decision := decisions.asked(text, first=first):
             self.decide(decision)
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
         """A person turned a call down, perhaps with words."""
         self.account.prove("refused")
-        if words := refusal(output):
-            title = plan_title(plan) if plan else ""
-            self.decide(refused(words, f'the plan "{title}"' if title else what))
+        if words := decisions.refusal(output):
+            title = decisions.plan_title(plan) if plan else ""
+            self.decide(decisions.refused(words, f'the plan "{title}"' if title else what))
             self.attempts.ask(words)
 
     def take_answers(self, result: Any, output: str) -> None:
         """A person answered questions."""
-        for decision in answers(result, output):
+        for decision in decisions.answers(result, output):
             self.decide(decision)
             self.attempts.ask(decision.description)
 
     def accept(self, plan: str) -> None:
         """A person accepted a plan."""
-        if decision := planned(plan):
+        if decision := decisions.planned(plan):
             self.decide(decision)
 
     def decide(self, decision: Decision) -> None:
@@ -247,7 +216,7 @@ class RunFindings(LineReader):
 
     def summarize(self, text: str) -> None:
         """What the client kept of a conversation that grew too long."""
-        for decision in decisions_in(strip_marked(text[:_READ]), strict=True):
+        for decision in decisions.decisions_in(strip_marked(text[:_READ]), strict=True):
             self.decide(decision)
 
     def say(self, text: str) -> None:
@@ -256,14 +225,13 @@ class RunFindings(LineReader):
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
         self.account.say(text)
-        for name, solution in self.attempts.hear(text, self._echoed):
-            self._solve(name, solution)
+        self._solve(self.attempts.hear(text, self._echoed))
         if self._again(text):
             return
-        for error in errors_said(text, self.place):
+        for error in outputs.errors_said(text, self.place):
             if not self._echoed(error.message):
                 self.add_error(error, met=0)
-        for decision in decisions_in(text):
+        for decision in decisions.decisions_in(text):
             self.decide(decision)
 
     def _echoed(self, text: str) -> bool:
@@ -282,39 +250,30 @@ class RunFindings(LineReader):
         self.live.waiting = None
 
     def ran(
-        self,
-        command: str,
-        output: str,
-        *,
-        failed: bool,
-        base: str | None = None,
-    ) -> CommandResult:
+        self, command: str, output: str, *, failed: bool, base: str | None = None
+    ) -> outputs.CommandOutput:
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
-        effects, here = file_effects(command, base)
+        effects, here = shell.file_effects(command, base)
         if not failed and "worktree add" in command and len(self._roots) < _MOST_ROOTS:
             # Another working copy of the same repository: its files are the project's.
             found = (posixpath.join(base, path) for path in _WORKTREE_ADD.findall(command))
             self._roots += filter(posixpath.isabs, map(posixpath.normpath, found))
-        effects += [(file, "created") for file in written_by(command)]
+        effects += [(file, "created") for file in shell.written_by(command)]
         if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
             for path, action in effects:
                 known = action == "created" and self.knows(path)
                 self.touch(path, "modified" if known else action, base)
-        seen = read_output(
-            command,
-            strip_marked(output),
-            partial(self.place, base=here),
-            failed=failed,
-            is_known=self._again,
-        )
+        place = partial(self.place, base=here)
+        plain = strip_marked(output)
+        seen = outputs.read_output(command, plain, place, failed=failed, is_known=self._again)
         if seen.probe:
             self.stumbles[seen.probe] += 1
-        return CommandResult(seen.errors, here, seen.text, seen.sure)
+        return msgspec.structs.replace(seen, here=here)
 
-    def stumble(self, output: str) -> StumbleKind | None:
+    def stumble(self, output: str) -> outputs.StumbleKind | None:
         """Why the client itself turned a call down, and count it."""
-        if kind := stumble(output):
+        if kind := outputs.stumble(output):
             self.stumbles[kind] += 1
         return kind
 
@@ -360,26 +319,26 @@ class RunFindings(LineReader):
         )
         return known
 
-    def tried_command(self, command: str, ran: CommandResult, *, failed: bool, begun: int) -> None:
+    def tried_command(
+        self, command: str, ran: outputs.CommandOutput, *, failed: bool, begun: int
+    ) -> None:
         """The main agent's command came back: its errors are kept, and see what it solved."""
         self._prove(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
             return
-        if ran.text is not None and (ran.errors or self.attempts.may_be(command)):
-            call = shell_call(command, ran.here)
-            went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
-            went = "badly" if ran.errors else went
-            self.tried(call, ran.errors, went, begun=begun, sure=ran.sure)
-        elif not failed and self.attempts.may_be(command):
-            call = shell_call(command, ran.here)
-            for name, solution in self.attempts.succeed(call, begun, self._echoed, reads=True):
-                self._solve(name, solution)
+        if ran.errors or self.attempts.may_be(command):
+            call = shell.shell_call(command, ran.here)
+            if ran.text is not None:
+                went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
+                self._tried(call, ran, went, begun)
+            elif not failed:
+                self._solve(self.attempts.succeed(call, begun, self._echoed, reads=True))
         if not failed:
-            self.did(command)
+            self.attempts.do("ran", command)
 
-    def _prove(self, command: str, ran: CommandResult, *, failed: bool) -> None:
+    def _prove(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
         """What a command proves about the session: a check, a commit, a pull request."""
-        message = commit_message(command)
+        message = decisions.commit_message(command)
         if message or _OPENS.search(command):
             if failed or ran.errors:
                 self.account.prove("failed")
@@ -387,53 +346,45 @@ class RunFindings(LineReader):
             self.account.prove("saved")
             subject = message.partition("\n")[0]
             self.account.commit(subject)
-            if message and (decision := committed(message)):
+            if message and (decision := decisions.committed(message)):
                 self.decide(decision)
-        elif is_check(command) and ran.text is not None:
-            call = shell_call(command, ran.here)
-            went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
+        elif shell.is_check(command) and ran.text is not None:
+            call = shell.shell_call(command, ran.here)
+            went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
             if went != "unclear":
-                self.account.prove("passed" if went == "well" and not ran.errors else "failed")
+                self.account.prove("passed" if went == "well" else "failed")
 
-    def did(self, command: str) -> None:
-        """A command came back well: it may be what solves an error."""
-        self.attempts.do("ran", command)
-
-    def tried(
+    def _tried(
         self,
-        call: ToolAttempt,
-        errors: list[ErrorSeen],
-        went: CallOutcome,
-        *,
+        call: shell.ToolAttempt,
+        ran: outputs.CommandOutput,
+        went: shell.CallOutcome,
         begun: int,
-        sure: bool = True,
     ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
         before = set(self._errors)
-        names = [name for error in errors if (name := self.add_error(error))]
-        if not sure:
+        names = [name for error in ran.errors if (name := self.add_error(error))]
+        if not ran.sure:
             new = (name for name in names if name not in before)
             self._unsure |= {n for n in new if self._errors[n].error_type not in JUDGED}
         if went == "badly":
-            elsewhere = is_job_log(call.line)
+            elsewhere = outputs.is_job_log(call.line)
+            self._solve((name, None) for name in names)
             for name in names:
-                self._solve(name, None)
                 self.attempts.fail(name, None if elsewhere else call, self._errors[name])
         if went == "unclear" or (went == "badly" and names):
-            for name, solution in self.attempts.get_past(call, begun, names, self._echoed):
-                self._solve(name, solution)
+            self._solve(self.attempts.get_past(call, begun, names, self._echoed))
         elif went == "well" and self.attempts.open:
-            for name, solution in self.attempts.succeed(call, begun, self._echoed):
-                if name not in names:
-                    self._solve(name, solution)
+            self._solve(self.attempts.succeed(call, begun, self._echoed))
 
-    def _solve(self, name: str, solution: str | None) -> None:
-        error = self._errors[name]
-        resolution = clip(redact(solution), LONGEST_RESOLUTION) if solution else None
-        if resolution:
-            self._unsure.discard(name)
-        if error.resolution != resolution:
-            self._errors[name] = msgspec.structs.replace(error, resolution=resolution)
+    def _solve(self, solved: Iterable[tuple[str, str | None]]) -> None:
+        for name, solution in solved:
+            resolution = clip(redact(solution), LONGEST_RESOLUTION) if solution else None
+            if resolution:
+                self._unsure.discard(name)
+            if self._errors[name].resolution != resolution:
+                new = msgspec.structs.replace(self._errors[name], resolution=resolution)
+                self._errors[name] = new
 
     # Results
 
@@ -462,27 +413,22 @@ class RunFindings(LineReader):
         return msgspec.structs.replace(error, file_path=known[0]) if len(known) == 1 else error
 
     def result(
-        self,
-        dialect: str,
-        reason: TerminalReason,
-        *,
-        session: str | None,
-        summary: str,
-        model: str | None = None,
-        failure: str = "",
-        denied: Iterable[str] = (),
-        **facts: Any,
+        self, dialect: str, reason: TerminalReason, *, summary: str, **facts: Any
     ) -> AgentRun:
-        """The run so far; `failure` is the error it ended with, which may not be its end yet."""
+        """The run so far."""
         before = dict(self._errors)
-        if failure:
-            self.add_error(ErrorSeen(clip(failure, 2000), "runtime"))
+        if self.failure:
+            self.add_error(ErrorSeen(clip(self.failure, 2000), "runtime"))
         errors, self._errors = self.errors, before
+        usual: dict[str, Any] = {
+            "session_id": session_name(self.session),
+            "num_turns": self.live.turns or None,
+            "is_error": reason not in _NO_ERROR,
+        }
         return AgentRun(
             dialect=dialect,
-            session_id=session_name(session),
-            model=redact((model or "")[:200]) or None,
-            summary=summary_of(summary),
+            model=redact((self.model or "")[:200]) or None,
+            summary=clip(redact(strip_marked(summary[:_READ]).strip()), LONGEST_SUMMARY),
             errors=errors,
             decisions=tuple(
                 Decision(redact(d.description), redact(d.rationale or "") or None, d.source)
@@ -495,11 +441,11 @@ class RunFindings(LineReader):
             title=redact(self.account.title),
             outcome=self.account.outcome(stopped=reason in {"interrupted", "refused"}),
             stumbles=dict(self.stumbles),
-            permission_denials=tuple(redact(name) for name in denied if name),
+            permission_denials=tuple(redact(name) for name in self.denied if name),
             used_tools={redact(name): n for name, n in self.used_tools.items()},
             started_at=self.started,
             ended_at=self.ended,
-            **facts,
+            **(usual | facts),
         )
 
 
@@ -514,11 +460,6 @@ def _named_error(text: str) -> tuple[str, str]:
     """An error's message as it may be kept, and its name."""
     message = clip(redact(clip(text.strip(), 2000)), LONGEST_MESSAGE)
     return message, signature(message)
-
-
-def summary_of(text: str) -> str:
-    """A text as the summary of a run: without what Ralph injected, redacted, not endless."""
-    return clip(redact(strip_marked(text[:_READ]).strip()), LONGEST_SUMMARY)
 
 
 def session_name(session: str | None) -> str | None:

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ralph.capture.calls import ON_ALL, ToolAttempt, again, instead_of, is_check, short
+from ralph.capture import shell
 from ralph.capture.lines import clip, sentences
+from ralph.capture.outputs import USAGE
 from ralph.capture.rules import names, pattern
-from ralph.capture.shell import origin, written_by
-from ralph.capture.stumbles import USAGE
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
@@ -86,7 +85,7 @@ class FileEdit(NamedTuple):
 class _FailedCall(msgspec.Struct):
     error: ErrorSeen
     # None: somebody else saw the error and told of it.
-    call: ToolAttempt | None
+    call: shell.ToolAttempt | None
     first: int
     last: int
     nth: int
@@ -129,7 +128,7 @@ class Attempts:
         self._fresh.clear()
         return self._time
 
-    def fail(self, name: str, call: ToolAttempt | None, error: ErrorSeen) -> None:
+    def fail(self, name: str, call: shell.ToolAttempt | None, error: ErrorSeen) -> None:
         """A call failed with this error; without a call, somebody told of it."""
         self._time += 1
         before = self._failed.pop(name, None)
@@ -180,7 +179,7 @@ class Attempts:
         return better
 
     def get_past(
-        self, call: ToolAttempt, begun: int, names: list[str], echoed: Echoed
+        self, call: shell.ToolAttempt, begun: int, names: list[str], echoed: Echoed
     ) -> list[tuple[str, str]]:
         """A call did not fail over these errors any more, but over `names`, or it is not known
         how it went: what was done so far helped."""
@@ -194,13 +193,17 @@ class Attempts:
             if instead := self._instead(call, failed):
                 del self._failed[name]
                 solved.append((name, self._solution(name, failed, [], call, instead, echoed)))
-            elif over and failed.error.error_type == "runtime" and again(call, failed.call, None):
+            elif (
+                over
+                and failed.error.error_type == "runtime"
+                and shell.again(call, failed.call, None)
+            ):
                 self._time += 1
                 failed.until = self._time
         return solved
 
     def succeed(
-        self, call: ToolAttempt, begun: int, echoed: Echoed, *, reads: bool = False
+        self, call: shell.ToolAttempt, begun: int, echoed: Echoed, *, reads: bool = False
     ) -> list[tuple[str, str]]:
         """A call went well: the errors that are gone with it, and how each was solved.
 
@@ -213,7 +216,7 @@ class Attempts:
             if begun <= failed.last:
                 continue
             instead = self._instead(call, failed)
-            if reads and not (instead and failed.call and origin(failed.call.line) != "own"):
+            if reads and not (instead and failed.call and shell.origin(failed.call.line) != "own"):
                 continue
             if not instead and not self._is_proof(call, failed):
                 continue
@@ -229,7 +232,7 @@ class Attempts:
             self._said.clear()
         return solved
 
-    def _is_proof(self, call: ToolAttempt, failed: _FailedCall) -> bool:
+    def _is_proof(self, call: shell.ToolAttempt, failed: _FailedCall) -> bool:
         """Whether a call that passed shows that the error is gone."""
         message, before = failed.error.message, failed.call
         if before is None:
@@ -238,37 +241,39 @@ class Attempts:
             if is_lint and _FIXES.search(call.line):
                 self.do("ran", call.line)
             fixed = any(s.edit or (is_lint and _FIXES.search(s.what)) for s in self._since(failed))
-            return fixed and is_check(call.line)
-        if not again(call, before, failed.error.file_path):
+            return fixed and shell.is_check(call.line)
+        if not shell.again(call, before, failed.error.file_path):
             return False
-        if any(one.program[:2] in ON_ALL for one in call.calls):
+        if any(one.program[:2] in shell.ON_ALL for one in call.calls):
             return self._calls - failed.nth <= _NEAR_COMMIT
         blamed = _blamed(message, before.line) if USAGE.search(message) else ""
         return not blamed or blamed in _words(call.line)
 
-    def _instead(self, call: ToolAttempt, failed: _FailedCall) -> str:
+    def _instead(self, call: shell.ToolAttempt, failed: _FailedCall) -> str:
         """What was called in place of a call that was wrong in itself, a few calls later."""
         if failed.call is None or self._calls - failed.nth > _NEAR:
             return ""
         blamed = _blamed(failed.error.message, failed.call.line)
         # Called the same way again, it is something else that changed.
         same = blamed in _words(call.line) and any(s.edit for s in self._since(failed))
-        return "" if not blamed or same else instead_of(call, failed.call, failed.error.message)
+        return (
+            "" if not blamed or same else shell.instead_of(call, failed.call, failed.error.message)
+        )
 
     def _solution(
         self,
         name: str,
         failed: _FailedCall,
         steps: list[_AttemptStep],
-        call: ToolAttempt,
+        call: shell.ToolAttempt,
         instead: str,
         echoed: Echoed,
     ) -> str:
         why = _sentence(self._told_since(failed), failed.error, echoed)
         done = [part for part in (instead, _edits(steps, failed.error), _ran(steps)) if part]
         if failed.call and call.text != failed.call.text:
-            if not done and not is_check(call.line):
-                done = list(filter(None, [instead_of(call, failed.call)]))
+            if not done and not shell.is_check(call.line):
+                done = list(filter(None, [shell.instead_of(call, failed.call)]))
             if given := _given(call.text, failed.call.text):
                 done.append(f"with `{given}`")
         if not done and (paths := dict.fromkeys(step.edit.path for step in steps if step.edit)):
@@ -283,8 +288,8 @@ class Attempts:
         whole = "; ".join(done)
         if instead:
             whole += " passed"
-        elif f"ran `{short(call.line)}`" not in done:
-            whole += f"; then `{short(call.line)}` passed"
+        elif f"ran `{shell.short(call.line)}`" not in done:
+            whole += f"; then `{shell.short(call.line)}` passed"
         whole = f"{whole[:1].upper()}{whole[1:]}."
         if not why:
             self._fresh[name] = failed.error, whole
@@ -333,9 +338,9 @@ def _may_help(line: str) -> bool:
     """Whether a command may be what helped: it installs, fixes, writes or sets something up."""
     if _DESTROYS.search(line) or _KEEPS.search(line):
         return False
-    if _FIXES.search(line) or written_by(line):
+    if _FIXES.search(line) or shell.written_by(line):
         return True
-    return _SETS_UP.search(line) is not None and not is_check(line)
+    return _SETS_UP.search(line) is not None and not shell.is_check(line)
 
 
 def _drops(edit: FileEdit, test: str) -> bool:
@@ -417,8 +422,10 @@ def _ran(steps: list[_AttemptStep]) -> str:
     each = list(dict.fromkeys(step.what for step in steps if step.did == "ran"))
     told = []
     for line in each:
-        files = ", ".join(written_by(line))
-        told.append(f"`{short(line)}`" + (f" (a script that writes {files})" if files else ""))
+        files = ", ".join(shell.written_by(line))
+        told.append(
+            f"`{shell.short(line)}`" + (f" (a script that writes {files})" if files else "")
+        )
     return f"ran {_few(told)}" if told else ""
 
 

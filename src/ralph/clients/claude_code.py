@@ -2,7 +2,7 @@
 
 A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
 and its reason, never by its subtype; totals are taken from it alone; a stream without one was
-killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
+killed. `claude_code_sessions` has its session files, `hook_settings` its settings and hooks.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
-    from ralph.clients.claude_code_settings import ClaudeCodeSetup
+    from ralph.clients.hook_settings import ClaudeCodeSetup
 
     return ClaudeCodeSetup()
 
@@ -148,7 +148,6 @@ class ToolUse(msgspec.Struct):
 class Messages(RunFindings):
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    model: str | None = None
     interrupted = False
     api_error = ""
     # Calls that go on in the background, perhaps to the end of the session.
@@ -160,7 +159,6 @@ class Messages(RunFindings):
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
-        self.denied: list[str] = []
         self.steps = Steps()
         self._open: dict[str, ToolUse] = {}
         # Errors of subagents count only when the call that started them failed.
@@ -347,7 +345,6 @@ _, _lines = lines.line_reader(_KEYS, put_off="tool_use_result")
 class StreamJson(Messages):
     """A stream being read."""
 
-    _session: str | None = None
     _others: frozenset[str] = frozenset()
     _model: str | None = None
     _mcp_failed: tuple[str, ...] = ()
@@ -392,10 +389,8 @@ class StreamJson(Messages):
     def _is_ours(self, line: Any) -> bool:
         """Whether the line belongs to the session that this stream began with."""
         session = text_of(line.session_id)
-        if not session or session == self._session:
-            return True
-        if self._session is None:
-            self._session = session
+        self.session = self.session or session or None
+        if not session or session == self.session:
             return True
         if session not in self._others and len(self._others) < 20:
             self._others |= {session}
@@ -450,14 +445,12 @@ class StreamJson(Messages):
         if stated_reset := _RESET.search(final):
             self._resets_at = self._resets_at or moment(int(stated_reset[1]))
         denied = [text_of(item.get("tool_name")) for item in items(result.permission_denials)]
+        self.denied, self.model = denied or list(self._denied), self._model or self.model
         return self.result(
             "stream-json",
             reason,
-            session=self._session,
             # What the provider said is an error; what the agent had said before is the summary.
             summary=(self.last_text or final) if failed else (final or self.last_text),
-            model=self._model or self.model,
-            denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
             duration_ms=self._duration_ms if ended else None,

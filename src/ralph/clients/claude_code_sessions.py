@@ -185,7 +185,6 @@ _MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInpu
 class Transcript(Messages):
     """A transcript being read."""
 
-    _session: str | None = None
     _speaker: tuple[bool, str] | None = None
     _duration_ms: int | None = None
     _stop: Any = None
@@ -213,7 +212,7 @@ class Transcript(Messages):
         if not isinstance(kind, str):
             self.complain("has no type; stepped over")
             return
-        self._session = self._session or text_of(line.sessionId) or None
+        self.session = self.session or text_of(line.sessionId) or None
         if kind == "cost-state":
             self._cost(line)
         if kind in {"attachment", "queue-operation"}:
@@ -312,22 +311,18 @@ class Transcript(Messages):
         """What the session left behind so far."""
         reason = self._reason()
         spent = self._tokens if self._total_tokens is None else self._total_tokens
+        self.failure = self.api_error if reason in _FAILED else ""
         # A subagent's transcript carries the name of the session that started it.
         below = self._speaker[1] if self._speaker and self._speaker[0] else ""
-        session = f"{self._session}/{below}" if self._session and below else self._session
+        session = f"{self.session}/{below}" if self.session and below else self.session
         return self.result(
             "transcript",
             reason,
-            session=session,
+            session_id=session_name(session),
             summary=self.told() or self.api_error,
-            model=self.model,
-            failure=self.api_error if reason in _FAILED else "",
-            denied=self.denied,
             tokens_used=spent or None,
             cost_usd=self.live.cost_usd,
             duration_ms=self._duration_ms or _between(self.started, self.ended),
-            num_turns=self.live.turns or None,
-            is_error=reason in _FAILED,
         )
 
     def _reason(self) -> TerminalReason:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
-from ralph.capture.run import RunFindings
+from ralph.capture.lines import clip, content_text, count, items, mapping, text_of
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients.hook_settings import HooksSetup, hook_groups
@@ -34,6 +33,7 @@ from ralph.clients.setup import (
     refusal,
     server_call,
 )
+from ralph.clients.turns import LONGEST_COMMAND, ToolRun
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
@@ -140,60 +140,49 @@ def setup() -> ClientSetup:
 
 _CHANGES: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}
 _TOOLS = {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
-_LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
-_TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
 _WAITING = re.compile(r"reconnecting|retry(?:ing)?\b|stream disconnected", re.I)
 _REALLY = re.compile(r"error|fail|denied|cannot|unable|refused", re.I)
-_LONGEST_COMMAND = 20_000
 _MOST_STARTED = 5000
 
 
-class Codex(RunFindings):
+class Codex(ToolRun):
     """A thread being read."""
+
+    _last_message = ""
+    _turns = 0
+    _tokens: int | None = None
+    _is_over = False
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
-        if root:
-            self.at_home(root)
-        self._thread: str | None = None
         self._begun: dict[str, int] = {}
         self._running: set[str] = set()
-        self._last_message = ""
-        self._turns = 0
-        self._tokens: int | None = None
-        self._failure = ""
-        self._open = True
-        self._denied: list[str] = []
-
-    def feed(self, line: bytes) -> None:
-        """Take one line; never raises, whatever is on it."""
-        self.read(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
         if not isinstance(kind, str):
             self.complain("has no type; stepped over")
         elif kind == "thread.started":
-            self._thread = self._thread or text_of(event.get("thread_id")) or None
+            self.session = self.session or text_of(event.get("thread_id")) or None
         elif kind == "turn.started":
-            self._open, self._failure = True, ""
+            self._is_over, self.failure = False, ""
         elif kind == "turn.completed":
-            self._open, self._failure = False, ""
+            self._is_over, self.failure = True, ""
             self._turns += 1
             usage = mapping(event.get("usage"))
             spent = [count(usage.get(key)) for key in ("input_tokens", "output_tokens")]
             # A thread's usage grows from turn to turn; cached input is part of the input.
             self._tokens = sum(n or 0 for n in spent) if any(spent) else self._tokens
         elif kind == "turn.failed":
-            self._open = False
+            self._is_over = True
             self._turns += 1
-            self._failure = text_of(mapping(event.get("error")).get("message")) or "turn failed"
+            self.failure = text_of(mapping(event.get("error")).get("message")) or "turn failed"
         elif kind == "error":
             message = text_of(event.get("message"))
             if _WAITING.search(message):
                 self.live.waiting = redact(clip(message, 200))
             else:
-                self._failure = message or self._failure
+                self.failure = message or self.failure
         elif kind in {"item.started", "item.updated", "item.completed"}:
             self._item(mapping(event.get("item")), done=kind == "item.completed")
 
@@ -241,10 +230,10 @@ class Codex(RunFindings):
         self.use_tool(_name(item, kind), target)
 
     def _command(self, item: Mapping[str, Any]) -> None:
-        command = text_of(item.get("command"))[:_LONGEST_COMMAND]
+        command = text_of(item.get("command"))[:LONGEST_COMMAND]
         code, status = item.get("exit_code"), item.get("status")
         if status == "declined":
-            self._denied = [*self._denied, "command_execution"][:1000]
+            self.denied = [*self.denied, "command_execution"][:1000]
             self.stumbles["denied"] += 1
             return
         failed = status == "failed" or (isinstance(code, int) and code != 0)
@@ -264,31 +253,14 @@ class Codex(RunFindings):
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                self.changed(text_of(change.get("path")), action)
+                self.touch(text_of(change.get("path")), action)
+                self.edited(text_of(change.get("path")))
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        reason: TerminalReason = "killed" if self._open else "ok"
-        reason = failure_reason(self._failure) if self._failure else reason
-        summary = (self._last_message if reason == "ok" else "") or self.last_text
-        return self.result(
-            "codex",
-            reason,
-            session=self._thread,
-            summary=summary or self._failure,
-            failure=self._failure,
-            denied=self._denied,
-            tokens_used=self._tokens,
-            num_turns=self._turns or None,
-            is_error=reason != "ok",
-        )
-
-
-def failure_reason(message: str) -> TerminalReason:
-    """What kind of end an error was."""
-    if _LIMITED.search(message):
-        return "rate_limited"
-    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
+        reason: TerminalReason = "ok" if self._is_over else "killed"
+        facts = {"tokens_used": self._tokens, "num_turns": self._turns or None}
+        return self.finished("codex", reason, self._last_message, **facts)
 
 
 def _name(item: Mapping[str, Any], kind: str) -> str:

@@ -17,17 +17,15 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ralph.capture import TerminalReason, lines
+from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
-from ralph.capture.run import RunFindings, session_name
-from ralph.clients.codex import failure_reason
-from ralph.records.iteration import ErrorSeen, FileAction
+from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
+from ralph.records.iteration import FileAction
 
 # -- The lines of Codex's rollouts: whose words they hold, what was called, and what came back.
 
 
 _READ = 64_000
-_LONGEST_COMMAND = 20_000
 # What the client writes in a person's place; newer ones say whose words each part is.
 _PUT_IN = re.compile(
     r"<(?:environment_context|user_instructions|turn_aborted|user_shell_command|skills?|hook_prompt"
@@ -74,18 +72,6 @@ def rollout_head(line: bytes) -> lines.SessionHead | None:
     )
 
 
-class CodexCall(msgspec.Struct):
-    """A tool call as the model made it."""
-
-    identity: str
-    tool: str
-    command: str = ""
-    folder: str | None = None
-    asked: str = ""
-    patch: str = ""
-    session: str = ""  # of a shell that is being waited for
-
-
 class CodexAnswer(msgspec.Struct, frozen=True):
     """What a tool answered: its own words, and whether it failed."""
 
@@ -123,7 +109,7 @@ def turn_of(payload: Mapping[str, Any]) -> str:
     return text_of(payload.get("turn_id")) or text_of(data.get("turn_id"))
 
 
-def call_of(item: Mapping[str, Any]) -> CodexCall:
+def call_of(item: Mapping[str, Any]) -> OpenCall:
     """The call in a response item."""
     name = text_of(item.get("name")) or text_of(item.get("type"))
     if space := text_of(item.get("namespace")):
@@ -131,9 +117,9 @@ def call_of(item: Mapping[str, Any]) -> CodexCall:
     identity = text_of(item.get("call_id")) or text_of(item.get("id"))
     raw = text_of(item.get("arguments")) or text_of(item.get("input"))
     given = _arguments(raw) or mapping(item.get("action"))
-    call = CodexCall(identity, name)
+    call = OpenCall(identity=identity, tool=name)
     if name in _SHELLS:
-        call.command = _command(given)[:_LONGEST_COMMAND]
+        call.command = _command(given)[:LONGEST_COMMAND]
         call.folder = text_of(given.get("workdir")) or text_of(given.get("working_directory"))
         call.folder = call.folder or None
     elif name == "exec":
@@ -141,16 +127,17 @@ def call_of(item: Mapping[str, Any]) -> CodexCall:
     elif name == "write_stdin":
         call.session = str(given.get("session_id", ""))[:20]
     if "*** Begin Patch" in (raw if name == "apply_patch" else call.command):
-        call.patch = (call.command or text_of(given.get("input")) or raw)[:_READ]
+        patch = (call.command or text_of(given.get("input")) or raw)[:_READ]
+        call.changes, call.edits = changes_of(patch), list(hunks_of(patch))
     asked = (text_of(given.get(key)) for key in ("query", "path", "url", "pattern", "message"))
-    call.asked = next(filter(None, asked), "")
+    call.target = call.command or next(filter(None, asked), "")
     return call
 
 
-def changes_of(call: CodexCall) -> list[tuple[str, FileAction]]:
+def changes_of(patch: str) -> list[tuple[str, FileAction]]:
     """The files that a patch changes."""
     found: list[tuple[str, FileAction]] = []
-    for kind, path, moved_to in _PATCHED.findall(call.patch):
+    for kind, path, moved_to in _PATCHED.findall(patch):
         if moved_to and found:
             found[-1] = (found[-1][0], "deleted")
             found.append((moved_to.strip(), "created"))
@@ -159,9 +146,9 @@ def changes_of(call: CodexCall) -> list[tuple[str, FileAction]]:
     return found
 
 
-def hunks_of(call: CodexCall) -> Iterator[tuple[str, str, str]]:
+def hunks_of(patch: str) -> Iterator[tuple[str, str, str]]:
     """What a patch takes out of each file and puts in, hunk by hunk."""
-    parts = re.split(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", call.patch, flags=re.M)
+    parts = re.split(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", patch, flags=re.M)
     for path, body in zip(parts[1::2], parts[2::2], strict=True):
         for hunk in re.split(r"^@@.*$", body, flags=re.M)[:_MOST_HUNKS]:
             rows = hunk.splitlines()
@@ -219,7 +206,7 @@ def _scripted(script: str) -> tuple[str, str | None]:
     for part in script[:_READ].split(_SCRIPT_CALL)[1:]:
         with contextlib.suppress(ValueError, RecursionError):
             found.append(mapping(_json.raw_decode(part)[0]))
-    shell = "\n".join(filter(None, (_command(given) for given in found)))[:_LONGEST_COMMAND]
+    shell = "\n".join(filter(None, (_command(given) for given in found)))[:LONGEST_COMMAND]
     return shell, next((text_of(given.get("workdir")) for given in found), "") or None
 
 
@@ -237,134 +224,64 @@ def _command(given: Mapping[str, Any]) -> str:
 # -- One turn of Codex being read: what was asked, said, called and answered, and how it ended.
 
 
-_MOST_OPEN = 1000
-MOST_QUEUED = 50
-
-
-class CodexTurn(RunFindings, lines.OpenExchange):
+class CodexTurn(ToolTurn):
     """An exchange being read."""
 
-    model = ""
-    folder = ""
-    spoke_last = False
-    reason: TerminalReason | None = None
-    failure = ""
-    spent = 0
-    before: int | None = None
-    begins_at = 0
-    is_marked = False  # whether the client marks where turns begin and end
+    _before: int | None = None
 
     def __init__(
-        self, start: lines.SessionStart, head: lines.SessionHead, *, key: str, turn: str
+        self, start: lines.SessionStart, key: str, begins_at: int, turn: str, folder: str
     ) -> None:
-        super().__init__(file=start.file, root=start.root, injected="")
-        self.head, self.key, self.turn = head, key, turn
-        self.steps = lines.Steps()
-        self.typed: list[str] = []
-        self.open: dict[str, tuple[CodexCall, int]] = {}
-        self.shells: dict[str, tuple[CodexCall, int]] = {}
-
-    def ask(self, text: str) -> None:
-        """A person's words; what comes while the assistant works is a step, too."""
-        self.hear(text, first=None)
-        if len(self.typed) < MOST_QUEUED:
-            if self.typed:
-                self.steps.asked(text)
-            self.typed.append(text)
+        super().__init__("codex", start, key, begins_at, folder)
+        self.turn = turn
+        # The calls of shells that still run, by the names of these.
+        self._shells: dict[str, OpenCall] = {}
 
     def context(self, data: Mapping[str, Any]) -> None:
         """Where the turn is held, and by which model."""
         self.model = text_of(data.get("model")) or self.model
         self.folder = text_of(data.get("cwd")) or self.folder
-        self.at_home(self.folder or self.head.cwd)
+        self.at_home(self.folder or self._head.cwd)
 
-    def speak(self, text: str) -> None:
-        """The assistant's words."""
-        self.live.turns += 1
-        self.say(text)
-        self.steps.said(text)
-        self.spoke_last, self.failure = True, ""
-
-    def call(self, call: CodexCall) -> None:
+    def call(self, call: OpenCall) -> None:
         """The assistant called a tool."""
-        self.spoke_last = False
-        begun = self.attempts.begin()
-        changes = ", ".join(self.place(path) or path for path, _ in changes_of(call))
-        target = changes or call.command or call.asked
-        self.use_tool(call.tool or "unnamed", target)
-        if call.session in self.shells:
-            self.open[call.identity] = self.shells[call.session]
+        changes = ", ".join(self.place(path) or path for path, _ in call.changes or ())
+        call.target = changes or call.target
+        if call.session not in self._shells:
+            super().call(call)
             return
-        if len(self.open) < _MOST_OPEN:
-            self.open[call.identity] = call, begun
-        self.steps.called(call.identity, call.tool, target)
+        self.spoke_last = False
+        self.attempts.begin()
+        self.use_tool(call.tool, call.target)
+        self._open[call.identity] = self._shells[call.session]
 
-    def answer(self, identity: str, back: CodexAnswer) -> None:
+    def back(self, identity: str, answer: CodexAnswer) -> None:
         """A tool answered."""
-        call, begun = self.open.pop(identity, (None, 0))
+        call = self._open.get(identity)
         if call is None:
             return
-        if back.session:
-            self.shells[back.session] = call, begun
-            return
-        self.steps.answered(call.identity, back.text, failed=back.failed)
-        if back.stopped or (back.failed and back.code is None and self.stumble(back.text)):
-            return
-        if call.patch and back.failed:
-            self.stumbles["edit"] += 1
-        elif call.patch:
-            for path, action in changes_of(call):
-                self.touch(path, action, call.folder)
-            for path, old, new in hunks_of(call):
-                self.edited(path, old, new, call.folder)
-        elif call.command:
-            output = f"Exit code {back.code}\n{back.text}" if back.code else back.text
-            ran = self.ran(call.command, output, failed=back.failed, base=call.folder)
-            self.tried_command(call.command, ran, failed=back.failed, begun=begun)
-        elif back.failed and not self.stumble(back.text):
-            self.add_error(ErrorSeen(f"{call.tool}: {lines.clip(back.text.strip(), 1000)}"))
-        if not call.patch and not call.command:
-            self.see_injected(back.text)
+        if answer.session:
+            self._shells[answer.session] = call
+            self.drop(identity)
+        elif answer.stopped or (
+            answer.failed and answer.code is None and self.stumble(answer.text)
+        ):
+            self.drop(identity)
+            self.steps.answered(call.identity, answer.text, failed=answer.failed)
+        else:
+            failed, code = answer.failed, answer.code
+            self.answer(identity, answer.text, failed=failed, code=code, existed=False)
 
     def spend(self, total: int, last: int) -> None:
         """What the thread has used so far; `last` of it since the line before."""
-        if self.before is None:
-            self.before = max(0, total - last)
-        self.spent = max(self.spent, total - self.before)
+        if self._before is None:
+            self._before = max(0, total - last)
+        self.tokens["thread"] = max(self.tokens.get("thread", 0), total - self._before)
 
     def fail(self, message: str) -> None:
         """The provider or the client gave up; a provider's envelope around its words goes."""
         error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
         self.failure = text_of(error.get("message")) or message or "the turn failed"
-
-    def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
-        """The exchange as it stands."""
-        reason = self.reason or "unknown"
-        if self.failure and reason != "interrupted":
-            reason = failure_reason(self.failure)
-        elif self.reason is None and self.spoke_last and not self.is_marked:
-            reason = "ok"  # an older client, which writes nothing at the end
-        captured = self.result(
-            "codex",
-            reason,
-            session=self.head.session,
-            summary=self.told() or self.failure,
-            model=self.model,
-            failure=self.failure,
-            tokens_used=self.spent or None,
-            num_turns=self.live.turns or None,
-            is_error=reason not in {"ok", "interrupted", "unknown"},
-        )
-        return self._exchange(
-            self.typed,
-            captured,
-            cwd=self.folder or self.head.cwd,
-            git_branch=self.head.git_branch,
-            key=self.key,
-            session_id=captured.session_id,
-            ends_at=ends_at,
-            finished=finished,
-        )
 
 
 class Rollout(lines.SessionReader):
@@ -459,7 +376,7 @@ class Rollout(lines.SessionReader):
         elif kind in {"function_call", "custom_tool_call", "local_shell_call"}:
             turn.call(call_of(item))
         elif kind in {"function_call_output", "custom_tool_call_output"}:
-            turn.answer(text_of(item.get("call_id")), answer_of(item.get("output")))
+            turn.back(text_of(item.get("call_id")), answer_of(item.get("output")))
 
     def _asked(self, item: Mapping[str, Any]) -> None:
         typed, put_in = words_of(item)
@@ -473,10 +390,11 @@ class Rollout(lines.SessionReader):
         at = self._at if self._turn_at is None else self._turn_at
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
-        name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        key = session_name(name) or name
-        self._open = opened = CodexTurn(self._start, self.head, key=key, turn=turn)
-        opened.begins_at, opened.is_marked = at, self._is_marked
+        key = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
+        start = msgspec.structs.replace(self._start, head=self.head)
+        folder = text_of(self._context.get("cwd"))
+        self._open = opened = CodexTurn(start, key, at, turn, folder)
+        opened.is_marked = self._is_marked
         opened.context(self._context)
         for text in self._put_in:
             opened.see_injected(text)
@@ -487,7 +405,7 @@ class Rollout(lines.SessionReader):
         if self._open is not None:
             self._open.see_injected(text)
         elif text:
-            self._put_in = [*self._put_in, text][-MOST_QUEUED:]
+            self._put_in = [*self._put_in, text][-MOST_TYPED:]
 
     def _close(self, at: int) -> None:
         self._turn = self._turn if self._open is None else ""

@@ -20,7 +20,7 @@ from ralph.capture.lines import count, mapping, text_of
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients.hook_settings import HooksSetup, hook_groups
 from ralph.clients.setup import NAME, ClientSetup, RalphCall
-from ralph.clients.turns import ToolRun, failure_text
+from ralph.clients.turns import ToolRun, failure_text, tool_call
 
 DIALECTS: tuple[str, ...] = ("gemini",)
 OUTPUTS: tuple[str, ...] = ("the output of `gemini -p --output-format stream-json`",)
@@ -78,8 +78,6 @@ class GeminiRun(ToolRun):
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
         self._root, self._injected = root, injected
-        if root:
-            self.at_home(root)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
@@ -96,7 +94,7 @@ class GeminiRun(ToolRun):
             self.see_injected(text_of(event.get("content")))
         elif kind == "tool_use":
             name, given = text_of(event.get("tool_name")), mapping(event.get("parameters"))
-            self.call(text_of(event.get("tool_id")), name, given)
+            self.call(tool_call(text_of(event.get("tool_id")), name, given))
         elif kind == "tool_result":
             failed = event.get("status") == "error"
             output = failure_text(event.get("error")) if failed else text_of(event.get("output"))
@@ -124,7 +122,7 @@ class GeminiRun(ToolRun):
         )
         from ralph.clients.gemini_sessions import last_exchange
 
-        if seen := last_exchange(self.session, root=self._root, injected=self._injected):
+        if seen := last_exchange(self.session or "", root=self._root, injected=self._injected):
             told = seen.captured
             return msgspec.structs.replace(
                 found,

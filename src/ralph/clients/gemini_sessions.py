@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
-from ralph.clients.turns import ToolTurn
+from ralph.clients.turns import ToolTurn, tool_call
 
 _ROOT_FILE = ".project_root"
 _MOST_PATH_BYTES = 4096
@@ -51,7 +51,7 @@ class GeminiTurn(ToolTurn):
             name = text_of(call.get("id"))
             status = text_of(call.get("status"))
             if status in _ENDED and self._is_new(name):
-                self.call(name, text_of(call.get("name")), mapping(call.get("args")))
+                self.call(tool_call(name, text_of(call.get("name")), mapping(call.get("args"))))
                 self._answer(name, call, status)
 
     def _answer(self, name: str, call: Mapping[str, Any], status: str) -> None:

@@ -1,5 +1,6 @@
-"""Hooks in settings that are laid out as Claude Code's: those of Gemini CLI and Codex, too.
+"""Ralph's part in Claude Code's settings: hooks, the MCP server, the plugin; and hooks like these.
 
+The hooks of Gemini CLI and Codex are laid out as Claude Code's:
 `{"hooks": {EVENT: [{"matcher": ..., "hooks": [{"type": "command", "command": ...}]}]}}`. Hooks of
 ours are known by what they call: Ralph, the word `hook`, and an event. So those of an older version
 are found as well, wherever a person moved them, and no mark must be kept beside them.
@@ -7,14 +8,19 @@ are found as well, wherever a person moved them, and no mark must be kept beside
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ralph.clients import setup
+from ralph.errors import RalphError
+from ralph.programs import ask_program, find_program
 
 _HOOKS = "hooks"
 
@@ -167,3 +173,170 @@ def _read_settings(text: str, where: Path) -> dict[str, Any]:
         if not isinstance(groups, list):
             raise setup.refusal(f"{_HOOKS}.{event} must be a list", where)
     return settings
+
+
+# -- Claude Code.
+
+
+PLUGIN = "ralph@ralph"
+# The plugin as it was installed with this package; it is a marketplace too.
+PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
+_REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
+_T = TypeVar("_T")
+
+
+def settings_file(root: Path | None) -> Path:
+    """Claude Code's settings: of the project at this root, else the person's own."""
+    return (_user_folder() if root is None else root / ".claude") / "settings.json"
+
+
+def _user_folder() -> Path:
+    given = os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(given).expanduser() if given else Path.home() / ".claude"
+
+
+def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
+    """The plugin's own hooks, calling Ralph so."""
+    text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
+    hooks: dict[str, list[Any]] = json.loads(text)["hooks"]
+    for hook in (h for groups in hooks.values() for group in groups for h in group["hooks"]):
+        found = setup.hook_call(hook["command"])
+        assert found is not None
+        hook["command"] = call.hook(found[1])
+    return hooks
+
+
+def _ask(*requests: list[str]) -> str | None:
+    program = find_program("claude")
+    if program is None:
+        return " && ".join(shlex.join(["claude", *words]) for words in requests)
+    for words in requests:
+        code, why = ask_program([program, *words], timeout_s=setup.TIMEOUT_S)
+        if code != 0:
+            raise RalphError(
+                f"claude could not change its MCP servers: {why}",
+                todo=f"The hooks are done; run by hand: {shlex.join(['claude', *words])}",
+            )
+    return None
+
+
+class ClaudeCodeSetup(HooksSetup):
+    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+
+    agent = "claude"
+    fills_variables = True
+
+    def servers_file(self, root: Path | None) -> Path:
+        """The person's own file is the client's to write."""
+        if root is not None:
+            return root / ".mcp.json"
+        given = os.environ.get("CLAUDE_CONFIG_DIR")
+        return (Path(given).expanduser() if given else Path.home()) / ".claude.json"
+
+    def wanted_hooks(self, call: setup.RalphCall) -> dict[str, list[Any]]:
+        """The plugin's own hooks."""
+        return wanted_hooks(call)
+
+    def hooks_file(self, root: Path | None) -> Path:
+        """Its settings."""
+        return settings_file(root)
+
+    def edits(
+        self, root: Path | None, call: setup.RalphCall | None, *, mcp: bool = True
+    ) -> list[setup.SettingsEdit]:
+        """The hooks, and the server in a project; a person's own server the client registers."""
+        if mcp and root is None and call is not None:
+            self.registered()  # refuses somebody else's server before anything is written
+        return super().edits(root, call, mcp=mcp and root is not None)
+
+    def places(self, root: Path | None) -> list[setup.SetupPlace]:
+        """The person's own settings, the project's, and the plugin.
+
+        The plugin brings hooks and server together, where it is there and not switched off.
+        """
+
+        def judge(text: str, file: Path) -> setup.SetupPart:
+            plugins = setup.read_json(text, file).get("plugins")
+            if not isinstance(plugins, dict) or not plugins.get(PLUGIN):
+                return setup.SetupPart(str(file), "none")
+            # What the settings say of the plugin, the last one that says it.
+            values = [on.get(PLUGIN) for _, on in _settings_of(root, "enabledPlugins", dict)]
+            if ([value for value in values if isinstance(value, bool)] or [False])[-1]:
+                # The plugin is the package's own, so what it calls is up to date.
+                call = setup.setup_call(setup.RalphCall(setup.NAMED))
+                return setup.SetupPart(str(file), "installed", calls=[call])
+            return setup.SetupPart(str(file), "disabled")
+
+        part = setup.setup_part(_user_folder() / "plugins" / "installed_plugins.json", None, judge)
+        return [*super().places(root), setup.SetupPlace(self.agent, "plugin", part, part)]
+
+    def warnings(self, places: list[setup.SetupPlace], root: Path | None) -> list[str]:
+        """What is done twice, and whether a person has switched all hooks off."""
+        # Claude Code knows the same command in two settings, not in a plugin.
+        hooks = {
+            place.where: place.hooks.calls[0]
+            for place in places
+            if place.hooks and place.hooks.calls
+        }
+        plugin = "plugin" in hooks
+        found = []
+        if len({call for where, call in hooks.items() if where != "plugin"}) + plugin > 1:
+            found.append(f"each event calls Ralph more than once: {_choice(list(hooks))}")
+        servers = [place.where for place in places if place.mcp.calls]
+        if plugin and len(servers) > 1:
+            found.append(f"the memory's tools are offered twice: {_choice(servers)}")
+        disabled = _settings_of(root, "disableAllHooks", bool)
+        if hooks and disabled and disabled[-1][1]:
+            what = "disableAllHooks is on, so no hook is called. Take it out to use the memory."
+            found.append(f"{disabled[-1][0]}: {what}")
+        return found
+
+    # A person's own server: the client rewrites its file all the time, so nobody else may.
+
+    def registered(self) -> setup.RalphCall | None:
+        """How the registered server is called; one with our name that is not ours is an error."""
+        file = self.servers_file(None)
+        text = setup.read_text(file)
+        servers = {} if text is None else setup.read_json(text, file).get(setup.SERVERS)
+        if not isinstance(servers, dict) or setup.SERVER not in servers:
+            return None
+        call = setup.server_call(servers[setup.SERVER])
+        if call is None:
+            raise setup.foreign_server(file)
+        return call
+
+    def register(self, call: setup.RalphCall) -> str | None:
+        """Have the client register the server; without a client, give the command to run."""
+        before = self.registered()
+        if before == call:
+            return None
+        adding = ["mcp", "add-json", "-s", "user", setup.SERVER, json.dumps(call.server())]
+        return _ask(*([_REMOVING] if before else []), adding)
+
+    def unregister(self) -> str | None:
+        """Have the client forget the server; without a client, give the command to run."""
+        return _ask(_REMOVING)
+
+
+def _choice(places: Sequence[str]) -> str:
+    plugin = f"claude plugin uninstall {PLUGIN}"
+    todo = [plugin if place == "plugin" else f"ralph hooks uninstall --{place}" for place in places]
+    return f"{', '.join(places)}. Run: {' or '.join(todo)}"
+
+
+def _settings_of(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Path, _T]]:
+    """The files of Claude Code that set this, the one that counts most last."""
+    files: list[tuple[Path, Path | None]] = [(settings_file(None), None)]
+    if root is not None:
+        project = settings_file(root)
+        files += [(project, root), (project.with_name("settings.local.json"), root)]
+    found = []
+    for file, whose in files:
+        try:
+            text = setup.read_text(file, root=whose)
+            value = None if text is None else setup.read_json(text, file).get(name)
+        except RalphError:
+            continue  # reported with the hooks
+        if isinstance(value, kind):
+            found.append((file, value))
+    return found

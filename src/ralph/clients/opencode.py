@@ -96,12 +96,7 @@ class OpenCodeRun(ToolRun):
     """A run being read."""
 
     _is_over = False
-
-    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        super().__init__(file=file, root=root, injected=injected)
-        if root:
-            self.at_home(root)
-        self._tokens = 0
+    _tokens = 0
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind, part = event.get("type"), mapping(event.get("part"))

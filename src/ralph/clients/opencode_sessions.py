@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ralph.capture import lines
 from ralph.capture.lines import count, items, mapping, objects, text_of
-from ralph.clients.turns import ToolTurn, failure_text
+from ralph.clients.turns import ToolTurn, failure_text, tool_call
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
         return
     about = mapping(state.get("metadata"))
     existed = about.get("exists")
-    turn.call(identity, text_of(part.get("tool")), mapping(state.get("input")))
+    turn.call(tool_call(identity, text_of(part.get("tool")), mapping(state.get("input"))))
     turn.answer(
         identity,
         text_of(state.get("output")) or text_of(state.get("error")),

@@ -1,11 +1,12 @@
-"""What an agent said and did, for clients whose tools are a shell and tools for one file each.
+"""What an agent said and did, for clients whose tools are a shell and tools that change files.
 
-Gemini CLI, OpenCode and Cursor are read with this: a run's output, and the exchanges of a session.
-What is special to a client is only how its events are laid out.
+Codex, Gemini CLI, OpenCode and Cursor are read with this: a run's output, and the exchanges of a
+session. What is special to a client is only how its events are laid out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ import msgspec
 from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.lines import clip, mapping, objects, text_of
 from ralph.capture.run import RunFindings, session_name
-from ralph.clients.codex import failure_reason
 from ralph.records.iteration import ErrorSeen, FileAction
 
 _SHELLS = {"run_shell_command", "bash", "shell"}
@@ -32,28 +32,53 @@ _FILE_TOOLS: dict[str, FileAction] = {
 _PATH_KEYS = ("file_path", "filePath", "absolute_path", "path")
 _EDITS = (("old_string", "oldString"), ("new_string", "newString"))
 _TARGETS = ("pattern", "query", "url", "description", "prompt")
-_LONGEST_COMMAND = 20_000
+LONGEST_COMMAND = 20_000
 _MOST_OPEN = 1000
-_MOST_TYPED = 50
+MOST_TYPED = 50
+_LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
+_TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
 
 
-class OpenCall(msgspec.Struct, frozen=True):
-    """A call that waits for its answer."""
+class OpenCall(msgspec.Struct, kw_only=True):
+    """A call that waits for its answer: what it runs or changes, and what it is shown as.
 
+    `changes` are the files of a tool that reads or changes files, `edits` what it takes out of each
+    and puts in. `session` names a shell that is being waited for.
+    """
+
+    identity: str
     tool: str
+    target: str = ""
     command: str = ""
+    folder: str | None = None
     path: str = ""
-    action: FileAction | None = None
+    changes: list[tuple[str, FileAction]] | None = None
+    edits: list[tuple[str, str, str]] = []
+    session: str = ""
     begun: int = 0
-    old: str = ""
-    new: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes files."""
+        return any(action != "read" for _, action in self.changes or ())
+
+
+def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
+    """A call of a tool that takes a command, or the path of one file."""
+    command = text_of(given.get("command"))[:LONGEST_COMMAND] if tool in _SHELLS else ""
+    path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
+    other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
+    target = command or path or other
+    call = OpenCall(identity=identity, tool=tool, target=target, command=command, path=path)
+    if action := _FILE_TOOLS.get(tool):
+        old, new = (text_of(given.get(key) or given.get(other)) for key, other in _EDITS)
+        call.changes, call.edits = [(path, action)], [(path, old, new)]
+    return call
 
 
 class ToolFindings(RunFindings):
     """The findings of a run or an exchange, told by calls and answers."""
 
-    model = ""
-    failure = ""
     spoke_last = False
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
@@ -69,20 +94,16 @@ class ToolFindings(RunFindings):
             self.steps.said(text)
             self.spoke_last, self.failure = True, ""
 
-    def call(self, identity: str, tool: str, given: Mapping[str, Any]) -> None:
+    def call(self, call: OpenCall) -> None:
         """The assistant called a tool."""
         self.spoke_last = False
-        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if tool in _SHELLS else ""
-        path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
-        other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
-        begun = self.attempts.begin()
-        self.use_tool(tool or "unnamed", command or path or other)
+        call.begun = self.attempts.begin()
+        self.use_tool(call.tool or "unnamed", call.target)
         if len(self._open) < _MOST_OPEN:
-            old, new = (text_of(given.get(key) or given.get(other)) for key, other in _EDITS)
-            action = _FILE_TOOLS.get(tool)
-            self._open[identity] = OpenCall(tool, command, path, action, begun, old, new)
+            self._open[call.identity] = call
         self.live.running = len(self._open)
-        self.steps.called(identity, tool, command or self.place(path) or path or other)
+        place = self.place(call.path) if call.path and not call.command else None
+        self.steps.called(call.identity, call.tool, place or call.target)
 
     def answer(
         self,
@@ -99,39 +120,42 @@ class ToolFindings(RunFindings):
         if call is None:
             return
         failed = failed or bool(code)
-        self.steps.answered(identity, output, failed=failed)
-        if call.command:
+        self.steps.answered(call.identity, output, failed=failed)
+        if call.changes is not None and not failed:
+            for path, action in call.changes:
+                known = self.knows(path) if existed is None else existed
+                self.touch(
+                    path, "modified" if action == "created" and known else action, call.folder
+                )
+            for path, old, new in call.edits if call.writes else ():
+                self.edited(path, old, new, call.folder)
+        elif call.command and not call.writes:
             text = f"Exit code {code}\n{output}" if code else output
-            ran = self.ran(call.command, text, failed=failed)
+            ran = self.ran(call.command, text, failed=failed, base=call.folder)
             self.tried_command(call.command, ran, failed=failed, begun=call.begun)
-        elif failed:
-            if "denied by policy" in output:
-                self.stumbles["denied"] += 1
-            elif call.action not in (None, "read"):
-                self.stumbles["edit"] += 1
-            elif not self.stumble(output):
-                place = self.place(call.path) if call.path else None
-                message = f"{call.tool}: {clip(output.strip(), 1000) or 'failed'}"
-                self.add_error(ErrorSeen(message, "unknown", place))
-        elif call.action == "read":
-            self.touch(call.path, "read")
-        elif call.action is not None:
-            existed = self.knows(call.path) if existed is None else existed
-            overwritten = call.action == "created" and existed
-            self.touch(call.path, "modified" if overwritten else call.action)
-            self.edited(call.path, call.old, call.new)
+        elif failed and "denied by policy" in output:
+            self.stumbles["denied"] += 1
+        elif failed and call.writes:
+            self.stumbles["edit"] += 1
+        elif failed and not self.stumble(output):
+            place = self.place(call.path) if call.path else None
+            message = f"{call.tool}: {clip(output.strip(), 1000) or 'failed'}"
+            self.add_error(ErrorSeen(message, "unknown", place))
         if not call.command:
             self.see_injected(output)
 
-    def drop(self, identity: str) -> None:
-        """A person stopped the call."""
-        self._open.pop(identity, None)
+    def drop(self, identity: str) -> OpenCall | None:
+        """A call whose answer tells nothing: a person stopped it, or it still runs."""
+        return self._open.pop(identity, None)
 
 
 class ToolRun(ToolFindings):
     """A run being read from its output."""
 
-    session = ""
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+        super().__init__(file=file, root=root, injected=injected)
+        if root:
+            self.at_home(root)
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
@@ -140,70 +164,68 @@ class ToolRun(ToolFindings):
     def _take(self, event: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
-    def finished(self, dialect: str, reason: TerminalReason, **facts: Any) -> AgentRun:
-        """What the run left behind."""
+    def finished(
+        self, dialect: str, reason: TerminalReason, final: str = "", **facts: Any
+    ) -> AgentRun:
+        """What the run left behind; `final` are its last words."""
         reason = failure_reason(self.failure) if self.failure else reason
-        return self.result(
-            dialect,
-            reason,
-            session=self.session,
-            summary=(self.steps.final if reason == "ok" else "") or self.last_text or self.failure,
-            model=self.model,
-            failure=self.failure,
-            num_turns=self.live.turns or None,
-            is_error=reason != "ok",
-            **facts,
-        )
+        final = (final or self.steps.final) if reason == "ok" else ""
+        summary = final or self.last_text or self.failure
+        return self.result(dialect, reason, summary=summary, **facts)
 
 
 class ToolTurn(ToolFindings, lines.OpenExchange):
-    """An exchange of a session being read."""
+    """An exchange of a session being read.
 
-    folder = ""
+    `folder` is where it is held, if not in its session's.
+    """
+
     reason: TerminalReason | None = None
+    # Whether the client marks where turns begin and end.
+    is_marked = False
 
-    def __init__(self, dialect: str, start: lines.SessionStart, key: str, begins_at: int) -> None:
+    def __init__(
+        self, dialect: str, start: lines.SessionStart, key: str, begins_at: int, folder: str = ""
+    ) -> None:
         super().__init__(file=start.file, root=start.root)
-        self._dialect, self._head = dialect, start.head
+        self._dialect, self._head, self.session = dialect, start.head, start.head.session
         self.key, self.begins_at = session_name(key) or key, begins_at
+        self.folder = folder
         self._typed: list[str] = []
         self.tokens: dict[str, int] = {}
-        self.at_home(start.head.cwd)
+        self.at_home(folder or start.head.cwd)
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
         self.hear(text, first=None)
-        if len(self._typed) < _MOST_TYPED:
+        if len(self._typed) < MOST_TYPED:
             if self._typed:
                 self.steps.asked(text)
             self._typed.append(text)
 
     def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
         """The exchange as it stands."""
-        reason = self.reason or ("ok" if self.spoke_last else "unknown")
+        reason = self.reason or ("ok" if self.spoke_last and not self.is_marked else "unknown")
         if self.failure and reason != "interrupted":
             reason = failure_reason(self.failure)
-        captured = self.result(
-            self._dialect,
-            reason,
-            session=self._head.session,
-            summary=self.told() or self.failure,
-            model=self.model,
-            failure=self.failure,
-            tokens_used=sum(self.tokens.values()) or None,
-            num_turns=self.live.turns or None,
-            is_error=reason not in {"ok", "interrupted", "unknown"},
-        )
+        summary, spent = self.told() or self.failure, sum(self.tokens.values()) or None
         return self._exchange(
             self._typed,
-            captured,
+            self.result(self._dialect, reason, summary=summary, tokens_used=spent),
             cwd=self.folder or self._head.cwd,
             git_branch=self._head.git_branch,
             key=self.key,
-            session_id=captured.session_id,
+            session_id=session_name(self.session),
             ends_at=ends_at,
             finished=finished,
         )
+
+
+def failure_reason(message: str) -> TerminalReason:
+    """What kind of end an error was."""
+    if _LIMITED.search(message):
+        return "rate_limited"
+    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
 
 
 def failure_text(error: Any) -> str:

@@ -153,15 +153,14 @@ def short_hash(data: bytes) -> str:
 # -- What an append adds to a journal, given what stands there.
 
 
-class AppenderState:
+class AppenderState(msgspec.Struct, eq=False):
     """What an appender must know of the lines before: the last number, contents, tombstones."""
 
-    def __init__(self, last_number: int = 0) -> None:
-        self.position: str | None = None
-        self.last_number = last_number
-        self.forgotten: set[str] = set()
-        # Ids and numbers: by the digest of a content that stands, by the time of a forgotten one.
-        self._numbers: dict[str, tuple[tuple[str, int], ...]] = {}
+    last_number: int = 0
+    position: str | None = None
+    forgotten: set[str] = set()
+    # Ids and numbers: by the digest of a content that stands, by the time of a forgotten one.
+    _numbers: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def add(self, record_id: str, number: int, digest: str) -> None:
         """Know that this content stands under this id and number."""

@@ -60,8 +60,7 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     questions = ["\n".join(part for part in about if part)]
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:3])
-        questions.insert(0, "\n".join([task.title, *messages]))
+        questions.insert(0, "\n".join(error.message for error in last.errors[:3]))
     for text in questions:
         try:
             found = ralph.knowledge.context_for_task(

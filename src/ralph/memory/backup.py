@@ -26,10 +26,17 @@ from ralph import disk
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.journal.file import file_name, scan
 from ralph.journal.line import MAX_LINE_BYTES, Unreadable
-from ralph.memory.export import JournalKey, adopt, journal_keys, journal_lines, journal_of, redacted
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES
+from ralph.memory.transfer import (
+    JournalKey,
+    adopt,
+    journal_keys,
+    journal_lines,
+    journal_of,
+    redacted,
+)
 from ralph.plan.importing import import_plan
 from ralph.plan.model import KINDS, Kind
 from ralph.plan.store import Plan

@@ -25,7 +25,7 @@ from ralph.memory.conversation_stream import (
 )
 from ralph.memory.conversations import held_at, the_only
 from ralph.memory.project import GENERAL, note_owner
-from ralph.memory.store import Store, is_before
+from ralph.memory.store import Store, is_before, moment_given
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange, Message, Summary
@@ -410,7 +410,7 @@ def export_conversations(
     `since` leaves out exchanges that ended before, and conversations that have none left.
     `project_ids`, by stream, are told with each where there are any.
     """
-    begun = datetime.fromisoformat(utc(since, field="since")) if since else None
+    begun = datetime.fromisoformat(moment_given(since, "since")) if since else None
     wanted = tuple(each.lower() for each in conversations)
     found: dict[str, ConversationContent] = {}
     for stream in streams:

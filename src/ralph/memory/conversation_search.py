@@ -20,6 +20,7 @@ from ralph.recall.search import Candidate
 from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
+from ralph.text.times import local_minute
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -308,7 +309,7 @@ def _topic_line(
     if number < _MANY or not counts:
         return None
     topic = max(counts, key=lambda word: (counts[word], len(word), word))
-    days = sorted(one.created[:10] for one in conversations if one.created)
+    days = sorted(local_minute(one.created)[:10] for one in conversations if one.created)
     since = f", the first on {days[0]}" if days else ""
     ending = "th" if number % 100 in (11, 12, 13) else _ENDINGS.get(number % 10, "th")
     name = spellings(question).get(topic, topic)

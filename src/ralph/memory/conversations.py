@@ -30,7 +30,7 @@ from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
-from ralph.text.times import TimeRange, event_range
+from ralph.text.times import TimeRange, event_range, local_minute
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.25
@@ -315,7 +315,11 @@ class Conversations:
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
             dated = self.store.ask(parts, asked, **how)
-            days = [hit.record.completed[:10] for hit in dated if hit.kind == schema.EXCHANGE]
+            days = [
+                local_minute(hit.record.completed)[:10]
+                for hit in dated
+                if hit.kind == schema.EXCHANGE
+            ]
             if days:
                 day = date.fromisoformat(days[0])
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)

@@ -11,15 +11,15 @@ import msgspec
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.memory import forgetting, store
-from ralph.memory.export import JournalKey, journal_keys, journal_of, stream_at
 from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.plan_stream import FeatureLearning
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
 from ralph.recall import exchange_of_run
-from ralph.records import Record, utc
+from ralph.records import Record
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
@@ -156,7 +156,7 @@ def choose(
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
-    limit = datetime.fromisoformat(utc(before, field="before")) if before else None
+    limit = datetime.fromisoformat(store.moment_given(before, "before")) if before else None
     # What each id that was given is the beginning of.
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()

@@ -238,7 +238,7 @@ class Knowledge(Stream):
         """
         found = self.query_for_task(task_description, *of, **more)
         shown = found[:_PATTERNS_IN_CONTEXT]
-        block = rules.context_block(shown)
+        block = rules.context_block(shown) if shown else ""
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
             text="\n\n".join(part for part in (before, block) if part),
@@ -297,6 +297,10 @@ class Knowledge(Stream):
         floor = floor if min_score is None else min_score
         question = self.store.question(text, limit=limit, min_score=floor)
         found = self._find(question, only, budget_s)
+        answer = Patterns()
+        answer.notes = found.notes
+        if not found.candidates:
+            return answer
         slots, history = self.state.history().slots, self.living()
 
         def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
@@ -319,14 +323,14 @@ class Knowledge(Stream):
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
             fit = hit.parts.mixed if hit.parts else hit.score or 0.0
             fitting.append((fit, _pattern(history, name, entry, hit)))
-        ordered = rules.in_order(
+        answer += rules.in_order(
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
             conflicts_max=_MOST_CONFLICTS,
             limit=question.limit,
         )
-        return Patterns(ordered, found.notes)
+        return answer
 
     def patterns(self, begins: str = "") -> Patterns:
         """Every pattern, those told most often first; of these the one that held best.

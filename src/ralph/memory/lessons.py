@@ -249,11 +249,14 @@ def lessons(
 
 
 def used(solution: str, iteration: Iteration) -> bool:
-    """Whether an iteration did what a solution says: most of its words are in what was done."""
+    """Whether an iteration did what a solution says: most of its words are in what was done.
+
+    The command that proved the solution is not part of it.
+    """
     parts = [iteration.summary, *(file.path for file in iteration.files_touched)]
     parts += [error.resolution or "" for error in iteration.errors]
     parts += [f"{one.description} {one.rationale or ''}" for one in iteration.decisions]
-    wanted = set(tokens(solution))
+    wanted = set(tokens(solution.partition("; then `")[0]))
     return bool(wanted) and len(wanted & set(tokens("\n".join(parts)))) >= len(wanted) / 2
 
 

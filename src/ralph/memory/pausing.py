@@ -80,7 +80,9 @@ class Pause(NamedTuple):
         what = what or ("in this project" if self.project else "everywhere")
         if not self.since:
             return f"memory is paused {what} by the setting {SETTING}"
-        return f"memory is paused {what} since {self.since[:16].replace('T', ' ')} UTC"
+        from ralph.text.times import local_minute
+
+        return f"memory is paused {what} since {local_minute(self.since)}"
 
 
 def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:

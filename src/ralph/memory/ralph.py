@@ -32,7 +32,6 @@ from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
 from ralph.records.note import Author, Note, make_note
-from ralph.text.times import moments_between
 
 if TYPE_CHECKING:
     from ralph import index
@@ -46,8 +45,9 @@ class _Reach(msgspec.Struct, frozen=True):
     kinds: frozenset[str]
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
-    first: str
-    end: str
+    # Before and after every moment.
+    first: str = ""
+    end: str = "9"
 
     def has(self, hit: Hit) -> bool:
         """Whether a record is among them; notes of the project are of every feature."""
@@ -112,6 +112,10 @@ class Ralph:
         from ralph.memory.plan_stream import PlanStream  # a hook starts without it
 
         return PlanStream(self.store)
+
+    def __repr__(self) -> str:
+        """The project that it is of."""
+        return f"<Ralph {self.project.root}>"
 
     # -- writing
 
@@ -281,6 +285,10 @@ class Ralph:
             keepers &= {"conversations"}
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
+        if not (since or until):
+            return _Reach(wanted, keepers, features)
+        from ralph.text.times import moments_between
+
         return _Reach(wanted, keepers, features, *moments_between(since, until))
 
     def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:
@@ -349,6 +357,9 @@ def open_ralph(
         project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
+        if not root.parent.exists():  # a folder may be new, but not the one above it too
+            todo = "Check the path, or create the folder."
+            raise NotAProject("there is no such folder", where=str(root), todo=todo)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
         if project.folder.resolve() == home_path.resolve():
             raise NotAProject(

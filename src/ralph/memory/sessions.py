@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.account import title_from
+from ralph.capture.decisions import title_from
 from ralph.capture.lines import FileStamp, SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile

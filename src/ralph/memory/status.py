@@ -234,7 +234,7 @@ def _vector_faults(
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]
     if size.passages != len(passages):
-        yield f"{size.passages} passages are indexed, {len(passages)} should be"
+        yield f"passages indexed: {size.passages}, should be {len(passages)}"
     if target.embedder is None:
         return
     import numpy as np

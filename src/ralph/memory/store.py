@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,10 +19,11 @@ from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
-from ralph.memory.project import Project
+from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
 from ralph.recall.search import Candidate, Found, Question, conclude, find, find_plainly
 from ralph.records import Complaint, Record, utc
+from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -55,6 +56,15 @@ def when(at: str, *, today: datetime | None = None) -> str:
     return f"{moment.date().isoformat()}, {ago}"
 
 
+def moment_given(text: str, field: str) -> str:
+    """The moment that a person gives: that time, or the beginning of that day."""
+    if ":" in text:
+        return utc(text, field=field)
+    from ralph.text.times import day_of, moment_of
+
+    return f"{moment_of(date.fromisoformat(day_of(text, field)))}Z"
+
+
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
 
 
@@ -77,6 +87,8 @@ def feature_journals(
 
 def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
     """The journals of what was said or learned, one a project."""
+    with contextlib.suppress(OSError):  # where there is a home that can be read
+        refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
     folder = home / "journal" / memory
     return _open(settings, folder, f"journal/{memory}", lambda: memory, home, warns)
 
@@ -314,14 +326,16 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        from ralph.text.times import local_today, moments_between, time_range
-
         asked = Question(plain, min(wanted, MOST_HITS), floor)
-        if since or until:
-            asked = msgspec.structs.replace(asked, within=moments_between(since, until))
-        if named := time_range(plain, local_today()):
-            rest = "" if named.alone else named.rest
-            asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
+        if since or until or names_time(plain):
+            from ralph.text import times  # most questions name no time
+
+            if since or until:
+                within = times.moments_between(since, until)
+                asked = msgspec.structs.replace(asked, within=within)
+            if named := times.time_range(plain, times.local_today()):
+                rest = "" if named.alone else named.rest
+                asked = msgspec.structs.replace(asked, days=named.moments(), rest=rest)
         return asked
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:

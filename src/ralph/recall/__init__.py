@@ -56,6 +56,13 @@ class Hit(msgspec.Struct, frozen=True):
     at: str = ""
     like: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """One line: what it is, how sure, and how it begins; the fields have the rest."""
+        row = KINDS.get(self.kind)
+        title = row.title(self.record) or row.text(self.record) if row else ""
+        score = "" if self.score is None else f" {self.score:.2f} {self.relevance or 'doubtful'}"
+        return f"<Hit {self.id[:8]} {self.kind}{score}: {' '.join(title.split())[:60]}>"
+
 
 # -- Every kind of record, a row each.
 
@@ -225,22 +232,22 @@ class Twins:
     """Hits without those that are the same event as an earlier one, or say the same."""
 
     def __init__(self) -> None:
-        self._chosen: list[tuple[Hit, _HitWords, list[str]]] = []
+        self._chosen: list[tuple[Hit, _HitWords, str, list[str]]] = []
 
     def fold(self, hit: Hit) -> bool:
         """Whether an earlier hit says the same: that one names this one from now on."""
         event, wording = event_of(hit), _HitWords(hit)
-        for chosen, other, like in self._chosen:
+        for chosen, other, other_event, like in self._chosen:
             # One id with two contents is two records that differ.
-            if wording.same(other) or (event == event_of(chosen) and hit.id != chosen.id):
+            if wording.same(other) or (event == other_event and hit.id != chosen.id):
                 like.append(hit.id)
                 return True
-        self._chosen.append((hit, wording, []))
+        self._chosen.append((hit, wording, event, []))
         return False
 
     def like(self, place: int) -> tuple[str, ...]:
         """The ids that were folded into the hit at this place."""
-        return tuple(self._chosen[place][2])
+        return tuple(self._chosen[place][3])
 
     def near(self, place: int) -> bool:
         """Whether the hit at this place says the same as the first but for a number or its end."""
@@ -254,8 +261,8 @@ class _HitWords:
         row = KINDS.get(hit.kind)
         text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
         found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
-        self.numbers = frozenset(word for word in found if not word.isalpha())
-        self.words = found - self.numbers
+        self.words = frozenset(filter(str.isalpha, found))
+        self.numbers = found - self.words
         self.ended = getattr(hit.record, "outcome", "")
 
     def same(self, other: _HitWords) -> bool:

@@ -60,9 +60,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
 class Patterns(list[Pattern]):
     """Patterns, best first, and what the reader should know about how they were found."""
 
-    def __init__(self, patterns: Sequence[Pattern] = (), notes: Sequence[str] = ()) -> None:
-        super().__init__(patterns)
-        self.notes = tuple(notes)
+    notes: tuple[str, ...] = ()
 
 
 def success_rate(successes: int, failures: int) -> float:

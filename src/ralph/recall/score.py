@@ -1,10 +1,13 @@
-"""The score of a hit: how likely it is what was asked for, 0-1.
+"""The order of candidates, and the score of a hit: how likely it is what was asked for, 0-1.
 
-Two logistics over the whole list. `SURE` says how likely the first hit is right: by the words it
-holds, how near its meaning is, and how far it stands out from the next ones. `THERE` says how
-likely the answer is among the first hits at all: then the list is shown, from the floor on. Later
-hits follow the first one by their share of its value, so the order of a list is the order of its
-scores. `scripts/bench calibrate` finds the constants, docs/quality.md says on what.
+Pure: numbers in, numbers out. The index finds the candidates with its own BM25; here they are
+weighed again, with more weight on rare words, and words and meaning are put together.
+
+Two logistics over the whole list make the scores. `SURE` says how likely the first hit is right: by
+the words it holds, how near its meaning is, and how far it stands out from the next ones. `THERE`
+says how likely the answer is among the first hits at all: then the list is shown, from the floor
+on. Later hits follow the first one by their share of its value, so the order of a list is the order
+of its scores. `scripts/bench calibrate` finds the constants, docs/quality.md says on what.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import msgspec
 
@@ -23,7 +27,7 @@ FLOOR = 0.40
 RELEVANT = 0.55
 INJECTED = 0.70
 
-_SHOWN = 6
+# -- How much a word says.
 
 # In a memory of five records every word is rare, so a word's rarity starts from what is known of
 # it beforehand and gives way to the collection's own counts. As if so many passages had been read:
@@ -56,6 +60,158 @@ api browser client com css database db github go html http https java js json li
 python server sql src ts tsx txt url web windows www yaml yml
 """
 
+
+@functools.lru_cache(maxsize=4096)
+def rarity(token: str, frequency: int, count: int) -> float:
+    """What finding the token says: the negative logarithm of its share of the passages."""
+    prior = _prior_share(token)
+    # A word that stands nowhere weighs what it would weigh if it stood here.
+    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
+    share = seen / (max(count, 1) + _PRIOR_PASSAGES)
+    # A word everybody uses says little, even where few have used it yet; and a word of one's own
+    # (`login` where everything is about the login) keeps saying something.
+    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
+
+
+def _prior_share(token: str) -> float:
+    """The share of texts anywhere that hold the token."""
+    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
+    return _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
+
+
+@functools.cache
+def _common_shares() -> dict[str, float]:
+    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
+    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
+
+
+# -- The order: by words, and by words and meaning in one sum.
+
+
+# What a word counts where it stands.
+_TITLE, _TEXT, _PLACES = 2.0, 1.0, 0.5
+
+_SATURATION = 1.6
+_LENGTH = 0.85
+# Plain BM25 weighs a word by its rarity; a power of it tells near twins apart by their rarest word.
+_SHARPNESS = 1.6
+
+Fields = tuple[str, str, str]
+Counts = Mapping[str, int]
+# What each passage is worth.
+Scores = Mapping[Any, float]
+
+
+def words_of(fields: Fields) -> int:
+    """How many tokens a passage has; its places are only names for it."""
+    return fields[0].count(" ") + fields[1].count(" ") + 2
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """How well each passage fits by its words, the largest share of the question that one of them
+    holds, and the largest weight (in nats) of the words that one of them holds."""
+
+    weights: dict[Any, float]
+    coverage: float = 0.0
+    nats: float = 0.0
+
+
+def weigh_words(
+    asked: Sequence[str], passages: Mapping[Any, Fields], *, frequencies: Counts, count: int
+) -> Weighed:
+    """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
+
+    A passage's fields are its tokens, separated by blanks.
+    """
+    if not passages:
+        return Weighed({})
+    shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
+    sharp = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
+    whole = sum(sharp.values())
+    needles = [
+        (f" {token} ", weight, rarity(token, frequencies[token], count))
+        for token, weight in sharp.items()
+    ]
+    lengths = {row: words_of(fields) for row, fields in passages.items()}
+    average = sum(lengths.values()) / len(lengths)
+    weights: dict[Any, float] = {}
+    most = most_nats = 0.0
+    for row, (title, text, places) in passages.items():
+        whole_text = f" {title} {text} {places} "
+        title, text, places = f" {title} ", f" {text} ", f" {places} "
+        norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
+        total = held = held_nats = 0.0
+        for needle, weight, nats in needles:
+            if needle not in whole_text:
+                continue
+            times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
+            times += _PLACES * places.count(needle)
+            held += weight
+            held_nats += nats
+            total += weight * times * (_SATURATION + 1.0) / (times + norm)
+        weights[row] = total
+        most, most_nats = max(most, held), max(most_nats, held_nats)
+    return Weighed(weights, most / whole if whole else 0.0, most_nats)
+
+
+# The share of meaning beside words that say enough: matched words of so many nats in one passage.
+# One weak word in common decides nothing.
+_MEANING = 0.55
+ENOUGH_NATS = 12.0
+# Where one passage holds all the words of a question (a name, an error message), it is the one.
+_OF_WORDS_FOUND = 0.7
+
+
+class Fused(msgspec.Struct, frozen=True):
+    """One row's place in the order and what each stage gave it (all 0-1)."""
+
+    row: Any
+    words: float
+    meaning: float
+    mixed: float
+
+
+def meaning_share(nats: float, coverage: float) -> float:
+    """How much meaning counts where one passage holds words of so many nats, and one of them so
+    large a share of what was asked."""
+    meaning = _MEANING * (1.0 - _OF_WORDS_FOUND * coverage**4)
+    words = (1.0 - meaning) * min(1.0, nats / ENOUGH_NATS)
+    return meaning / (meaning + words)
+
+
+def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> list[Fused]:
+    """Rows in order, best first; equal ones by row.
+
+    `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
+    cosines of the candidates (the nearest rows, and those in `words`), or None without vectors.
+    `weight`: the share of meaning, 0-1; where only one of the two has anything, it decides alone.
+    """
+    by_words = _shares_of_best(words)
+    by_meaning = _shares_of_best(meaning or {})
+    if not by_meaning:
+        weight = 0.0
+    elif not by_words:
+        weight = 1.0
+    fused = [
+        Fused(row, w, m, (1.0 - weight) * w + weight * m)
+        for row in by_words.keys() | by_meaning.keys()
+        for w, m in [(by_words.get(row, 0.0), by_meaning.get(row, 0.0))]
+    ]
+    fused.sort(key=lambda hit: (-hit.mixed, hit.row))
+    return fused
+
+
+def _shares_of_best(values: Scores) -> dict[Any, float]:
+    """Each value as a share of the best one; what is not above zero is zero."""
+    best = max(values.values(), default=0.0)
+    if best <= 0.0:
+        return dict.fromkeys(values, 0.0)
+    return {row: max(0.0, value) / best for row, value in values.items()}
+
+
+# -- The score.
+
+_SHOWN = 6
 # The cosines of texts that have nothing in common, of texts on one subject, and from which on two
 # texts are more and more the same; by the longest prefix of the embedder's identity. "" is for
 # embedders nobody has measured.
@@ -140,30 +296,6 @@ def weigh(
     total = sum(rarities.values()) + time_weight
     weight = sum(rarities[token] for token in matched) + time_weight * in_time
     return Evidence(matched, len(rarities), weight / total if total else 0.0, weight, cosine)
-
-
-@functools.lru_cache(maxsize=4096)
-def rarity(token: str, frequency: int, count: int) -> float:
-    """What finding the token says: the negative logarithm of its share of the passages."""
-    prior = _prior_share(token)
-    # A word that stands nowhere weighs what it would weigh if it stood here.
-    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
-    share = seen / (max(count, 1) + _PRIOR_PASSAGES)
-    # A word everybody uses says little, even where few have used it yet; and a word of one's own
-    # (`login` where everything is about the login) keeps saying something.
-    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
-
-
-def _prior_share(token: str) -> float:
-    """The share of texts anywhere that hold the token."""
-    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
-    return _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
-
-
-@functools.cache
-def _common_shares() -> dict[str, float]:
-    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
-    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
 
 
 def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:

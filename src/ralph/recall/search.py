@@ -19,16 +19,20 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
-from ralph.recall.mix import ENOUGH_NATS, Fields, fuse, meaning_share, weigh_words
 from ralph.recall.score import (
+    ENOUGH_NATS,
     LEAST,
     Clues,
     Evidence,
+    Fields,
     Outstanding,
+    fuse,
+    meaning_share,
     pointedness,
     relevance,
     scores,
     weigh,
+    weigh_words,
     why,
 )
 from ralph.records import Record
@@ -43,11 +47,11 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 100
 # So many passages of a memory are weighed against each other, if nobody asks for more.
-_DEPTH = 100
+_DEPTH = 60
 # From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
 # next to nothing, and ranking by it is most of the time a search takes.
 _LARGE = 1000
-_COMMON_SHARE = 0.3
+_COMMON_SHARE = 0.15
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -142,7 +146,7 @@ class Found(msgspec.Struct):
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
-    """The words to rank by: in a large collection those that a third of it holds only cost."""
+    """The words to rank by: in a large collection those that many passages hold only cost."""
     if count < _LARGE:
         return list(asked)
     rare = [token for token in asked if frequencies[token] <= count * _COMMON_SHARE]
@@ -197,7 +201,7 @@ def find(
             meaning |= {(n, row): cosine for row, cosine in near.items()}
             found.embedder = embedder
     share = meaning_share(found.nats, found.coverage)
-    best = [one.row for one in fuse(words, meaning, weight=share)[:depth]]
+    best = [one.row for one in fuse(words, meaning, weight=share)[: max(depth, 4 * question.limit)]]
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():

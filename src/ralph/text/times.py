@@ -13,7 +13,7 @@ from functools import cache
 from typing import Literal, NamedTuple, cast
 
 from ralph.errors import BadInput
-from ralph.text.tokens import compiled, tokens
+from ralph.text.tokens import compiled, names_time, tokens
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
@@ -50,6 +50,32 @@ class TimeRange(NamedTuple):
 def local_today() -> date:
     """The day it is where the person is."""
     return datetime.now(UTC).astimezone().date()
+
+
+def local_minute(at: str | None) -> str:
+    """A timestamp to the minute where the person is: `2026-02-07 14:30`."""
+    try:
+        return datetime.fromisoformat(at or "").astimezone().isoformat(" ", "minutes")[:16]
+    except (ValueError, OverflowError, OSError):  # none, or one that no calendar has
+        return (at or "")[:16].replace("T", " ")
+
+
+def ago(at: str | None) -> str:
+    """How long ago a moment of the last 24 hours was; empty for every other."""
+    try:
+        seconds = int((datetime.now(UTC) - datetime.fromisoformat(at or "")).total_seconds())
+    except (ValueError, OverflowError, TypeError):
+        return ""
+    if not 0 <= seconds < 24 * 3600:
+        return ""
+    minutes = seconds // 60
+    return (
+        "just now"
+        if not minutes
+        else f"{minutes} min ago"
+        if minutes < 60
+        else f"{minutes // 60} h ago"
+    )
 
 
 def moment_of(day: date | None, *, end: bool = False) -> str:
@@ -284,12 +310,6 @@ _ENDS = (
 )
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
-_HINTS = {*_MONTHS, *_WEEKDAYS, "today", "yesterday", "night", "morning", "afternoon"}
-_HINTS |= {
-    f"{unit}{s}"
-    for unit in ("day", "week", "weekend", "month", "quarter", "year")
-    for s in ("", "s")
-}
 # Of the length of what they stand for.
 _TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
@@ -321,7 +341,7 @@ def time_range(question: str, today: date) -> TimeRange | None:
     """The days that a question asks about; None if it plainly names none."""
     today = date(today.year, today.month, today.day)  # a time of day would not compare
     plain = " ".join(question.split())
-    if len(plain) > LONGEST_QUESTION or not _hinted(plain):
+    if len(plain) > LONGEST_QUESTION or not names_time(plain):
         return None
     # Quoted words keep their length and lose their meaning.
     text = plain.translate(_TYPEWRITER)
@@ -348,14 +368,9 @@ def event_range(question: str) -> tuple[Relation, str] | None:
     if not _asks(sentence, text) or not _has_past(sentence.replace(event, "")):
         return None
     # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
-    if len(event.split()) > 9 or _has(_REASON, event) or _hinted(event):
+    if len(event.split()) > 9 or _has(_REASON, event) or names_time(event):
         return None
     return cast(Relation, found["relation"].lower().replace("prior to", "before")), event
-
-
-def _hinted(text: str) -> bool:
-    """Cheap: nearly no question speaks of time."""
-    return "20" in text or not _HINTS.isdisjoint(re.split(r"\W+", text.lower()))
 
 
 def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 
@@ -172,7 +172,8 @@ def query_tokens(text: str) -> list[str]:
     return list(found)
 
 
-def spellings(text: str) -> dict[str, str]:
+@functools.lru_cache(maxsize=8)  # every hit asks for those of its question
+def spellings(text: str) -> Mapping[str, str]:
     """How the text writes its tokens, for people: `valid` as `validation`."""
     written: dict[str, str] = {}
     for chunk in _chunks(text):
@@ -180,6 +181,19 @@ def spellings(text: str) -> dict[str, str]:
         if len(known) == 1:
             written.setdefault(known[0], chunk.lower())
     return written
+
+
+_TIME_WORDS = frozenset(
+    "january february march april may june july august september october november december jan feb"
+    " mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday"
+    " sunday today yesterday night morning afternoon day days week weeks weekend weekends month"
+    " months quarter quarters year years".split()
+)
+
+
+def names_time(text: str) -> bool:
+    """Whether a text may speak of a time. Cheap: nearly no question does."""
+    return "20" in text or not _TIME_WORDS.isdisjoint(compiled(r"\W+").split(text.lower()))
 
 
 def _chunks(text: str) -> list[str]:

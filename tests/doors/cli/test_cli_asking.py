@@ -166,17 +166,20 @@ def test_files_prints_the_published_shape(ralph: Line, words: None) -> None:
     ]
 
 
-def test_files_of_several_features_need_a_name(ralph: Line, words: None) -> None:
+def test_files_of_several_features_name_their_feature(ralph: Line, words: None) -> None:
     ralph.record("auth", LOGIN)
     ralph.record("web", COOKIE)
 
-    ran = ralph("files", "--json")
+    found = ralph.well("files", "--json").json
 
-    assert ran.code == 1
-    assert ran.complaint == (
-        "ralph: this project has 2 features (auth, web). Choose one with --feature NAME."
-    )
-    assert len(ralph.well("files", "--feature", "web", "--json").json) == 1
+    assert {(file["path"], file["feature"]) for file in found} == {
+        ("src/login.py", "auth"),
+        ("src/app.py", "auth"),
+        ("src/app.py", "web"),
+    }
+    assert "feature" in ralph.well("files").out.splitlines()[0]
+    [alone] = ralph.well("files", "--feature", "web", "--json").json
+    assert "feature" not in alone
 
 
 def test_an_empty_memory_answers_with_nothing(ralph: Line, words: None) -> None:

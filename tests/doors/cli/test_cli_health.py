@@ -225,7 +225,7 @@ def test_index_status_tells_what_it_holds(ralph: Line, project: Path) -> None:
     assert told["file"] == str(index_file(project))
     assert told["bytes"] > 10_000
     [one] = told["collections"]
-    assert (one["feature"], one["records"], one["passages"], one["waiting"]) == ("auth", 2, 4, 0)
+    assert (one["feature"], one["records"], one["passages"], one["waiting"]) == ("auth", 2, 2, 0)
     assert (one["live"], one["orphan"], one["current"]) == (True, False, True)
     assert one["manifest"]["dims"] == 256
     assert "current" in ralph.well("index", "status").out
@@ -287,7 +287,7 @@ DAMAGE = [
     ("DELETE FROM vector_1 WHERE row = 1", "has no vector"),
     ("UPDATE vector_1 SET v = x'00000000' WHERE row = 1", "has 4 bytes instead of 1024"),
     (f"UPDATE vector_1 SET v = x'{'0000c07f' * 512}'", "holds what is no number"),
-    ("DELETE FROM passage_1 WHERE row = 1", "3 passages are indexed, 4 should be"),
+    ("DELETE FROM passage_1 WHERE row = 1", "passages indexed: 1, should be 2"),
 ]
 
 
@@ -429,6 +429,42 @@ def test_doctor_tells_of_settings_that_cannot_be_read(ralph: Line, project: Path
 
     assert ran.code == 1
     assert checks(ran.json)["settings"] == "problem"
+
+
+def test_the_memory_of_a_newer_ralph_is_refused_by_every_command_and_left_alone(
+    ralph: Line, project: Path
+) -> None:
+    ralph.record("auth", LOGIN)
+    metadata = project / ".ralph" / "db" / "metadata.yaml"
+    metadata.write_text(metadata.read_text(encoding="utf-8") + "format: 2\n", encoding="utf-8")
+    files = [file for file in (project / ".ralph").rglob("*") if file.is_file()]
+    before = [file.read_bytes() for file in files]
+    for words in ("search login", "recent", "remember this", "status", "init", "log", "forget x"):
+        ran = ralph(*words.split())
+        assert ran.code == 1
+        assert "a newer Ralph wrote this memory (format 2; this one reads 1)" in ran.complaint
+        assert "Upgrade Ralph. Nothing was changed." in ran.complaint
+    told = ralph("doctor", "--json")
+    assert (told.code, checks(told.json)["project"]) == (1, "problem")
+    assert [file.read_bytes() for file in files] == before
+    assert [file for file in (project / ".ralph").rglob("*") if file.is_file()] == files
+
+
+def test_a_home_of_a_newer_ralph_is_refused(ralph: Line, project: Path, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "format").write_text("format: 2\n", encoding="utf-8")
+    ran = ralph("conversations", "list")
+    assert ran.code == 1
+    assert "a newer Ralph wrote this memory" in ran.complaint
+
+
+def test_doctor_tells_of_the_index_of_a_newer_ralph(ralph: Line, project: Path) -> None:
+    ralph.record("auth", LOGIN)
+    index_file(project).with_name("index-v4.sqlite3").write_bytes(b"")
+    told = ralph.well("doctor", "--json").json
+    [index] = [check for check in told["checks"] if check["name"] == "index"]
+    assert index["state"] == "warning"
+    assert "a newer Ralph works here too (index-v4.sqlite3)" in index["detail"]
 
 
 def test_doctor_without_an_embedder_warns(ralph: Line, words: None) -> None:

@@ -80,7 +80,7 @@ def test_an_entry_is_captured_by_options(ralph: Line) -> None:
     ran = ralph.well(
         *("knowledge", "capture", "--type", "failure_solution", "--json"),
         *("--failure-description", "It fails", "--error-message", "E1"),
-        *("--solution", "Do this", "--solution", "then that"),
+        *("--solution", "Pin zlib to 1.2", "--solution", "then run make clean"),
         *("--agent-type", "Backend", "--task-type", "fix", "--technology", "Go", "--subject", "S"),
     )
 
@@ -93,7 +93,7 @@ def test_an_entry_is_captured_by_options(ralph: Line) -> None:
         "entry_type": "failure_solution",
         "failure_description": "It fails",
         "error_message": "E1",
-        "solution_steps": "Do this\nthen that",
+        "solution_steps": "Pin zlib to 1.2\nthen run make clean",
         "success_verified": True,
         "agent_type": "backend",
         "task_type": "fix",

@@ -89,7 +89,7 @@ def test_the_prompt_of_a_review_can_be_looked_at(ralph: Line) -> None:
     assert "# Your task" not in ran.out
     assert any(row.startswith("review ") for row in ran.err.splitlines())
     sections = ralph.well("prompt", "1", "--review", "--json").json["sections"]
-    assert [one["name"] for one in sections] == ["feature", "review", "files"]
+    assert [one["name"] for one in sections] == ["feature", "review", "memory", "files"]
 
 
 def test_earlier_attempts_are_in_the_prompt(ralph: Line) -> None:
@@ -120,7 +120,7 @@ def test_a_focus_is_set_shown_and_cleared(ralph: Line) -> None:
     assert ralph.well("focus", "--json").json is None
     assert ralph.well("focus", "auth", "1").out == "Focus: auth, task 1\n"
     assert ralph.well("focus", "--json").json == {"feature": "auth", "task_id": 1}
-    assert ralph.well("focus", "not planned", "T-7", "--json").json == {
+    assert ralph.well("focus", "not planned", "T-7", "--new", "--json").json == {
         "feature": "not planned",
         "task_id": "T-7",
     }

@@ -402,7 +402,7 @@ Recorded 1 unfinished iteration of an earlier run.
   learned: Use NFKD.
   context file: a.py
   Learnings full - review needed
-  rate limit: waiting 1 min 15 s, until 2026-02-07T14:30:00Z
+  rate limit: waiting 1 min 15 s, until 2026-02-07 14:30
 Stopped: other loops work
 """
 

@@ -127,7 +127,7 @@ def test_bad_files_and_calls_are_refused(ralph: Line, tmp_path: Path) -> None:
     assert ralph("conversations", "import", bad, "--all").code == 2
     assert ralph("conversations", "import", bad, tmp_path).code == 2
     since = ralph("conversations", "export", "-", "--since", "noon")
-    assert "since 'noon' is not a time" in since.complaint
+    assert "since 'noon' is not a day" in since.complaint
 
 
 # -- as processes

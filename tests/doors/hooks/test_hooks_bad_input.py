@@ -250,7 +250,8 @@ def test_a_session_s_name_cannot_leave_its_folder(
 def test_a_model_is_answered_though_nothing_can_be_noted(
     project: Path, tmp_path: Path, home: Path
 ) -> None:
-    met = ErrorSeen("psycopg.OperationalError: connection refused by db", "runtime")
+    refused = "psycopg.OperationalError: connection refused by db"
+    met = ErrorSeen(refused, "runtime", resolution="Ran `docker compose up -d db`.")
     with open_ralph(project) as ralph:
         ralph.feature("db").remember(made("The database was down.", errors=(met,)))
     (home / "cache").mkdir(parents=True, exist_ok=True)
@@ -260,11 +261,11 @@ def test_a_model_is_answered_though_nothing_can_be_noted(
 
     assert "Feature last worked on: db" in session.hook("session-start").context
     asked = session.hook("user-prompt-submit", prompt="the database is down, connection refused")
-    assert "The database was down." in asked.context
+    assert met.message in asked.context
     failed = session.hook(
         "post-tool-use-failure", tool_name="Bash", tool_input={"command": "make"}, error=error
     )
-    assert "Seen once before" in failed.context
+    assert "docker compose up -d db" in failed.context
     lines = (home / "cache" / "hooks.log").read_text(encoding="utf-8").splitlines()
     assert {line.split()[1] for line in lines} == {
         "session-start",

@@ -151,7 +151,7 @@ def test_a_prompt_and_a_failure_are_told_what_memory_has(client: GeminiCli, proj
         ralph.feature("db").remember(made(summary="The tests could not connect.", errors=(fixed,)))
 
     assert "started the database with docker" in client.fails(FAILED)
-    assert "could not connect" in client.prompt("Why could the tests not connect to psycopg?")
+    assert MET in client.prompt("Why could the tests not connect to psycopg?")
     assert client.prompt("yes please") == ""
 
 

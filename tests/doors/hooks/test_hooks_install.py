@@ -16,9 +16,9 @@ import pytest
 from commanding import Line
 
 from ralph import __version__
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER, wanted_hooks
+from ralph.clients import TITLES
 from ralph.clients.codex import CodexSetup
-from ralph.clients.hook_settings import hooks_in
+from ralph.clients.hook_settings import PLUGIN_FOLDER, hooks_in, wanted_hooks
 from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 
@@ -380,6 +380,26 @@ def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path)
     own.unlink()
     said = ralph.well("hooks", "uninstall", "--agent", "codex", "--user").out
     assert said == "Nothing of Ralph's was there.\n"
+
+
+def test_all_clients_are_left_at_once(
+    ralph: Line, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = tmp_path / "person"
+    person.mkdir()
+    for name in ("HOME", "USERPROFILE", "APPDATA", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(person))
+    for scope, folder in (("--user", person), ("--project", project)):
+        before = files(folder)
+        for agent in TITLES:
+            if (scope, agent) != ("--project", "windsurf"):  # it has no settings of projects
+                ralph.well("hooks", "install", "--agent", agent, scope)
+        assert files(folder) != before
+        said = ralph.well("hooks", "uninstall", "--all", scope).out
+        assert all(name in said for name in ("settings.json", "ralph.js", "hooks.json", "mcp.json"))
+        assert files(folder) == before
+        again = ralph.well("hooks", "uninstall", "--all", scope).out
+        assert again == "Nothing of Ralph's was there.\n"
 
 
 def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_it(

@@ -173,7 +173,7 @@ def test_nothing_is_told_twice_in_a_session(shop: Path, tmp_path: Path) -> None:
 def test_the_feature_in_focus_comes_first(shop: Path, tmp_path: Path) -> None:
     with open_ralph(shop) as ralph:
         ralph.feature("shipping").remember(
-            made("Safari refused the session cookie of the login form, also here.")
+            made("On phones the login form failed: Safari refused the session cookie.")
         )
     first, second = ("login", "shipping")
     for focus, other in ((first, second), (second, first)):

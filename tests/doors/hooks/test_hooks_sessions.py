@@ -196,7 +196,7 @@ def test_a_project_that_may_only_be_read_keeps_its_conversations_at_home(
 
     asked = hook(
         "user-prompt-submit",
-        Session(project, tmp_path).given(prompt="validation of empty passwords in the login form"),
+        Session(project, tmp_path).given(prompt="add validation of passwords to the login form"),
         cwd=tmp_path,
         prefix=others,
     )

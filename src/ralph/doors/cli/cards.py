@@ -10,12 +10,12 @@ import click
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
 from ralph.recall import KINDS, Hit, Parts
+from ralph.text.times import ago, local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
     from ralph.recall.patterns import Pattern
@@ -52,15 +52,14 @@ def short_id(identity: str) -> Span:
 
 
 def minute(timestamp: str | None) -> str:
-    """A timestamp to the minute."""
-    return (timestamp or "")[:16].replace("T", " ")
+    """A timestamp for a person: how long ago it is within the last hour, else to the minute."""
+    past = ago(timestamp)
+    return past if past and not past.endswith(" h ago") else local_minute(timestamp)
 
 
-def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
-    """How many records are new, and how many were here before in words."""
-    fresh = sum(each.fresh for each in saved)
-    old = len(saved) - fresh
-    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
+def moment(hit: Hit) -> str:
+    """When it was: hours and minutes ago where it is recent, else the day."""
+    return ago(hit.at) or hit.when
 
 
 def styled(word: str) -> Span:
@@ -113,7 +112,7 @@ def _ranked(rank: int) -> str:
 def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
     """What was forgotten because it is old, or would be."""
     verb = "Would forget" if dry_run else "Forgot"
-    text = f"{verb} {records} from before {found.before[:10]}, and {empty}."
+    text = f"{verb} {records} from before {local_minute(found.before)[:10]}, and {empty}."
     return Result(plain(found) | {"dry_run": dry_run}, text)
 
 
@@ -175,17 +174,17 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        return [hit.when, *end, f" | conversation {record.conversation[:SHORT_ID]}"]
+        return [moment(hit), *end, f" | conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
-        return [f"{record.path}:{record.line} | added {hit.when}"]
+        return [f"{record.path}:{record.line} | added {moment(hit)}"]
     if label == "lesson":
-        return [f"{hit.when} | {_entry_facts(record)}"]
+        return [f"{moment(hit)} | {_entry_facts(record)}"]
     if hit.kind == "learning":
         return [f"learning | {record.provenance.strip('[]')}{feature}"]
     if hit.kind == "note":
         by = "" if record.by == "human" else f" by an {record.by}"
-        return [f"note{by} | {hit.when}{feature}"]
-    return [f"{label} | {hit.when}"]
+        return [f"note{by} | {moment(hit)}{feature}"]
+    return [f"{label} | {moment(hit)}"]
 
 
 def one_line_of(hit: Hit) -> str:
@@ -246,7 +245,7 @@ def entry_result(memory: Knowledge, hit: Hit) -> Result:
         page.line((fields.pop("subject") or entry.entry_type, "bold"))
         page.line((hit.id, "cyan"))
         state = f"in pattern {pattern[:SHORT_ID]}" if pattern else "staged"
-        page.line(f"{hit.when} | {_entry_facts(entry)} | {state}")
+        page.line(f"{moment(hit)} | {_entry_facts(entry)} | {state}")
         shown = {"entry_type", "project", "gate_type", *FILTERS}
         for name, value in fields.items():
             if name not in shown and isinstance(value, str) and value:
@@ -327,7 +326,7 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
         page.line(("entries", "bold"))
         for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-            facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
+            facts = f"  {local_minute(record.at)[:10]}  project {entry.project[:SHORT_ID]}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
     records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]

@@ -65,6 +65,8 @@ def min_score_option(help: str) -> Decorator:
 everywhere_option = flag("--everywhere", "In all projects.")
 limit_option = option("--limit", "Show at most N results (up to 20).", "N", type=click.IntRange(1))
 dry_run_option = flag("--dry-run", "Show what would be removed.")
+# A file to read or write, or - for stdin or stdout; shells complete its name.
+FILE = click.Path(allow_dash=True)
 POSITIVE = click.FloatRange(0, min_open=True)
 _TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeout_s)."
 timeout_option = option("--timeout", _TIMEOUT, "S", "timeout_s", type=POSITIVE)
@@ -363,14 +365,16 @@ class Bar:
         in_bytes: bool = False,
     ) -> None:
         self._total, self._text, self._in_bytes = total, text, in_bytes
+        self._patience_s = patience_s
         self._due = time.monotonic() + patience_s
         self._bar: Progress | None = None
+        self._silent = False
         self._wanted = is_terminal(sys.stderr)
         self._before = self._last = 0
 
     def __call__(self, done: int) -> None:
         """Move to `done`; a smaller number than the last begins the next run."""
-        if not self._wanted:
+        if not self._wanted or self._silent:
             return
         if done < self._last:
             self._before += self._last
@@ -380,11 +384,16 @@ class Bar:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._before + done)
 
-    def close(self) -> None:
-        """Remove the bar; the answer comes next."""
+    def hide(self, *, silent: bool = False) -> None:
+        """Remove the bar until there is slow work again; none comes while it is `silent`."""
         if self._bar is not None:
             self._bar.stop()
-        self._bar, self._wanted = None, False
+        self._bar, self._due = None, time.monotonic() + self._patience_s
+        self._silent = silent
+
+    def close(self) -> None:
+        """Remove the bar; the answer comes next."""
+        self.hide(silent=True)
 
     def _show(self) -> None:
         from rich import progress

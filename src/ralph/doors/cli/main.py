@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "log": ("recall:log", "List what was done, one line each, by day."),
         "failures": ("recall:failures", "List attempts that failed or timed out."),
         "files": ("recall:files", "List the files that iterations touched."),
+        "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
@@ -93,9 +94,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 # Programs call these; help does not list them.
 _HIDDEN = {"hook": ("", "Answer one event of a client.")}
 COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
+# Words that people try, and the command they mean.
+_MEANT = {"get": "show", "list": "recent", "history": "log", "find": "search", "recall": "search"}
+_MEANT |= {"add": "remember", "note": "remember", "delete": "forget", "remove": "forget"}
+_MEANT |= {"install": "hooks install", "settings": "config", "start": "init"}
+# Words that people try, and the options they mean.
+_OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.
 GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
-_PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
+_PROJECT, _JSON, _NO_PAGER = (f"{__name__}.{name}" for name in ("project", "json", "no_pager"))
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -126,6 +133,13 @@ _JSON_OPTION = click.Option(
     callback=lambda context, _, value: context.meta.update({_JSON: value}),
     help="Print JSON.",
 )
+_PAGER_OPTION = click.Option(
+    ["--no-pager"],
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({_NO_PAGER: True} if value else {}),
+    help="Print long output without a pager.",
+)
 _PROJECT_OPTION = click.Option(
     ["--project"],
     type=click.Path(file_okay=False),
@@ -142,7 +156,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         if json:
-            self.params.append(_JSON_OPTION)
+            self.params += [_JSON_OPTION, _PAGER_OPTION]
         if all(option.name != "project" for option in self.params):
             self.params.append(_PROJECT_OPTION)
 
@@ -152,7 +166,8 @@ class Command(click.Command):
             from ralph.doors.cli.in_run import check
 
             check(ctx)
-        return render(super().invoke(ctx), as_json=wants_json())
+        paged = _NO_PAGER not in ctx.meta
+        return render(super().invoke(ctx), as_json=wants_json(), paged=paged)
 
 
 class Group(click.Group):
@@ -162,7 +177,23 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
-        self.params.append(_PROJECT_OPTION)
+        self.params += [_PROJECT_OPTION, _PAGER_OPTION]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word; for an unknown word the error suggests one."""
+        word, names = args[0], self.list_commands(ctx)
+        if word in names or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        at_top = ctx.parent is None
+        near = [_MEANT[word]] if at_top and word in _MEANT else get_close_matches(word, names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        if not (near or at_top):
+            hint = f" `{ctx.command_path}` has: {', '.join(names)}."
+        raise click.UsageError(f"There is no command {word!r}.{hint}", ctx)
 
 
 class Tree(Group):
@@ -185,17 +216,11 @@ class Tree(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first word; for an unknown word the error suggests one."""
-        word = args[0]
-        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        if word in GONE:
-            raise RalphError(f"`ralph {word}` is no longer part of the package", todo=GONE[word])
-        from difflib import get_close_matches
-
-        near = get_close_matches(word, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise click.UsageError(f"There is no command {word!r}.{hint}", ctx)
+        """The command of the first word; for one that is gone the error says where it went."""
+        if args[0] in GONE and not ctx.resilient_parsing:
+            what = f"`ralph {args[0]}` is no longer part of the package"
+            raise RalphError(what, todo=GONE[args[0]])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The groups of the table, without importing a command."""
@@ -266,6 +291,8 @@ def _run(argv: list[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(ralph, {}, "ralph", COMPLETE, instruction)
+    if argv and argv[0] in _OPTIONS:  # `ralph help search` is `ralph search --help`
+        argv = [*argv[1:], _OPTIONS[argv[0]]]
     try:
         with ralph.make_context("ralph", argv) as context:
             code = ralph.invoke(context)

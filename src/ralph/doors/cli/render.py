@@ -6,11 +6,14 @@ Everything goes through a `CleanStream`, so nothing that was remembered can cont
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
 from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
@@ -19,11 +22,16 @@ from ralph.text.tokens import plural, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ralph.memory.feature import SavedIteration
+    from ralph.memory.knowledge import SavedEntry
+
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 
 # Characters that control a terminal, or make it show something other than what is there.
 _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
+# Of a table that is too wide: what a column of text needs, and a time.
+_TEXT_WIDTH, _TIME_WIDTH = 12, 16
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 
 
@@ -62,12 +70,17 @@ class Result(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def render(result: Any, *, as_json: bool) -> Any:
-    """Print a command's result and return its exit code; other values are returned unchanged."""
+def render(result: Any, *, as_json: bool, paged: bool = False) -> Any:
+    """Print a command's result and return its exit code; other values are returned unchanged.
+
+    `paged`: a terminal shows what is longer than its screen in the pager.
+    """
     if not isinstance(result, Result):
         return result
     if as_json:
         sys.stdout.write(to_json(plain(result.value), indent=2) + "\n")
+    elif paged and _has_pager():
+        _show_paged(result.view)
     else:
         Page().show(result.view)
     for text in result.notes:
@@ -75,14 +88,36 @@ def render(result: Any, *, as_json: bool) -> Any:
     return result.code
 
 
-def page_text(view: TextView) -> str:
-    """What a person would read, as a text."""
-    import io
-    from contextlib import redirect_stdout
-
-    with redirect_stdout(io.StringIO()) as text:
+def page_text(view: TextView, *, styled: bool = False) -> str:
+    """What a person would read, as a text; `styled` is for a terminal."""
+    text = io.StringIO()
+    text.isatty = lambda: styled  # type: ignore[method-assign]
+    with contextlib.redirect_stdout(cast("TextIO", CleanStream(text))):
         Page().show(view)
     return text.getvalue()
+
+
+def _has_pager() -> bool:
+    """Whether a person reads this, who did not switch the pager off."""
+    if isinstance(sys.stdout, FencedStream) or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    pager = os.environ.get("PAGER", "more" if sys.platform == "win32" else "less").split()
+    found = bool(pager) and pager[0] != "cat" and shutil.which(pager[0]) is not None
+    return found and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+
+
+def _show_paged(view: TextView) -> None:
+    """Show it in the pager if it is longer than the screen."""
+    text = page_text(view, styled=True)
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        raw(sys.stdout).write(text)
+        return
+    import click
+
+    sys.stdout.flush()
+    if not os.environ.get("LESS"):
+        os.environ["LESS"] = "-FRX"  # as git sets it: colors stay, and so does what was read
+    click.echo_via_pager(text.removesuffix("\n"))
 
 
 def picked(value: Any, *names: str) -> dict[str, Any]:
@@ -236,6 +271,13 @@ def first_of(items: Sequence[Any]) -> str:
     return f"{items[0]}" + (f" and {len(items) - 1} more" if len(items) > 1 else "")
 
 
+def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
+    """How many records are new, and how many were here before in words."""
+    fresh = sum(each.fresh for each in saved)
+    old = len(saved) - fresh
+    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
+
+
 def typed_answer(question: str) -> str:
     """Ask on stderr and read a line; it is empty when nobody is there."""
     sys.stdout.flush()
@@ -342,11 +384,25 @@ class Page:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for head, right in zip(heads, numeric, strict=True):
-            table.add_column(head, justify="right" if right else "left", overflow="fold")
+        whole = _unbroken(columns, self._rich.width)
+        for place, (head, right) in enumerate(zip(heads, numeric, strict=True)):
+            justify: Literal["left", "right"] = "right" if right else "left"
+            table.add_column(head, justify=justify, overflow="fold", no_wrap=place in whole)
         for row in rows:
             table.add_row(*(Text.assemble(_styled(cell)) for cell in row))
         self._rich.print(table)
+
+
+def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
+    """The columns to print unbroken: ids, words and times, the short ones first, while they fit."""
+    left, whole = width - _TEXT_WIDTH, set()
+    widths = [max(map(len, column)) for column in columns]
+    for place in sorted(range(len(columns)), key=widths.__getitem__):
+        words = widths[place] <= _TIME_WIDTH or not any(" " in cell for cell in columns[place])
+        left -= widths[place] + 2 if words else 0
+        if words and left >= 0:
+            whole.add(place)
+    return whole
 
 
 def console(stream: TextIO) -> Console:

@@ -115,7 +115,7 @@ class HookCall:
         self.over_at: int | None = None
         # What hooks keep of this project between two calls is in the home of whoever works here: it
         # may hold pieces of his conversations, and the project may be another's, and read-only.
-        self.own_folder = hooks_folder(root, home)
+        self.own_folder = disk.hooks_folder(root, home)
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -154,6 +154,13 @@ class HookCall:
         from ralph.clients import BY_AGENT
 
         return BY_AGENT[self.agent].source
+
+    def note_recall(self, ids: list[str], *, after: str = "") -> None:
+        """The model is told of these records, `after` this failed command."""
+        self.sessions.note_recalled(self.session, ids)
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        recall = {"at": at, "session": self.session, "agent": self.agent, "ids": ids}
+        _log([self.own_folder], json.dumps({**recall, "after": after}) + "\n", disk.RECALL_LOG)
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -474,14 +481,9 @@ def _is_safe(inside: str) -> bool:
     return Project(Path(inside).parent, Path(disk.home())).is_usable
 
 
-def hooks_folder(root: str, home: str) -> str:
-    """What hooks keep of the project at a path."""
-    return os.path.join(home, "cache", "hooks", disk.state_name(root))
-
-
 def log_folders(root: str, home: str) -> list[str]:
     """Where the log may stand, the best place first."""
-    return [hooks_folder(root, home), os.path.join(home, "cache")]
+    return [disk.hooks_folder(root, home), os.path.join(home, "cache")]
 
 
 # -- one line for everything that went wrong, in a file that does not grow for ever
@@ -511,9 +513,9 @@ def fault(folders: list[str], event: str, error: BaseException, where: str = "")
         _log(folders, redact("".join(traceback.format_exception(error))))
 
 
-def _log(folders: list[str], text: str) -> None:
+def _log(folders: list[str], text: str, name: str = LOG_NAME) -> None:
     for folder in folders:
-        file = os.path.join(folder, LOG_NAME)
+        file = os.path.join(folder, name)
         try:
             disk.make_folder(folder)
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

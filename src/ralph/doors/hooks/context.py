@@ -138,13 +138,13 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
     text = recalled_text(chosen, prompt, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
-        call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
+        call.note_recall([hit.id for hit in chosen])
     return text
 
 
 def questions_of(prompt: str) -> list[str]:
     """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
-    from ralph.capture.account import title_from  # a prompt that says nothing needs none of it
+    from ralph.capture.decisions import title_from  # a prompt that says nothing needs none of it
     from ralph.text.summary import sentences
 
     if title := title_from(prompt, plans_only=True):
@@ -309,7 +309,11 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     if found is None or told in call.sessions.read(call.session).recalled_ids:
         return ""
     if run is None:
-        call.sessions.note_recalled(call.session, [told])
+        from ralph.memory.stats import command_mark
+
+        given = call.event_input.get("tool_input")
+        command = given.get("command") if isinstance(given, dict) else None
+        call.note_recall([told], after=command_mark(str(command or "")) or "-")
     return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
 
 

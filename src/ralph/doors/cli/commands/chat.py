@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from ralph.doors.cli.commands.run import stop_on_signals
 from ralph.doors.cli.commands.slash import COMMANDS, run_command
 from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
 from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
+from ralph.doors.cli.markdown import MarkdownStream
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note
 from ralph.errors import RalphError
 from ralph.memory.conversation_search import Related
@@ -32,6 +34,8 @@ from ralph.text.tokens import plural
 
 _LOOK_S = 0.5
 _LISTED = 20
+# How long after a line the next one of a paste comes.
+_PASTE_S = 0.05
 
 
 @click.command(cls=Command)
@@ -220,13 +224,19 @@ class PlainScreen:
 class TerminalScreen(PlainScreen):
     """For a person, with what memory found and what the answer cost, dimmed.
 
-    Lines are typed in an editor where there is one. None is written to a file.
+    Lines are typed in an editor where there is one. None is written to a file. Answers are Markdown
+    in color, unless the terminal or the person wants none.
     """
 
     _marks = ("", "")
 
     def __init__(self) -> None:
         super().__init__()
+        self._markdown: MarkdownStream | None = None
+        if not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb":
+            stream = render.raw(sys.stdout)
+            self._markdown = MarkdownStream(stream.write, lambda: shutil.get_terminal_size()[0])
+        self._pastes = False
         if sys.platform == "win32":
             return
         with contextlib.suppress(ImportError):
@@ -239,14 +249,47 @@ class TerminalScreen(PlainScreen):
             readline.set_completer_delims(" ")
             readline.set_completer(complete)
             readline.parse_and_bind("tab: complete")
-            if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+            # libedit, which some Pythons have instead, knows no pastes.
+            self._pastes = "libedit" not in (readline.__doc__ or "")
+            if self._pastes:
+                readline.parse_and_bind("set enable-bracketed-paste on")
+            if self._markdown is not None:
                 self._marks = ("\001\033[1;36m\002", "\001\033[0m\002")
 
     def read(self, prompt: str) -> str | None:
-        """The line that a person types; None at the end."""
-        with contextlib.suppress(EOFError):
-            return input(prompt.join(self._marks))
-        return None
+        """The lines that a person types or pastes; None at the end.
+
+        Ctrl-C clears a line that has begun. On an empty line it ends the chat.
+        """
+        while True:
+            try:
+                lines = [input(prompt.join(self._marks))]
+                while not self._pastes and _more_is_typed():
+                    lines.append(input())
+                return "\n".join(lines)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if not _typed_line():
+                    raise
+                sys.stdout.write("\n")
+
+    def piece(self, text: str) -> None:
+        """Write a piece of the answer, as Markdown."""
+        if self._markdown is None:
+            super().piece(text)
+            return
+        self._markdown.feed("".join(c for c in text if c.isprintable() or c == "\n"))
+        sys.stdout.flush()
+        self._at_start = False
+
+    def _fresh_line(self) -> None:
+        if self._markdown is None:
+            super()._fresh_line()
+        elif not self._at_start:
+            self._markdown.end()
+            sys.stdout.flush()
+            self._at_start = True
 
     def recalled(self, found: Related) -> None:
         """Show the titles that the model gets."""
@@ -280,6 +323,28 @@ class TerminalScreen(PlainScreen):
         *before, last = question.split("\n")
         self.lines(before)
         return self.read(last if last.endswith(" ") else f"{last} ") or ""
+
+
+def _typed_line() -> str:
+    """What stands in the line editor, if there is one."""
+    editor = sys.modules.get("readline")
+    return "" if editor is None else str(editor.get_line_buffer())
+
+
+def _more_is_typed() -> bool:
+    """Whether more input waits already, complete lines or not: then it was pasted."""
+    if sys.platform == "win32":
+        return False
+    import select
+    import termios
+    import tty
+
+    before = termios.tcgetattr(0)
+    try:
+        tty.setcbreak(0, termios.TCSANOW)  # else only complete lines would count
+        return bool(select.select([0], [], [], _PASTE_S)[0])
+    finally:
+        termios.tcsetattr(0, termios.TCSANOW, before)
 
 
 class JsonScreen(PlainScreen):

@@ -25,12 +25,12 @@ from ralph.config import Settings, home_folder, load, unknown_variables
 from ralph.doors.cli.context import found_project, start_folder, warnings_noted
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, first_of
-from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
+from ralph.errors import BadInput, BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
+from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.pausing import in_force
-from ralph.memory.project import Project, untrusted, wishes_of
+from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.repository import ask_git
 from ralph.memory.status import verify_index
 from ralph.memory.store import CONVERSATIONS, home_journals, on_server
 from ralph.memory.transfer import waiting_records
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warning", "problem"]
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+_VERSION = re.compile(r"[0-9]+")
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _OLDEST_POSTGRES = 13
 _ABOUT = """
@@ -93,7 +94,8 @@ def doctor() -> Result:
     with warnings_noted():
         checks = _findings(_CHECKS, DoctorScope(home, project, settings))
         if project is not None:
-            with contextlib.suppress(BadSetting), open_ralph(project.root, home=home) as ralph:
+            # What is wrong with the settings or the project is reported above.
+            with contextlib.suppress(BadInput), open_ralph(project.root, home=home) as ralph:
                 checks |= _findings(_MEMORY_CHECKS, ralph)
     problems = [name for name, check in checks.items() if check.state == "problem"]
 
@@ -393,6 +395,10 @@ def _index(ralph: Ralph) -> Finding:
     """The index agrees with the journal."""
     found = verify_index(ralph)
     if found.ok:
+        newer = [file.name for file in ralph.store.index.path.parent.glob("index-v*.sqlite3")]
+        if newer := [name for name in newer if int(_VERSION.findall(name)[0]) > SCHEMA]:
+            detail = f"a newer Ralph works here too ({first_of(newer)}); this one has its own index"
+            return _warning(detail, "Upgrade this Ralph.")
         return _ok(f"{plural(found.records, 'record')}, current")
     first = found.faults[0]
     where = f"{first.feature}: " if first.feature else ""

@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple, cast
 import click
 
 from ralph.config import home_folder
+from ralph.current_run import current_run
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import minute
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
+from ralph.doors.cli.render import Page, Result, Table, excerpt, note, picked, plain
 from ralph.errors import BadInput, MemoryOff
 from ralph.memory.project import trust_servers
 from ralph.plan import edit, learnings
@@ -50,6 +51,7 @@ class PlanCommands(NamedTuple):
     update_options: Sequence[context.Decorator] = ()
     texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
+    history: Callable[[Any], dict[str, Any]] = lambda entry: {}  # what `show` adds from memory
     update: Callable[..., Any] | None = None
     after: Callable[[Any, dict[str, Any]], None] = lambda entry, patch: None
     delete: Callable[[str], str] = lambda key: ""
@@ -87,7 +89,7 @@ class PlanCommands(NamedTuple):
         def show(key: str) -> Result:
             plan = context.the_plan()
             entry = getattr(plan, word)(key)
-            value = self.value(plan, entry)
+            value = self.value(plan, entry) | self.history(entry)
             return Result(value, lambda page: page.fields(value | self.texts(entry)))
 
         @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
@@ -141,6 +143,21 @@ def _feature_texts(feature: Feature) -> dict[str, list[str]]:
     return {"context_files": files, "learnings": lessons}
 
 
+def _feature_history(feature: Feature) -> dict[str, Any]:
+    """What the work on it took so far; nothing in a run, which sees only its own feature."""
+    if current_run() is not None:
+        return {}
+    from ralph.memory.stats import feature_usage
+
+    try:
+        with context.opened() as ralph:
+            used = feature_usage(ralph, feature.name)
+    except MemoryOff as error:  # the plan does not wait for memory
+        note(f"its iterations are not counted: {error}")
+        return {}
+    return picked(used, "iterations", "success_rate", "cost_usd", "tokens_used")
+
+
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
     """`--verified` sets `last_verified`, which counts in iterations."""
     if patch.pop("verified"):
@@ -179,6 +196,7 @@ feature = PlanCommands(
     value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
     update_options=[context.flag("--verified", "Its text was compared with the code just now.")],
     texts=_feature_texts,
+    history=_feature_history,
     update=_verify,
     delete=_drop_index,
     delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
@@ -379,15 +397,32 @@ def learning_json(learning: Learning) -> dict[str, Any]:
 
 
 @learning.command("list")
-@_learning_feature
-def list_learnings(feature: str) -> Result:
-    """List a feature's learnings and where each comes from.
+@context.plan_feature(help="Only those of this feature.")
+def list_learnings(feature: str | None) -> Result:
+    """List learnings and where each comes from, of one feature or of all.
 
     \b
     Examples:
       ralph learning list --feature user-login
     """
-    found = context.the_plan().feature(feature).learnings
+    plan = context.the_plan()
+    if feature is not None:
+        return _learnings(plan.feature(feature))
+    entries = plan.read("features").features
+    named = {entry.name: _learnings(entry) for entry in entries if entry.learnings}
+
+    def show(page: Page) -> None:
+        for name, result in named.items():
+            page.line((name, "bold"))
+            page.show(result.view)
+
+    value = [{**each, "feature": name} for name, result in named.items() for each in result.value]
+    return Result(value, show if named else "No feature has learnings yet.")
+
+
+def _learnings(entry: Feature) -> Result:
+    """The learnings of one feature."""
+    feature, found = entry.name, entry.learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
     for left, right in learnings.conflicts(found):
         rivals[left.id].append(right.id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ralph.clients import TITLES, client_setup
-from ralph.clients.claude_code_settings import PLUGIN_FOLDER
+from ralph.clients.hook_settings import PLUGIN_FOLDER
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
@@ -93,21 +93,25 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
 
 @hooks.command(json=False)
 @_scope
-def uninstall(user: bool, project: bool, agent: str) -> None:
+@context.flag("--all", "Every client.", "every")
+def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
     """Take Ralph out of a client's settings."""
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
-    setup = client_setup(agent)
-    done = apply(setup.edits(root, None))
     page = Page()
-    for edit in done:
-        page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
-    if user and setup.registered() is not None:
-        if (todo := setup.unregister()) is None:
-            page.line("Removed the MCP server from your own servers")
-        else:
-            note(f"there is no {agent} here to remove the MCP server with. Run: {todo}")
-    elif not done:
+    found = False
+    for name in _clients("user" if user else "project", root) if every else [agent]:
+        setup = client_setup(name)
+        for edit in apply(setup.edits(root, None)):
+            page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
+            found = True
+        if user and setup.registered() is not None:
+            found = True
+            if (todo := setup.unregister()) is None:
+                page.line("Removed the MCP server from your own servers")
+            else:
+                note(f"there is no {name} here to remove the MCP server with. Run: {todo}")
+    if not found:
         page.line("Nothing of Ralph's was there.")
 
 
@@ -154,6 +158,12 @@ def _root_to_clean() -> Path:
     places = [] if context.found_project() else look(here).places
     parts = [part for place in places if place.where == "project" for part in place.parts]
     return here if any(part.state != "none" for part in parts) else context.the_project().root
+
+
+def _clients(where: str, root: Path | None) -> list[str]:
+    """The clients that have something of Ralph's."""
+    places = [place for place in look(root).places if place.where == where]
+    return [p.agent for p in places if any(part.state != "none" for part in p.parts)]
 
 
 def _row(place: SetupPlace) -> tuple[Span, ...]:

@@ -12,7 +12,7 @@ import click
 
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, note
+from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, fresh_and_known
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
@@ -67,7 +67,7 @@ def knowledge() -> None:
 
 
 @knowledge.command()
-@click.argument("file", metavar="[FILE|-]", required=False)
+@click.argument("file", metavar="[FILE|-]", required=False, type=context.FILE)
 @context.choice("--type", "The type of the entry.", _TYPES, "entry_type")
 @context.options(*_options)
 @context.flag("--unverified", "Nobody has seen it work; it will be refused.")
@@ -106,7 +106,7 @@ def _captured(captured: list[SavedEntry]) -> Result:
     """What was captured, and what to do next."""
 
     def show(page: Page) -> None:
-        fresh, known = cards.fresh_and_known(captured)
+        fresh, known = fresh_and_known(captured)
         page.line(f"Captured {_entries(fresh)}{known}.")
         entries = {each.id: each.record for each in captured}
         for identity, entry in list(entries.items())[:_SHOWN]:
@@ -398,7 +398,8 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
         page.line(f"Approve its revision: ralph {typed}", indent=2)
 
     status = planned.status if planned else None
-    return Result(waiting.to_json() | {"fresh": fresh, "status": status}, show)
+    value = waiting.to_json() | {"fresh": fresh, "status": status}
+    return Result(value, show, notes=_unplanned(planned, task))
 
 
 @gate.command()
@@ -424,7 +425,7 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
         approved = gates.approach_of(ralph, name) if approach is None else approach
         captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
     if captured:
-        return _captured(captured)
+        return _captured(captured)._replace(notes=_unplanned(planned, task))
     why = f"the {gate_type} gate of task {name} was rejected and passed before"
     none = "so this is no approval at the first attempt; nothing was captured"
     return Result([], "", notes=[f"{why}, {none}"])
@@ -444,13 +445,16 @@ def list_gates() -> Result:
 
 
 def _planned(task: str) -> tuple[Task | None, str]:
-    """The task as the plan has it, and its name; a note if the plan has no such task."""
+    """The task as the plan has it, and its name."""
     try:
         planned = context.the_plan().task(task.strip())
     except NotFound:
-        note(f"the plan has no task {task!r}; saved all the same")
         return None, task
     return planned, str(planned.id)
+
+
+def _unplanned(planned: Task | None, task: str) -> list[str]:
+    return [] if planned else [f"the plan has no task {task!r}; saved all the same"]
 
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:

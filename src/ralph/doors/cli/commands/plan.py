@@ -38,7 +38,7 @@ def plan() -> None:
 
 
 @plan.command("import")
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=context.FILE)
 @context.plan_feature(help="The feature of tasks that have no heading above them.")
 def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
@@ -110,7 +110,7 @@ def merge_driver(base: str, ours: str, theirs: str, name: str | None) -> Result:
 
 
 @plan.command()
-@click.argument("file", metavar="[FILE|-]", required=False)
+@click.argument("file", metavar="[FILE|-]", required=False, type=context.FILE)
 @context.agent_option
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
@@ -152,7 +152,12 @@ def _planned(ralph: Ralph, file: str, options: dict[str, Any]) -> Planned:
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        screen = shown(stop.is_set, root=str(ralph.project.root), moving="the agent plans")
+        screen = shown(
+            stop.is_set,
+            ralph.store.progress,
+            root=str(ralph.project.root),
+            moving="the agent plans",
+        )
         listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
         return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **options)
 

@@ -12,15 +12,16 @@ import msgspec
 from click.shell_completion import get_completion_class
 
 from ralph import trust as trusting
-from ralph.config import KEYS, USER_FILE, Settings, clear, home_folder, load, store
+from ralph.config import KEYS, USER_FILE, Settings, check_key, clear, home_folder, load, store
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import SHORT_ID
+from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
-from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
+from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
+from ralph.memory.store import NOTES, feature_journals
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -83,7 +84,9 @@ def init(folder: str | None, embedder: str | None) -> Result:
     lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
         lines = [*changed, f"Created in {root}:", *(f"  {name}" for name in created)]
-        lines.append("Commit .ralph to git, so that the journal goes with the project.")
+        if any((parent / ".git").exists() for parent in (root, *root.parents)):
+            lines.append("Commit .ralph to git, so that the journal goes with the project.")
+        lines.append("Next: `ralph hooks install` lets Claude Code and other clients use it.")
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
     return Result(value, lines, notes=notes)
 
@@ -153,21 +156,28 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
 
 
 def _settings(key: str | None) -> Result:
-    if key is not None and key not in KEYS:
-        raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` lists all settings.")
+    if key is not None:
+        check_key(key)
     loaded = context.project_config(optional=True)[1]
     # An agent's command may contain a key.
     chosen = [clean(origin) for origin in loaded.origins if key in (None, origin.key)]
     value: Any = [picked(origin, "key", "value", "origin") for origin in chosen]
-    rows = [(origin.key, str(origin.value), origin.origin) for origin in chosen]
+    rows = [(origin.key, _value_text(origin.value), origin.origin) for origin in chosen]
     notes = [
         f"the project's file asks for {wish.text}; ignored. To see and allow it: ralph trust"
         for wish in loaded.ignored
         if key in (None, wish.name)
     ]
     if key is not None:
-        return Result(value[0], str(chosen[0].value), notes=notes)
+        return Result(value[0], _value_text(chosen[0].value), notes=notes)
     return Result(value, Table(("setting", "value", "from"), rows), notes=notes)
+
+
+def _value_text(value: Any) -> str:
+    """A value as one would type it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "not set" if value in (None, ()) else str(value)
 
 
 def _settings_file(*, user: bool) -> Path:
@@ -234,7 +244,10 @@ def _trusted_folders() -> Result:
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
     lines: list[str] = []
     for folder, trusted in found:
-        lines += [f"{folder}  since {trusted.at}", *(f"  {x}" for x in trusted.wishes.values())]
+        lines += [
+            f"{folder}  since {minute(trusted.at)}",
+            *(f"  {x}" for x in trusted.wishes.values()),
+        ]
     return Result(value, lines or "You trust no directory with anything special.")
 
 
@@ -255,12 +268,13 @@ _complete_task = context.completing("tasks")
 @click.command(cls=Command)
 @click.argument("feature", required=False, shell_complete=context.completing("features"))
 @click.argument("task_id", metavar="[TASK]", required=False, shell_complete=_complete_task)
+@context.flag("--new", "Accept a feature that neither plan nor memory has yet.", "is_new")
 @context.flag("--clear", "Remove the focus.")
-def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
+def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
 
-    `ralph record` without --feature uses it. The feature need not be in the plan. Without
-    arguments, show the focus.
+    `ralph record` without --feature uses it. Where there are features, it must be one of them, or
+    new. Without arguments, show the focus.
 
     \b
     Examples:
@@ -273,12 +287,30 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     if clear:
         projects.clear_focus(project)
     elif feature is not None:
+        if not is_new and feature.strip():
+            _check_feature(project, feature)
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
     if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
         return Result(None, text)
     task = "" if now.task_id is None else f", task {now.task_id}"
     return Result({"feature": now.feature, "task_id": now.task_id}, f"Focus: {now.feature}{task}")
+
+
+def _check_feature(project: projects.Project, feature: str) -> None:
+    """Refuse a name that is likely mistyped: no feature of plan or memory has it, and some are."""
+    from difflib import get_close_matches
+
+    names = {entry.name for entry in context.the_plan().read("features").features}
+    names |= {
+        *feature_journals(project, context.project_config()[1].settings, home_folder()).names()
+    }
+    names -= {NOTES}
+    if names and feature not in names:
+        near = get_close_matches(feature, names, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        todo = f"{meant}Features: {', '.join(sorted(names))}. For a new one add --new."
+        raise NotFound(f"no feature {feature!r} in the plan or in memory", todo=todo)
 
 
 # -- pause and resume

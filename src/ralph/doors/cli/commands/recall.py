@@ -15,8 +15,8 @@ from ralph.current_run import current_run
 from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
-from ralph.errors import BadInput
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
+from ralph.text.times import local_minute
 
 if TYPE_CHECKING:
     from ralph.memory.conversation_stream import ConversationState
@@ -171,11 +171,12 @@ def log(feature: str | None, **given: Any) -> Result:
     def show(page: Page) -> None:
         day = ""
         for hit in reversed(hits):
-            if hit.at[:10] != day:
-                day = hit.at[:10]
+            at = local_minute(hit.at)
+            if at[:10] != day:
+                day = at[:10]
                 page.line((day, "bold"))
             outcome = getattr(hit.record, "outcome", "")
-            place = f"  {hit.at[11:16]}  {KINDS[hit.kind].label:12}  "
+            place = f"  {at[11:]}  {KINDS[hit.kind].label:12}  "
             text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
             page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
@@ -213,7 +214,7 @@ def _hits(hits: list[Hit], empty: str) -> Result:
 @click.command(cls=Command)
 @context.feature_option
 def files(feature: str | None) -> Result:
-    """List the files that iterations touched, most touched first.
+    """List the files that iterations touched, of one feature or of all, most touched first.
 
     \b
     Examples:
@@ -221,14 +222,16 @@ def files(feature: str | None) -> Result:
     """
     with context.opened() as ralph:
         memories = context.memories(ralph, feature)
-        if len(memories) > 1:
-            names = ", ".join(memory.name for memory in memories)
-            todo = "Choose one with --feature NAME."
-            raise BadInput(f"this project has {len(memories)} features ({names})", todo=todo)
-        found = [file for memory in memories for file in memory.files()]
-    heads = ("path", "actions", "iterations", "last")
-    rows = [(f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration)) for f in found]
-    return Result(found, Table(heads, rows, "No files in memory here yet."))
+        found = [(memory.name, file) for memory in memories for file in memory.files()]
+    found.sort(key=lambda pair: -pair[1].count)
+    several = len(memories) > 1
+    heads = ["path", "actions", "iterations", "last", *(["feature"] if several else [])]
+    rows = [
+        (f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), name)[: len(heads)]
+        for name, f in found
+    ]
+    value = [plain(f) | ({"feature": name} if several else {}) for name, f in found]
+    return Result(value, Table(heads, rows, "No files in memory here yet."))
 
 
 # -- remember
@@ -358,7 +361,7 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     talk, texts = found.conversation, found.summaries
 
     def show(page: Page) -> None:
-        page.line((talk.title or "(no title)", "bold"))
+        page.line((talk.title or f"Conversation of {cards.minute(talk.created)}", "bold"))
         page.line((talk.id, "cyan"), f"  {talk.source}  {talk.project}")
         if found.tags:
             page.line(("tags ", "dim"), ", ".join(found.tags))
@@ -405,7 +408,7 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool)
 
 def _show_iteration(page: Page, hit: Hit, place: JournalRecord) -> None:
     iteration: Iteration = hit.record
-    page.line((iteration.task_title or "(no title)", "bold"))
+    page.line((iteration.task_title or f"Iteration {iteration.iteration_number}", "bold"))
     page.line((hit.id, "cyan"))
     page.line(*cards.whereabouts(hit))
     source = place.record.source

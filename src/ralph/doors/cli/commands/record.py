@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from ralph import clients
-from ralph.doors.cli import cards, context
-from ralph.doors.cli.main import Command
-from ralph.doors.cli.render import Page, Result, excerpt, note
+from ralph.doors.cli import context
+from ralph.doors.cli.main import Command, wants_json
+from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note, render
 from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
@@ -29,26 +29,40 @@ _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcom
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE|-", default="-")
+@click.argument("files", metavar="[FILE|-]...", nargs=-1, type=context.FILE)
 @context.feature_option
 @context.option("--task", "The task of records that name none.", "ID", "task_id")
 @context.option("--title", "The task's title for records that have none.", "T", "task_title")
 @context.option("--discipline", "The discipline of records that name none.", "D")
 @context.choice("--outcome", "The outcome of records that have none.", _OUTCOMES)
-def record(file: str, task_id: str | None, **given: str | None) -> Result:
+def record(files: tuple[str, ...], task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
     FILE is what an agent printed (Claude Code's stream-json or a transcript, Codex's exec --json),
-    or iterations as JSON: one object, one per line, or a list; - is stdin. Without --feature,
-    `ralph focus` decides. Either all of it is written or nothing.
+    or iterations as JSON: one object, one per line, or a list; - is stdin, and so is no FILE.
+    Without --feature, `ralph focus` decides. Of each file either everything is written or nothing.
 
     \b
     Examples:
       claude -p --output-format stream-json --verbose "fix the login" | ralph record --feature auth
       ralph record run.jsonl --feature auth --task 42
+      ralph record runs/*.jsonl --feature auth
     """
-    name = context.shown_name(file)
     flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
+    if len(files) < 2:
+        return _record_file(files[0] if files else "-", flags)
+    value: list[Any] = []
+    for name in files:
+        saved = _record_file(name, flags)
+        value += saved.value
+        if not wants_json():
+            Page().line((f"{context.shown_name(name)}:", "bold"))
+            render(saved, as_json=False)
+    return Result(value, "")
+
+
+def _record_file(file: str, flags: dict[str, Any]) -> Result:
+    name = context.shown_name(file)
     plain_records: list[tuple[int, dict[str, Any]]] = []
     with context.opened_input(file) as stream:
         lines, dialect = _first_lines(stream, name)
@@ -70,7 +84,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
 
     def show(page: Page) -> None:
         features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        fresh, known = cards.fresh_and_known(saved)
+        fresh, known = fresh_and_known(saved)
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
         if dialect:
             page.line(_run_text(saved[0].record), indent=2)

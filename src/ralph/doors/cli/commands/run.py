@@ -27,6 +27,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
+from ralph.text.times import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(task_id: str | None, **given: Any) -> int:
         root = str(ralph.project.root)
         listener: Listener = json_listener
         if not wants_json():
-            listener = stack.enter_context(shown(stop.is_set, root=root))
+            listener = stack.enter_context(shown(stop.is_set, ralph.store.progress, root=root))
         stopped = run_loop(ralph, options, listener=listener, stop=stop)
     return main.INTERRUPTED if stopped.reason == "interrupted" else 0
 
@@ -106,14 +107,19 @@ def json_listener(event: LoopEvent) -> None:
 
 @contextlib.contextmanager
 def shown(
-    stopping: Callable[[], bool] = lambda: False, *, root: str = "", moving: str = ""
+    stopping: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] | None = None,
+    *,
+    root: str = "",
+    moving: str = "",
 ) -> Iterator[Listener]:
     """A listener for a person; on a terminal the last line shows what the agent does now.
 
-    Once `stopping`, it says that instead. `moving` is what it shows at first. Paths are relative to
-    the `root`.
+    Once `stopping`, it says that instead. The bar of `progress` makes room for it. `moving` is what
+    it shows at first. Paths are relative to the `root`.
     """
-    with contextlib.closing(RunScreen(stopping, root)) as screen:
+    bar = progress if isinstance(progress, context.Bar) else None
+    with contextlib.closing(RunScreen(stopping, root, bar)) as screen:
         if moving:
             screen.move(moving)
         yield screen.listen
@@ -122,8 +128,10 @@ def shown(
 class RunScreen:
     """Prints the events of a run; on a terminal a moving line stands below them."""
 
-    def __init__(self, stopping: Callable[[], bool], root: str) -> None:
-        self._page = Page()
+    def __init__(
+        self, stopping: Callable[[], bool], root: str, bar: context.Bar | None = None
+    ) -> None:
+        self._page, self._bar = Page(), bar
         self._stopping, self._root = stopping, root
         self._text, self._start = "", 0.0
         self._live: Live | None = None
@@ -132,6 +140,8 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.close()
+            if self._bar is not None:
+                self._bar.hide()
         getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
@@ -147,6 +157,8 @@ class RunScreen:
             return
         from rich.live import Live
 
+        if self._bar is not None:
+            self._bar.hide(silent=True)
         self._text, self._start = text, time.monotonic()
         self._live = Live(
             get_renderable=self._moving_line,
@@ -214,7 +226,7 @@ class RunScreen:
             self._page.line(("Learnings full - review needed", "yellow"), indent=2)
 
     def _waiting(self, facts: dict[str, Any]) -> None:
-        until = f", until {facts['until']}" if facts["until"] else ""
+        until = f", until {local_minute(facts['until'])}" if facts["until"] else ""
         text = f"rate limit: waiting {duration(facts['seconds'])}{until}"
         self._page.line((text, "yellow"), indent=2)
         self.move("waiting for the provider's limit")
@@ -356,7 +368,7 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
     for name in before:
         if name.startswith("RALPH_") and name != "RALPH_DEBUG":
             del os.environ[name]
-    os.environ["RALPH_HOME"] = str(folder / "home")
+    os.environ |= {"RALPH_HOME": str(folder / "home"), "PAGER": "cat"}
     try:
         yield folder
     finally:

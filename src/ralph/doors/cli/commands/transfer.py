@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from ralph import disk
-from ralph.clients import BY_SOURCE
+from ralph.clients import BY_AGENT, BY_SOURCE
 from ralph.doors.cli import context, render
 from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
@@ -24,11 +24,11 @@ from ralph.errors import RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
-from ralph.memory.export import export_lines, import_lines
 from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
+from ralph.memory.transfer import export_lines, import_lines
 from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
@@ -45,7 +45,7 @@ _OTHERS = "what is published of it is deleted for all other projects, too"
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=context.FILE)
 @context.feature_option
 def export(file: str, feature: str | None) -> Result | None:
     """Write all records to a file.
@@ -78,7 +78,7 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
 
 
 @click.command("import", cls=Command)
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=context.FILE)
 @context.flag("--own", "It is your own backup: publish knowledge as it was.")
 def import_(file: str, own: bool) -> Result:
     """Import the records of an export.
@@ -173,7 +173,7 @@ def restore(file: Path, into: Path | None) -> Result:
 
 
 @click.command("export", cls=Command)
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=context.FILE)
 @context.option("--conversation", "Only this. Repeatable.", "ID", "conversations", multiple=True)
 @context.option("--since", "Only exchanges of this day or later.", "DATE")
 @context.everywhere_option
@@ -201,9 +201,19 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
     return _written(file, [data], Result(value, f"Wrote {text} to {file}."))
 
 
+def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
+    """Clients first; where none begins so, files."""
+    from click.shell_completion import CompletionItem
+
+    clients = [CompletionItem(name) for name in BY_SOURCE if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *clients]
+
+
 @click.command("import", cls=Command)
-@click.argument("source", metavar="|".join([*BY_SOURCE, "FILE", "-"]))
-@click.argument("folder", metavar="[DIR]", required=False)
+@click.argument(
+    "source", metavar="|".join([*BY_SOURCE, "FILE", "-"]), shell_complete=_complete_source
+)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False))
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
 def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
@@ -219,6 +229,8 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
+    if source in BY_AGENT and not Path(source).exists():  # as it is called everywhere else
+        source = BY_AGENT[source].source
     if source in BY_SOURCE:
         return _read_sessions(source, folder, **flags)
     if folder is not None or any(flags.values()):

@@ -1,0 +1,303 @@
+"""Small things that a person meets every day: names, times, narrow terminals, completion."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commanding import COOKIE, LOGIN, Line, Terminal
+
+from ralph import open_ralph
+from ralph.doors.cli.context import Bar
+from ralph.doors.cli.main import run
+from ralph.errors import NotAProject
+from ralph.records.conversation import Conversation, Exchange
+
+pytestmark = pytest.mark.usefixtures("words")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("get", "Did you mean 'show'?"),
+        ("knwledge", "Did you mean 'knowledge'?"),
+        ("find", "Did you mean 'search'?"),
+    ],
+)
+def test_an_unknown_word_suggests_the_command_that_is_meant(
+    ralph: Line, typed: str, hint: str
+) -> None:
+    ran = ralph(typed)
+
+    assert ran.code == 2
+    assert f"There is no command {typed!r}. {hint}" in ran.err
+
+
+def test_an_unknown_word_of_a_group_lists_what_there_is(ralph: Line) -> None:
+    ran = ralph("knowledge", "everything")
+
+    assert ran.code == 2
+    assert "There is no command 'everything'. `ralph knowledge` has: capture, " in ran.err
+
+
+def test_help_and_version_are_understood_as_words(ralph: Line) -> None:
+    assert ralph.well("version").out == ralph.well("--version").out
+    assert ralph.well("help").out == ralph.well("--help").out
+    assert ralph.well("help", "task", "add").out == ralph.well("task", "add", "--help").out
+
+
+@pytest.mark.parametrize("words", [("config", "min_scor"), ("config", "min_scor", "0.5")])
+def test_an_unknown_setting_suggests_the_nearest(ralph: Line, words: tuple[str, ...]) -> None:
+    ran = ralph(*words)
+
+    assert ran.code == 1
+    assert "there is no setting 'min_scor'. Did you mean min_score?" in ran.complaint
+
+
+def test_settings_are_shown_as_one_would_type_them(ralph: Line) -> None:
+    assert ralph.well("config", "rag_enabled").out == "true\n"
+    assert ralph.well("config", "agent_env").out == "not set\n"
+    assert not {"None", "True", "()"} & {*ralph.well("config").out.split()}
+
+
+def test_the_focus_is_a_feature_unless_it_is_called_new(ralph: Line) -> None:
+    ralph.well("focus", "anything")  # nothing is known yet, so nothing is mistyped
+    ralph.record("auth", LOGIN)
+
+    ran = ralph("focus", "auht")
+
+    assert ran.code == 1
+    assert "no feature 'auht' in the plan or in memory. Did you mean auth?" in ran.complaint
+    assert ralph.well("focus").out == "Focus: anything\n"
+    assert ralph.well("focus", "auth").out == "Focus: auth\n"
+    assert ralph.well("focus", "auht", "--new").out == "Focus: auht\n"
+    ralph.well("feature", "add", "planned")
+    assert ralph.well("focus", "planned").out == "Focus: planned\n"
+
+
+def test_a_gate_that_saves_nothing_does_not_say_it_did(ralph: Line) -> None:
+    ran = ralph("gate", "approve", "99", "--type", "design")
+
+    assert ran.code == 1
+    assert "saved" not in ran.complaint
+
+
+def test_several_files_are_recorded_at_once(ralph: Line, project: Path) -> None:
+    for name, iteration in (("a.jsonl", LOGIN), ("b.jsonl", COOKIE)):
+        (project / name).write_text(json.dumps(iteration), encoding="utf-8")
+
+    ran = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth")
+
+    assert ran.out.splitlines() == [
+        "a.jsonl:",
+        "Recorded 1 iteration of auth.",
+        "b.jsonl:",
+        "Recorded 1 iteration of auth.",
+    ]
+    again = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth", "--json").json
+    assert [one["task_id"] for one in again] == [41, 42]
+    (project / "c.jsonl").write_text("nonsense", encoding="utf-8")
+    assert ralph("record", "a.jsonl", "c.jsonl", "--feature", "auth").code == 1
+
+
+def test_the_learnings_of_all_features_are_listed(ralph: Line) -> None:
+    assert ralph.well("learning", "list").out == "No feature has learnings yet.\n"
+    for feature in ("auth", "web"):
+        ralph.well("feature", "add", feature)
+        ralph.well("learning", "add", f"Test {feature} with -n 2.", "--feature", feature)
+
+    lines = ralph.well("learning", "list").out.splitlines()
+
+    assert [line for line in lines if not line.startswith(" ")][::2] == ["auth", "web"]
+    found = ralph.well("learning", "list", "--json").json
+    assert [(one["feature"], one["text"]) for one in found] == [
+        ("auth", "Test auth with -n 2."),
+        ("web", "Test web with -n 2."),
+    ]
+    assert "feature" not in ralph.well("learning", "list", "--feature", "web", "--json").json[0]
+
+
+def test_init_speaks_of_git_only_where_it_is_and_names_the_next_step(
+    ralph: Line, tmp_path: Path
+) -> None:
+    alone = ralph.well("init", tmp_path / "alone").out
+    (tmp_path / "cloned" / ".git").mkdir(parents=True)
+    cloned = ralph.well("init", tmp_path / "cloned").out
+
+    assert "Commit" not in alone
+    assert "Commit .ralph to git" in cloned
+    assert alone.splitlines()[-1].startswith("Next: `ralph hooks install`")
+
+
+def test_a_client_is_imported_by_the_name_it_has_everywhere_else(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+
+    ran = ralph("conversations", "import", "claude")
+
+    assert "there are no sessions of claude-code" in ran.complaint
+
+
+# -- completion
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan import",
+        "record",
+        "record a.jsonl",
+        "export",
+        "import",
+        "conversations import",
+        "conversations export",
+        "knowledge capture",
+    ],
+)
+def test_file_names_are_completed(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = f"ralph {words} TO"
+    monkeypatch.setenv("_RALPH_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+
+    run([])
+
+    assert capsys.readouterr().out.splitlines() == ["file,TO"]
+
+
+# -- a narrow terminal
+
+
+def test_ids_and_numbers_are_not_broken_at_60_columns(
+    ralph: Line, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_ralph(project) as opened:
+        talk = Conversation(id="e935ff77" * 4, title="How the release works", source="claude-code")
+        asked = Exchange(
+            id="aaaa0000",
+            conversation=talk.id,
+            user="How?",
+            assistant="So.",
+            completed="2026-02-07T14:30:00Z",
+        )
+        opened.conversations.add(talk, [asked])
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+
+    run(["conversations", "list"])
+
+    head, first, *_ = screen.getvalue().splitlines()
+    assert head.split() == ["id", "last", "exchanges", "source", "project", "title"]
+    assert first.split()[0] == "e935ff77"
+
+
+# -- times
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nine hours ahead of UTC."""
+    if sys.platform == "win32":
+        pytest.skip("Windows has no tzset")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_people_read_local_times_and_programs_utc(ralph: Line, tokyo: None) -> None:
+    ralph.record("auth", LOGIN | {"timestamp": "2026-02-07T20:30:00Z"})
+
+    assert "2026-02-08 05:30" in ralph.well("recent").out
+    day, line = ralph.well("log", "--since", "2026-02-08", "--until", "2026-02-08").out.splitlines()
+    assert (day, line.split()[1]) == ("2026-02-08", "05:30")
+    assert ralph.well("recent", "--json").json[0]["record"]["timestamp"] == "2026-02-07T20:30:00Z"
+    assert ralph("forget", "--before", "2026-02-08", "--feature", "auth", "--yes").out.startswith(
+        "No record"
+    )
+    forgot = ralph.well("forget", "--before", "2026-02-09", "--feature", "auth", "--yes")
+    assert "Forgot 1 record" in forgot.out
+
+
+def test_a_pause_is_told_in_local_time(ralph: Line, tokyo: None) -> None:
+    ran = ralph.well("pause")
+
+    local = datetime.now(UTC).astimezone()
+    minutes = {(local - timedelta(minutes=back)).strftime("%Y-%m-%d %H:%M") for back in (0, 1)}
+    assert any(f"since {minute}." in ran.out for minute in minutes)
+    assert "UTC" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("back", "told"),
+    [
+        (timedelta(seconds=5), "just now"),
+        (timedelta(minutes=4, seconds=5), "4 min ago"),
+        (timedelta(hours=3, minutes=1), None),
+    ],
+)
+def test_what_is_recent_says_how_long_ago(ralph: Line, back: timedelta, told: str | None) -> None:
+    at = datetime.now(UTC) - back
+    ralph.record("auth", LOGIN | {"timestamp": at.isoformat()})
+
+    line = ralph.well("recent").out.splitlines()[1]
+
+    assert (told or at.astimezone().strftime("%Y-%m-%d %H:%M")) in line
+
+
+# -- Python
+
+
+def test_objects_show_themselves_in_one_line(ralph: Line, project: Path) -> None:
+    ralph.record("auth", LOGIN)
+    with open_ralph(project) as opened:
+        [hit] = opened.recent()
+
+        assert repr(hit).startswith("<Hit ")
+        assert repr(hit).endswith(" iteration: Add the login form>")
+        assert len(repr(hit)) < 120
+        assert repr(opened) == f"<Ralph {opened.project.root}>"
+
+
+def test_a_path_that_cannot_be_a_project_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotAProject, match="there is no such folder"):
+        open_ralph(tmp_path / "wrong" / "path")
+
+
+def test_a_record_without_a_title_is_called_by_its_number(ralph: Line) -> None:
+    [identity] = ralph.record("auth", {"summary": "Did it."})
+
+    assert ralph.well("show", identity).out.splitlines()[0] == "Iteration 1"
+
+
+# -- the bar
+
+
+def test_a_bar_makes_room_for_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    bar = Bar(lambda: 3, patience_s=0.0)
+
+    bar(1)
+    assert "indexing the journal" in screen.getvalue()
+    bar.hide(silent=True)
+    shown = screen.getvalue()
+    bar(2)
+
+    assert screen.getvalue() == shown
+    bar.hide()
+    bar(3)
+    assert screen.getvalue().count("indexing the journal") > shown.count("indexing the journal")
+    bar.close()
