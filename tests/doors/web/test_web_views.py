@@ -57,7 +57,9 @@ def test_the_badge_is_gray_when_memory_is_off_and_says_what_to_do(
 
 
 def test_the_navigation_names_the_view_that_is_open(browser: Browser) -> None:
-    found = re.findall(r'<a href="(/\w*)"( aria-current="page")?>', browser.get("/features/auth"))
+    found = re.findall(
+        r'<a href="(/\w*)" data-key="\w"( aria-current="page")?>', browser.get("/features/auth")
+    )
     assert [path for path, current in found if current] == ["/features"]
     assert [path for path, _ in found][:4] == ["/", "/features", "/timeline", "/search"]
 

@@ -21,11 +21,25 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ralph.doors.web import views_home, views_plan, views_record
+from ralph.doors.web import (
+    views_conversations,
+    views_home,
+    views_memory,
+    views_plan,
+    views_record,
+    views_system,
+)
 from ralph.doors.web.page import PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 
-AREAS = (views_home, views_plan, views_record)
+AREAS = (
+    views_home,
+    views_plan,
+    views_record,
+    views_conversations,
+    views_memory,
+    views_system,
+)
 LARGEST_FORM_BYTES = 256 * 1024
 _MOST_FIELDS = 200
 HEADERS = {

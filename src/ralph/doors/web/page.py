@@ -43,11 +43,12 @@ LONG_TEXT_CHARS = 400_000
 
 
 class NavEntry(NamedTuple):
-    """One link of the navigation; `order` is its place."""
+    """One link of the navigation; `order` is its place, and `g` with `key` goes there."""
 
     order: int
     title: str
     path: str
+    key: str
 
 
 class Flash(msgspec.Struct, frozen=True):

@@ -267,9 +267,9 @@ def _result(hit: Hit) -> ResultRow:
 
 
 NAV = [
-    NavEntry(0, "Home", "/"),
-    NavEntry(2, "Timeline", "/timeline"),
-    NavEntry(3, "Search", "/search"),
+    NavEntry(0, "Home", "/", "h"),
+    NavEntry(2, "Timeline", "/timeline", "t"),
+    NavEntry(3, "Search", "/search", "s"),
 ]
 ROUTES: list[Route] = [
     ("GET", "/", home),

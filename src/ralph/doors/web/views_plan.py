@@ -236,7 +236,7 @@ def decide_gate(call: PageCall) -> Response:
     return call.done("Approved. This gate was passed before, so nothing new was saved.", path)
 
 
-NAV = [NavEntry(1, "Features", "/features")]
+NAV = [NavEntry(1, "Features", "/features", "f")]
 ROUTES: list[Route] = [
     ("GET", "/features", features),
     ("GET", "/features/{name}", feature),

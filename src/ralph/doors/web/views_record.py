@@ -108,7 +108,7 @@ def _particulars(
         if summary := found.summaries.get(hit.id):
             texts.insert(0, ("Summary", summary))
         if isinstance(content, Exchange):
-            return {"links": [(f"/record/{talk.id}", "Whole conversation")]}
+            return {"links": [(f"/conversations/{talk.id}", "Whole conversation")]}
         return {"exchanges": found.exchanges}
     if hit.kind == "pattern":
         return {"entries": memory.knowledge.entries_of(content)}

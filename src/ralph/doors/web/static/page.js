@@ -23,7 +23,7 @@ function localize(root) {
 
 function keepLive(part) {
   const path = part.dataset.live;
-  const every = path === "/live" ? 3000 : 15000;
+  const every = path === "/badge" ? 15000 : 3000;
   setTimeout(async () => {
     let next = part;
     if (!document.hidden && !part.contains(document.activeElement) && !part.matches(":hover")) {
@@ -80,7 +80,7 @@ function onKey(event, state) {
   state.go = false;
   if (go) {
     const links = [...document.querySelectorAll(".nav a")];
-    const link = links.find((one) => one.textContent.toLowerCase().startsWith(event.key));
+    const link = links.find((one) => one.dataset.key === event.key);
     if (link) link.click();
   } else if (event.key === "/") {
     (document.querySelector("[data-search] input[name=q]") || document.getElementById("find")).focus();
