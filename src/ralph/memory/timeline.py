@@ -18,7 +18,7 @@ from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.recall import exchange_of_run
 from ralph.records import Record
-from ralph.records.conversation import EXCHANGE
+from ralph.records.conversation import EXCHANGE, Exchange, content_of
 from ralph.records.iteration import KIND, ErrorSeen, Iteration
 from ralph.text.times import moments_between
 
@@ -143,6 +143,20 @@ def _event(record: Record) -> Event:
         short.cost_usd,
         short.duration_ms,
     )
+
+
+def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Exchange]:
+    """The whole records of these events, by id."""
+    found: dict[str, Iteration | Exchange] = {}
+    wanted: dict[str, set[str]] = {}
+    for one in some:
+        wanted.setdefault(one.feature if one.kind == KIND else "", set()).add(one.id)
+    said = wanted.pop("", set())
+    for feature, ids in wanted.items():
+        pairs = ralph.feature(feature).iterations(ids)
+        found |= {located.record.id: iteration for located, iteration in pairs}
+    records = ralph.conversations.stream.history.records if said else {}
+    return found | {one: content_of(records[one]) for one in said}
 
 
 def later_success(ralph: Ralph, record: Iteration) -> Event | None:

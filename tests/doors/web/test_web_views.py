@@ -70,6 +70,18 @@ def test_a_page_that_is_not_there_says_so(browser: Browser) -> None:
     assert "no record" in browser.get("/record/ffffffff", code=404)
 
 
+def test_what_was_not_foreseen_is_an_error_page(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("ralph.memory.timeline.mistakes", break_down)
+    said = browser.get("/", code=500)
+    assert "Internal error (ZeroDivisionError: by nothing)" in said
+    assert "Traceback" not in said
+
+
 # -- home
 
 
@@ -89,6 +101,15 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "Cost: $1.25 in all" in text
     assert "Tokens: 4.2k in all" in text
     assert "No error came again lately." in text
+
+
+def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        talk = ralph.conversations.start(title="Cut off")
+        asked = "Can you finish the migration?"
+        ralph.conversations.exchange(talk, user=asked, assistant="", status="interrupted")
+    ends = browser.text("/").partition("Open ends")[2]
+    assert "interrupted Can you finish the migration?" in ends
 
 
 def test_home_shows_repeated_mistakes_with_their_fix(browser: Browser) -> None:
@@ -133,6 +154,13 @@ def test_the_timeline_lists_newest_first_and_filters(browser: Browser) -> None:
     assert titles("feature=none") == []
 
 
+def test_the_timeline_shows_errors_decisions_and_files(browser: Browser) -> None:
+    text = browser.text("/timeline?outcome=failure")
+    assert "error AssertionError: Set-Cookie refused" in text
+    assert "decision: Use Redis" in text
+    assert "src/app.py" in text
+
+
 def test_the_timeline_is_paged(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         ralph.feature("search").remember_all(
@@ -163,6 +191,12 @@ def test_search_shows_score_why_and_kind_and_opens_the_record(browser: Browser) 
     assert '<span class="kind">iteration</span>' in text
     [first, *_] = record_ids(text)
     assert "The browser drops the session cookie." in browser.text(f"/record/{first}")
+
+
+def test_weaker_results_are_shown_on_request(browser: Browser) -> None:
+    asked = "/search?q=zebra+quantum+umbrella+violin+night"
+    assert "Show weaker results" in browser.get(asked)
+    assert record_ids(browser.get(f"{asked}&weak=1"))
 
 
 def test_search_can_be_narrowed_to_kinds(browser: Browser) -> None:

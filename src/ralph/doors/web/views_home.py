@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _DAYS = 30
 _TODAY_ROWS, _WEEK_ROWS = 12, 10
 _ENDS = 12
+_OPEN_DAYS = 7
 _SHORTEST_QUESTION = 3
+# How long a search may hold up the page to index what is new.
+_CATCH_UP_S = 2.0
 OUTCOMES = (*get_args(Outcome), *(one for one in get_args(Status) if one not in get_args(Outcome)))
 
 
@@ -122,7 +125,19 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
                 for task in tasks
                 if task.status == status
             ]
+    if call.memory.conversations.exist:
+        ends += _unfinished(call)
     return ends[:_ENDS]
+
+
+def _unfinished(call: PageCall) -> list[OpenEnd]:
+    """Sessions of the last days whose last exchange was interrupted or failed."""
+    since = local_today() - timedelta(days=_OPEN_DAYS)
+    last: dict[str, Event] = {}
+    for one in history.events(call.memory, kinds=["exchange"], since=since.isoformat()):
+        last.setdefault(one.conversation, one)
+    ended = [one for one in last.values() if one.outcome != "complete"]
+    return [OpenEnd(one.outcome, one.title, f"/record/{one.id}") for one in ended]
 
 
 def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
@@ -201,10 +216,12 @@ def timeline(call: PageCall) -> Response:
         until=query.get("until") or None,
     )
     rows, paging = paged(found, call.number)
+    records = history.contents(call.memory, rows)
     days = [(day, list(some)) for day, some in groupby(rows, lambda one: history.local_day(one.at))]
     return call.page(
         "timeline.html",
         days=days,
+        records=records,
         paging=paging,
         outcomes=OUTCOMES,
         features=[memory.name for memory in call.memory.features()],
@@ -238,10 +255,17 @@ def search(call: PageCall) -> Response:
     notes: list[str] = []
     if len(question) >= _SHORTEST_QUESTION or not question.isascii():
         with contextlib.suppress(BadInput):  # nothing to search for is nothing found
-            answer = call.memory.search(question, kinds=kinds, limit=20)
+            floor = 0.0 if call.query.get("weak") else None
+            answer = call.memory.search(
+                question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
+            )
             hits, notes = [_result(hit) for hit in answer], list(answer.notes)
     values: dict[str, Any] = {"question": question, "kinds": kinds, "hits": hits, "notes": notes}
-    values |= {"labels": LABELS, "floor": f"{call.memory.config.settings.min_score:.2f}"}
+    values |= {
+        "labels": LABELS,
+        "weak": bool(call.query.get("weak")),
+        "floor": f"{call.memory.config.settings.min_score:.2f}",
+    }
     if call.query.get("part"):
         return call.part("results.html", **values)
     return call.page("search.html", **values)
