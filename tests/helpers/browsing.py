@@ -9,9 +9,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from commanding import COOKIE, LOGIN
@@ -61,9 +61,17 @@ class Browser:
         [session] = self.site._sessions.values()
         return session.csrf
 
-    def post(self, path: str, *, code: int = 303, origin: str = ORIGIN, **fields: Any) -> str:
+    def post(
+        self,
+        path: str,
+        form: Mapping[str, str] | None = None,
+        *,
+        code: int = 303,
+        origin: str = ORIGIN,
+        **fields: str,
+    ) -> str:
         """Send a form with its token; follow to the next view."""
-        given = {"csrf": self.token(), **fields}
+        given = {"csrf": self.token(), **(form or {}), **fields}
         answer = self.client.post(path, data=given, headers={"origin": origin})
         assert answer.status_code == code, answer.text
         return self.get(answer.headers["location"]) if code == 303 else answer.text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.journal import Journal
 from ralph.memory import forgetting, store
 from ralph.memory.forgetting import Words
 from ralph.memory.knowledge_state import stream_of
@@ -27,6 +28,7 @@ from ralph.text.tokens import plural
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
+_LINES_AT_ONCE = 2000
 
 
 _Chosen = dict[JournalKey, list[str]]
@@ -294,7 +296,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
 
 
 def _without_conversations(
-    ralph: Ralph, standing: list[Record], said: list[str], match: str | None
+    ralph: Ralph, standing: Iterable[Record], said: list[str], match: str | None
 ) -> tuple[list[str], list[str]]:
     """What was picked without conversations of which only a part was, and those of them whose
     title has the text: a conversation goes with its last exchange, and by its title alone only if
@@ -306,13 +308,24 @@ def _without_conversations(
     return [one for one in said if one not in named], titles
 
 
-def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
+def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
     """What may be forgotten of a journal; a merge may have brought some of it back."""
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    records = [located.record for located in journal_of(ralph, key).read().records]
-    return [one for one in records if key.memory != KNOWLEDGE or one.kind in kinds]
+    records = _in_journal(journal_of(ralph, key))
+    return (one for one in records if key.memory != KNOWLEDGE or one.kind in kinds)
+
+
+def _in_journal(journal: Journal) -> Iterator[Record]:
+    """Every record that stands in a journal, read in parts: there may be many."""
+    position: str | None = None
+    while True:
+        batch = journal.read(position, limit=_LINES_AT_ONCE)
+        yield from (located.record for located in batch.records)
+        if batch.done:
+            return
+        position = batch.position
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
 import pytest
 from browsing import Browser, served_page
 
+from ralph import disk
 from ralph.memory import gates
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
 from ralph.plan.store import Plan
 from ralph.records import now
+from ralph.records.knowledge import GateApproval, GateRejection
 
 
 def plan_of(browser: Browser) -> Plan:
@@ -69,6 +72,18 @@ def test_a_page_that_is_not_there_says_so(browser: Browser) -> None:
     assert "no record" in browser.get("/record/ffffffff", code=404)
 
 
+def test_what_was_not_foreseen_is_an_error_page(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("ralph.memory.timeline.mistakes", break_down)
+    said = browser.get("/", code=500)
+    assert "Internal error (ZeroDivisionError: by nothing)" in said
+    assert "Traceback" not in said
+
+
 # -- home
 
 
@@ -88,6 +103,15 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "Cost: $1.25 in all" in text
     assert "Tokens: 4.2k in all" in text
     assert "No error came again lately." in text
+
+
+def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        talk = ralph.conversations.start(title="Cut off")
+        asked = "Can you finish the migration?"
+        ralph.conversations.exchange(talk, user=asked, assistant="", status="interrupted")
+    ends = browser.text("/").partition("Open ends")[2]
+    assert "interrupted Can you finish the migration?" in ends
 
 
 def test_home_shows_repeated_mistakes_with_their_fix(browser: Browser) -> None:
@@ -132,6 +156,13 @@ def test_the_timeline_lists_newest_first_and_filters(browser: Browser) -> None:
     assert titles("feature=none") == []
 
 
+def test_the_timeline_shows_errors_decisions_and_files(browser: Browser) -> None:
+    text = browser.text("/timeline?outcome=failure")
+    assert "error AssertionError: Set-Cookie refused" in text
+    assert "decision: Use Redis" in text
+    assert "src/app.py" in text
+
+
 def test_the_timeline_is_paged(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         ralph.feature("search").remember_all(
@@ -162,6 +193,12 @@ def test_search_shows_score_why_and_kind_and_opens_the_record(browser: Browser) 
     assert '<span class="kind">iteration</span>' in text
     [first, *_] = record_ids(text)
     assert "The browser drops the session cookie." in browser.text(f"/record/{first}")
+
+
+def test_weaker_results_are_shown_on_request(browser: Browser) -> None:
+    asked = "/search?q=zebra+quantum+umbrella+violin+night"
+    assert "Show weaker results" in browser.get(asked)
+    assert record_ids(browser.get(f"{asked}&weak=1"))
 
 
 def test_search_can_be_narrowed_to_kinds(browser: Browser) -> None:
@@ -236,6 +273,29 @@ def test_records_of_every_kind_open(browser: Browser) -> None:
         text = browser.text(f"/record/{identity}")
         assert "Where it comes from" in text, kind
         assert identity in text
+
+
+def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> None:
+    project = browser.site.project
+    with open_ralph(project.root) as ralph:
+        [note] = ralph.recent(1, kinds=["note"])
+        talk = ralph.conversations.start(title="Told", session="s1", source="claude-code")
+        times = {"started": "2026-03-01T10:00:00Z", "completed": "2026-03-01T10:05:00Z"}
+        said = ralph.conversations.exchange(talk, user="Reset?", assistant="Nightly.", **times)
+    folder = Path(disk.hooks_folder(project.root, project.home))
+    disk.make_folder(folder)
+    lines = [
+        {"at": "2026-03-01T10:00:01Z", "session": "s1", "agent": "claude", "ids": [note.id]},
+        {"at": "2026-03-01T10:00:02Z", "session": "s1", "agent": "claude", "ids": ["gone0000"]},
+        {"at": "2026-03-01T11:00:00Z", "session": "s1", "agent": "claude", "ids": ["later000"]},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / disk.RECALL_LOG).write_text(text, encoding="utf-8")
+
+    shown = browser.text(f"/record/{said.id}").partition("What memory told the model")[2]
+
+    assert "note The staging database resets every night." in shown
+    assert shown.count("It was forgotten since.") == 1
 
 
 def test_a_long_text_is_cut_and_shown_whole_on_request(browser: Browser) -> None:
@@ -316,7 +376,7 @@ def form_of(browser: Browser) -> dict[str, str]:
 
 def test_the_texts_of_a_feature_are_changed_by_the_rules_of_the_plan(browser: Browser) -> None:
     form = form_of(browser)
-    after = browser.post("/features/auth/edit", **form | {"boundaries": "No\r\ncookies."})
+    after = browser.post("/features/auth/edit", form | {"boundaries": "No\r\ncookies."})
 
     assert "Saved: boundaries." in after
     feature = plan_of(browser).feature("auth")
@@ -331,16 +391,16 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(browser: Browse
 
     form = form_of(browser)
     update_feature(plan_of(browser), "auth", {"boundaries": "Theirs."})
-    said = browser.post("/features/auth/edit", code=400, **form | {"boundaries": "Mine."})
+    said = browser.post("/features/auth/edit", form | {"boundaries": "Mine."}, code=400)
     assert "changed by somebody else" in said
-    browser.post("/features/auth/edit", **form | {"boundaries": "Theirs.", "architecture": "New."})
+    browser.post("/features/auth/edit", form | {"boundaries": "Theirs.", "architecture": "New."})
     assert plan_of(browser).feature("auth").boundaries == "Theirs."
     assert plan_of(browser).feature("auth").architecture == "New."
 
 
 def test_a_text_that_is_too_long_is_refused(browser: Browser) -> None:
     form = form_of(browser) | {"boundaries": "x" * 2000}
-    assert "at most 1500" in browser.post("/features/auth/edit", code=400, **form)
+    assert "at most 1500" in browser.post("/features/auth/edit", form, code=400)
 
 
 # -- learnings
@@ -348,7 +408,7 @@ def test_a_text_that_is_too_long_is_refused(browser: Browser) -> None:
 
 def undo_key(text: str) -> str:
     [key] = re.findall(r'name="key" value="([^"]+)"', text)
-    return key
+    return str(key)
 
 
 @pytest.mark.parametrize("action", ["remove", "review"])
@@ -394,17 +454,18 @@ def test_contradictions_stand_side_by_side(browser: Browser) -> None:
 
 def test_work_is_rejected_with_feedback_and_its_revision_approved(browser: Browser) -> None:
     verdict = {"task": "1", "gate": "design"}
-    after = browser.post("/features/auth/gate", **verdict, verdict="reject", text="No tokens")
+    after = browser.post("/features/auth/gate", verdict, verdict="reject", text="No tokens")
     assert "The feedback is on the task" in after
     assert "Rejected, waiting for a revision" in after
     assert plan_of(browser).task(1).comments[-1].text.endswith("No tokens")
 
-    done = browser.post("/features/auth/gate", **verdict, verdict="approve", text="Signed cookies")
+    done = browser.post("/features/auth/gate", verdict, verdict="approve", text="Signed cookies")
 
     assert "waits for a checkpoint" in done
     assert "Rejected, waiting for a revision" not in done
     with open_ralph(browser.site.project.root) as ralph:
         [staged] = ralph.knowledge.staged()
+    assert isinstance(staged.record, GateRejection)
     assert staged.record.revision_approach == "Signed cookies"
     assert staged.record.subject == "Add the login form"
 
@@ -418,6 +479,7 @@ def test_an_approval_without_words_takes_the_newest_success(browser: Browser) ->
     browser.post("/features/auth/gate", task="1", gate="design", verdict="approve")
     with open_ralph(browser.site.project.root) as ralph:
         [staged] = ralph.knowledge.staged()
+    assert isinstance(staged.record, GateApproval)
     assert staged.record.approved_approach == "A form."
 
 
@@ -425,7 +487,6 @@ def test_an_approval_without_words_takes_the_newest_success(browser: Browser) ->
 
 
 def test_an_iteration_under_way_is_shown_live(browser: Browser) -> None:
-    from ralph import disk
     from ralph.loop.agent import PendingIteration, RunFolder
     from ralph.loop.process import LOCK
     from ralph.plan.guard import Guard

@@ -16,6 +16,7 @@ FAILED = 1
 HOST = "127.0.0.1"
 # Tried first, so that the address is the same every day; any free one does.
 PORT = 8757
+_CLOSE_S = 2.0
 _HELP = {
     "ui": "Open the page in your browser: see, search and correct what memory has.",
     "serve": "Serve the page without opening a browser.",
@@ -78,7 +79,8 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
         try:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
-            site.close()
+            if not site.close(_CLOSE_S):
+                os._exit(0)  # nobody waits for that call any more, and every write is atomic
     return 0
 
 

@@ -13,7 +13,8 @@ from ralph.doors.web import charts
 from ralph.doors.web.page import NavEntry, PageCall, Route
 from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import timeline as history
-from ralph.memory.timeline import Event, FeatureFigures
+from ralph.memory.stats import Usage, trend, usage
+from ralph.memory.timeline import Event
 from ralph.plan import edit, learnings
 from ralph.plan.model import Feature, Limits, PlanView, Task
 from ralph.records.learning import Learning
@@ -38,7 +39,9 @@ class FeatureLine(NamedTuple):
     done: int
     tasks: int
     learnings: int
-    figures: FeatureFigures
+    used: Usage
+    trend: float | None
+    last: Event | None
 
 
 class LearningLine(NamedTuple):
@@ -63,7 +66,7 @@ def features(call: PageCall) -> Response:
     lines = []
     for name in dict.fromkeys([*planned, *(memory.name for memory in call.memory.features())]):
         tasks = [t for t in view.tasks if t.feature == name and t.status != "skipped"]
-        feature = planned.get(name)
+        feature, mine = planned.get(name), by_name.get(name, [])
         lines.append(
             FeatureLine(
                 name,
@@ -72,7 +75,9 @@ def features(call: PageCall) -> Response:
                 sum(task.status == "done" for task in tasks),
                 len(tasks),
                 len(feature.learnings) if feature else 0,
-                history.feature_figures(name, by_name.get(name, [])),
+                usage(mine, name),
+                trend(mine),
+                mine[0] if mine else None,
             )
         )
     return call.page("features.html", lines=lines, problems=view.problems)
@@ -97,7 +102,7 @@ def feature(call: PageCall) -> Response:
         planned=found is not None,
         state=view.current_state(name),
         tasks=_tasks(view, name),
-        figures=history.feature_figures(name, events),
+        used=usage(events, name),
         strip=charts.strip(events[:_STRIP]),
         recent=events[:_RECENT],
         files=history.touched_files(call.memory, name, _FILES),

@@ -115,16 +115,30 @@ def _particulars(
     return {}
 
 
-class ToldText(NamedTuple):
-    """Something that memory told the model."""
+class ToldRecord(NamedTuple):
+    """A record that hooks gave to the model, and when."""
 
-    name: str
-    text: str
+    at: str
+    id: str
+    label: str
+    title: str
 
 
-def _told(call: PageCall, hit: Hit) -> list[ToldText]:
-    """What is known to have been told to the model when this happened."""
-    return []
+def _told(call: PageCall, hit: Hit) -> list[ToldRecord]:
+    """What hooks are known to have given to the model when this happened."""
+    if not isinstance(hit.record, Exchange):
+        return []
+    from ralph.memory.stats import recalled_in
+
+    told: list[ToldRecord] = []
+    for recall in recalled_in(call.memory, hit.record):
+        for identity in recall.ids:
+            try:
+                row = hit_row(call.memory.get(identity, everywhere=True))
+                told.append(ToldRecord(recall.at, identity, row.label, row.title))
+            except RalphError:  # forgotten since
+                told.append(ToldRecord(recall.at, "", "record", "It was forgotten since."))
+    return told
 
 
 # -- forget
