@@ -87,7 +87,7 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
 def bound(port: int | None) -> socket.socket:
     """A socket on the loopback interface: on this port, else on the usual one or any."""
     for wanted in (PORT, 0) if port is None else (port,):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":  # there it would let two programs share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
