@@ -169,7 +169,7 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
 def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
     """The iterations under way, and whether their agent still runs."""
     folder = call.site.project.cache / "runs"
-    if not folder.is_dir():
+    if not disk.is_folder(folder):
         return []
     from ralph.loop.agent import RunFolder
     from ralph.loop.process import LOCK
