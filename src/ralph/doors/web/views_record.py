@@ -132,7 +132,7 @@ def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
 
     recalls: list[RecalledRecord] = []
     for recall in recalled_in(call.memory, hit.record):
-        for identity in recall.ids:
+        for identity, _ in recall.shown:
             try:
                 row = hit_row(call.memory.get(identity, everywhere=True))
                 recalls.append(RecalledRecord(recall.at, identity, row.label, row.title))
