@@ -178,8 +178,11 @@ def choose(
     found_ids: set[str] = set()
     words = Words((), match or "")
     beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
+    begins = tuple(one.lower() for one in beginnings)
 
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
+        if wanted and not any(name.startswith(begins) for name in names):
+            return False  # as of nearly all, and there may be many
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
         fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
