@@ -40,7 +40,9 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _PORT = re.compile(r"successfully on port (\d+)")
 _AXE_RUN = """
 const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ["violations"]}).then(
+const options = {resultTypes: ["violations"]};
+if (arguments[0].length) options.runOnly = {type: "rule", values: arguments[0]};
+axe.run(document, options).then(
   (found) => done(found.violations.map((one) => ({
     rule: one.id, impact: one.impact, nodes: one.nodes.map((node) => node.html + " " +
       node.any.map((check) => check.message).join("; ")),
@@ -206,12 +208,12 @@ class Chromium:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(taken["data"]))
 
-    def violations(self) -> list[str]:
-        """What axe-core finds that is serious or worse, each with the elements."""
+    def violations(self, *rules: str) -> list[str]:
+        """What axe-core finds that is serious or worse, by all rules or by these."""
         if not AXE.exists():
             missing(f"axe-core is not in {CLIENTS}", "Run: scripts/clients")
         self.script(AXE.read_text(encoding="utf-8"))
-        found = self._ask("POST", "/execute/async", script=_AXE_RUN, args=[])
+        found = self._ask("POST", "/execute/async", script=_AXE_RUN, args=[rules])
         return [
             f"{self.path}: {one['rule']} ({one['impact']}): {one['nodes'][:3]}"
             for one in found

@@ -14,7 +14,13 @@ from ralph.memory import documents, gates
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.plan import edit, learnings
 from ralph.plan.store import Plan
-from ralph.records.conversation import Conversation, Exchange, Label, conversation_id
+from ralph.records.conversation import (
+    Conversation,
+    Exchange,
+    Label,
+    conversation_id,
+    exchange_id,
+)
 
 _REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused (localhost:5432)"
 _STARTED = "Started the test database first: docker compose up -d db"
@@ -239,7 +245,7 @@ def _talk(ralph: Ralph) -> None:
         talk = Conversation(id=name, title=title, source=source, created=_ago(ago))
         exchanges = [
             Exchange(
-                id=f"{name[:12]}{m:04}",
+                id=exchange_id(name, str(m)),
                 conversation=name,
                 user=asked,
                 assistant=answer,

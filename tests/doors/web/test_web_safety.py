@@ -13,6 +13,7 @@ from ralph.doors.web.app import AREAS, HEADERS, LARGEST_FORM_BYTES
 from ralph.memory.ralph import open_ralph
 
 VIEWS = ["/", "/features", "/features/auth", "/features/auth/edit", "/timeline", "/search?q=cookie"]
+VIEWS += ["/conversations", "/notes", "/knowledge", "/documents", "/workers"]
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onmouseover=alert(3) {{7*7}}"
     " \u202egnp.exe\u202c \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b]8;;\x07 \u200bzero"

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -283,6 +283,7 @@ def templates() -> Environment:
     )
     made.filters |= {
         "moment": moment,
+        "day": day_text,
         "cut": cut,
         "long": long_text,
         "money": money,
@@ -318,6 +319,11 @@ def moment(at: str | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
 
 
+def day_text(day: str) -> str:
+    """A day in words; "" is no day."""
+    return date.fromisoformat(day).strftime("%A, %d %B %Y") if day else "Without a time"
+
+
 def cut(text: object, chars: int = 200) -> str:
     """The text on one line, cut to a length."""
     # So much of it can be shown at all; the rest is not worth looking at.
@@ -336,7 +342,7 @@ def money(amount: float | None) -> str:
     """An amount of US dollars."""
     if amount is None:
         return ""
-    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 def tokens_text(count: int | None) -> str:

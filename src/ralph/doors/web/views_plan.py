@@ -18,6 +18,7 @@ from ralph.memory.timeline import Event
 from ralph.plan import edit, learnings
 from ralph.plan.model import Feature, Limits, PlanView, Task
 from ralph.records.learning import Learning
+from ralph.text.tokens import plural
 
 _FILES = 15
 _STRIP = 60
@@ -130,7 +131,13 @@ def _learnings(found: Feature, newest: int) -> list[LearningLine]:
     lines = []
     for one in found.learnings:
         ago = learnings.age(one, newest)
-        age = "" if ago is None else "in the last iteration" if ago <= 0 else f"{ago} ago"
+        age = (
+            ""
+            if ago is None
+            else "in the last iteration"
+            if ago <= 0
+            else f"{plural(ago, 'iteration')} ago"
+        )
         against = tuple(rivals.get(one.id, ()))
         lines.append(LearningLine(one, learnings.is_stale(one, newest + 1), age, against))
     return lines

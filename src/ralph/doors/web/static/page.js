@@ -10,13 +10,23 @@ const fetchPart = (path) =>
 // The server escaped everything in it; a parsed document runs no script either.
 const parse = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
+// As much of a time as is needed to tell when it was; the whole of it is in the tooltip.
+function shorten(moment) {
+  const now = new Date();
+  const time = { hour: "numeric", minute: "2-digit" };
+  if (moment.toDateString() === now.toDateString()) return moment.toLocaleTimeString(undefined, time);
+  const day = { month: "short", day: "numeric" };
+  const year = moment.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
+  return moment.toLocaleString(undefined, { ...day, ...year, ...time });
+}
+
 function localize(root) {
-  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.getTime())) {
-      time.title = `${time.dateTime} (server: ${time.textContent})`;
-      time.textContent = format.format(moment);
+      time.title = format.format(moment);
+      time.textContent = shorten(moment);
     }
   }
 }
