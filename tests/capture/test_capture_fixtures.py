@@ -15,6 +15,7 @@ from ralph.errors import BadInput
 from ralph.records import Complaint
 
 MEMORY_TOOL = "mcp__feature-memory__search_feature_memory"
+DENIED = "Bash(python3 -c 'import login; print(login.login(1))')"
 LOGIN = (("login.py", "created"), ("README.md", "read"))
 DONE = "Done: login implemented."
 LIBRARY = "packages/library"
@@ -68,7 +69,7 @@ RUNS: dict[str, Expected] = {
     "mcp_missing": Expected("ok", "hello there", turns=1, cost=0.012, tokens=5150, mcp_failed=("feature-memory",)),
     "midstream": Expected("ok", "partial words here", turns=1, cost=0.012, tokens=10251),
     # Success by its own word, though nothing was written: three tools were denied.
-    "perm_default": Expected("ok", DONE, (("README.md", "read"),), (), 7, 0.072, 30900, denied=(MEMORY_TOOL, "Write", "Bash")),
+    "perm_default": Expected("ok", DONE, (("README.md", "read"),), (), 7, 0.072, 30900, denied=(MEMORY_TOOL, "Write", DENIED)),
     "refusal": failed("refused", "API Error: Opus 5.5's safeguards", turns=2, cost=0.024, tokens=10300),
     "rl_rej_oauth": failed("rate_limited", "You've hit your 5-hour limit", turns=1, cost=0, tokens=0, status=429),
     "rl_warn_oauth": Expected("ok", "hello", turns=1, cost=0.006, tokens=5150),

@@ -86,6 +86,7 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
             Step(text=last),
         )
     )
+    world.environ["RALPH_AGENT_PERMISSIONS"] = "project, sh export.sh"
     with ScriptedModel(tried, found) as model:
         talk_to(world, model)
         ran = world.loop(root, "--agent", "gemini", "--max-iterations", "3")
@@ -100,6 +101,19 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
     assert MISSING in model.asked(1)[1].results[-1]
 
 
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    calls = [
+        Step(calls=(shell(one),)) for one in ("echo six; git status", "curl http://127.0.0.1:1/")
+    ]
+    with ScriptedModel(Run(steps=(*calls, Step(text="Nothing was fetched.")))) as model:
+        talk_to(world, model)
+        ran = world.loop(root, "--agent", "gemini", "--max-iterations", "1")
+    assert "six" in model.asked(0)[1].results[-1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["run_shell_command(curl http://127.0.0.1:1/)"]
+    assert ran.told["export"][0].errors == ()
+
+
 def saved(root: Path) -> list[Exchange]:
     """Its exchanges by time; their numbers are in the order in which they were read."""
     found = (msgspec.structs.replace(one, number=0) for one in exchanges(root))
@@ -109,7 +123,11 @@ def saved(root: Path) -> list[Exchange]:
 def test_its_hooks_save_a_session_and_tell_the_next_one(
     world: World, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
+    # The first session has the project's hooks (`ralph` by name), the second the person's own.
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("hooks", "install", "--agent", "gemini"), cwd=root)
+    trusted = world.home / ".gemini" / "trustedFolders.json"
+    trusted.write_text(json.dumps({str(root): "TRUST_FOLDER"}), encoding="utf-8")
     script = write(root / "export.sh", "mkdir -p build\n")
     fix = "Fixed: the csv export had no script export.sh, so I wrote one and it passes now."
     first = Run(
@@ -121,6 +139,9 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
         prompt(world, root, "Please make the csv export work with export.sh.")
+        assert len(saved(root)) == 1
+        world.run(ralph("hooks", "uninstall", "--agent", "gemini"), cwd=root)
+        world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
         prompt(world, root, "The csv export again fails, what did we do in export.sh?")
     one, two = saved(root)
     assert one.user == "Please make the csv export work with export.sh."

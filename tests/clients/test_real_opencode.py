@@ -97,6 +97,19 @@ def test_the_loop_drives_it_with_memory_and_records_what_it_did(world: World, ro
     assert "No rule to make target 'export'" in model.asked(1)[1].results[-1]
 
 
+def test_it_runs_the_projects_commands_and_no_others(world: World, root: Path) -> None:
+    commands = ("echo six; git status", "curl http://127.0.0.1:1/")
+    calls = [Call("bash", {"command": one, "description": "Tries it"}) for one in commands]
+    steps = [*(Step(calls=(one,)) for one in calls), Step(text="Nothing was fetched.")]
+    with ScriptedModel(Run(steps=tuple(steps))) as model:
+        talk_to(world, model)
+        ran = world.loop(root, "--agent", "opencode", "--max-iterations", "1")
+    assert "six" in model.asked(0)[1].results[-1]
+    [ended] = [event for event in ran.events if event["event"] == "ended"]
+    assert ended["denied"] == ["bash(curl http://127.0.0.1:1/)"]
+    assert ran.told["export"][0].errors == ()
+
+
 def test_its_plugin_saves_a_session_and_tells_the_next_one(
     world: World, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,9 +127,14 @@ def test_its_plugin_saves_a_session_and_tells_the_next_one(
     again = "The csv export again fails, what did we do in the Makefile?"
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
-        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
+        # The project's plugin calls `ralph` by name; the second session has the person's.
+        world.environ["PATH"] += f":{Path(sys.executable).parent}"
+        world.run(ralph("hooks", "install", "--agent", "opencode"), cwd=root)
         ask = "Please make the csv export work."
         world.run([client("opencode"), "run", ask], cwd=root)
+        assert len(saved(root)) == 1
+        world.run(ralph("hooks", "uninstall", "--agent", "opencode"), cwd=root)
+        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
         (root / "Makefile").unlink()
         world.run([client("opencode"), "run", again], cwd=root)
     one, two = saved(root)

@@ -43,8 +43,9 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_error` is the agent's own word, or true when it could not say one. `tokens_used` counts
     everything that was processed, cached input too. `cost_usd` is the session's: a resumed
-    session's includes what came before. `permission_denials` names a tool once a denial.
-    `outcome` is what the run itself proves. `stumbles` counts what was not worth keeping.
+    session's includes what came before. `permission_denials` has a tool for each denial, of a shell
+    with its command. `outcome` is what the run itself proves. `stumbles` counts what was not worth
+    keeping.
     """
 
     dialect: Dialect

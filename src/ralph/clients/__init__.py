@@ -30,6 +30,26 @@ if TYPE_CHECKING:
 MCP_CONFIG = "RALPH_MCP_CONFIG"
 
 
+FULL = "full"
+_COMMANDS = Path(__file__).with_name("project_commands.txt")
+
+
+class AgentPermissions(msgspec.Struct, frozen=True):
+    """Which shell commands an agent may run: any, or those that begin with one of these."""
+
+    full: bool = False
+    commands: tuple[str, ...] = ()
+
+
+def agent_permissions(setting: str, *scripts: str) -> AgentPermissions:
+    """What the setting allows: `project` or `full`, and more commands after commas."""
+    lines = _COMMANDS.read_text(encoding="utf-8").splitlines()
+    project = [one.strip() for line in lines if line[:1] != "#" for one in line.split(",")]
+    parts = [" ".join(part.split()) for part in setting.split(",")]
+    named = (part for part in parts if part not in ("project", FULL))
+    return AgentPermissions(FULL in parts, tuple(filter(None, [*project, *scripts, *named])))
+
+
 class AgentCall(msgspec.Struct, frozen=True):
     """What an agent is started with, besides the prompt on its standard input.
 
@@ -39,6 +59,7 @@ class AgentCall(msgspec.Struct, frozen=True):
     model: str | None = None
     mcp_config: Path | None = None
     mcp_servers: dict[str, dict[str, Any]] = {}
+    permissions: AgentPermissions = AgentPermissions()
 
 
 class SessionFiles(Protocol):

@@ -35,7 +35,7 @@ LOGIN_SHELLS: bool = False
 REVIEW_MODEL: str | None = "opus"
 TAKES_SERVERS: bool = True
 _COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
-_ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+_ALLOWED_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
 _STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
 _TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
 
@@ -48,7 +48,10 @@ def command(call: AgentCall) -> list[str]:
     if call.mcp_config:
         words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
     servers = [f"mcp__{name}" for name in call.mcp_servers]
-    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS]
+    # It checks each part of a compound command, and refuses what it would have to ask for.
+    rules = [f"Bash({one}:*)" for one in call.permissions.commands]
+    shell = ["Bash"] if call.permissions.full else rules
+    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS, *shell]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
@@ -329,6 +332,12 @@ def _edits(given: JsonObject) -> Iterator[tuple[str, str]]:
         yield old[:_LONGEST_EDIT], new[:_LONGEST_EDIT]
 
 
+def _denied_call(item: JsonObject) -> str:
+    """The tool of a call that was denied; of a shell with how its command begins."""
+    name, command = text_of(item.get("tool_name")), mapping(item.get("tool_input")).get("command")
+    return f"{name}({clip(text_of(command), 60)})" if name in _SHELLS and command else name
+
+
 _RESET = re.compile(r"limit reached\|(\d{10,13})\b")
 _DIAGNOSTIC = "[ede_diagnostic]"
 
@@ -404,11 +413,8 @@ class StreamJson(Messages):
         if line.subtype == "init":
             self._model = text_of(line.model) or self._model
             self.at_home(text_of(line.cwd))
-            self._mcp_failed = tuple(
-                text_of(server.get("name"))
-                for server in items(line.mcp_servers)
-                if server.get("status") == "failed" and text_of(server.get("name"))
-            )
+            failed = [one for one in items(line.mcp_servers) if one.get("status") == "failed"]
+            self._mcp_failed = tuple(filter(None, (text_of(one.get("name")) for one in failed)))
         elif line.subtype == "api_retry":
             status = count(line.error_status)
             self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"
@@ -444,7 +450,7 @@ class StreamJson(Messages):
                 self.add_error(ErrorSeen(clip(message, 2000), "runtime"))
         if stated_reset := _RESET.search(final):
             self._resets_at = self._resets_at or moment(int(stated_reset[1]))
-        denied = [text_of(item.get("tool_name")) for item in items(result.permission_denials)]
+        denied = [_denied_call(item) for item in items(result.permission_denials)]
         self.denied, self.model = denied or list(self._denied), self._model or self.model
         return self.result(
             "stream-json",

@@ -45,7 +45,7 @@ SESSION_TYPES: frozenset[str] = frozenset({"session_meta"})
 LOGIN_SHELLS: bool = True
 REVIEW_MODEL: str | None = None
 TAKES_SERVERS: bool = True
-_COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
+_COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s")
 # It gives a server one second before it asks the model without it; a Python process may need more.
 # One that never comes up still does not end the run.
 _SERVER_WAIT_MS = 30_000
@@ -53,7 +53,9 @@ _SERVER_WAIT_MS = 30_000
 
 def command(call: AgentCall) -> list[str]:
     """The command line of one run."""
-    words = [*_COMMAND, *(["-m", call.model] if call.model else [])]
+    # It has no list of commands: its sandbox lets any of them write in the folder alone.
+    sandbox = "danger-full-access" if call.permissions.full else "workspace-write"
+    words = [*_COMMAND, sandbox, *(["-m", call.model] if call.model else [])]
     if call.mcp_config is not None and call.mcp_servers:
         words += ["-c", f"mcp_optional_startup_grace_ms={_SERVER_WAIT_MS}"]
         for name, entry in call.mcp_servers.items():

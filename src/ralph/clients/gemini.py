@@ -29,14 +29,16 @@ LOGIN_SHELLS: bool = False
 # It takes servers from its settings alone, and the files of one run's settings must be root's.
 REVIEW_MODEL: str | None = None
 TAKES_SERVERS: bool = False
-# Without a person to ask, it runs no command in any other approval mode. The folder is the one that
-# the person runs Ralph in.
-_COMMAND = ("gemini", "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust")
+# The folder is the one that the person runs Ralph in.
+_COMMAND = ("gemini", "--output-format", "stream-json", "--skip-trust", "--approval-mode")
 
 
 def command(call: AgentCall) -> list[str]:
     """The command line of one run; the prompt comes by standard input, behind an empty one."""
-    return [*_COMMAND, *(["-m", call.model] if call.model else []), "-p", ""]
+    # Without a person to ask, it refuses every other command.
+    rules = ",".join(f"run_shell_command({one})" for one in call.permissions.commands)
+    mode = ["yolo"] if call.permissions.full else ["auto_edit", "--allowed-tools", rules]
+    return [*_COMMAND, *mode, *(["-m", call.model] if call.model else []), "-p", ""]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:

@@ -51,11 +51,15 @@ def command(call: AgentCall) -> list[str]:
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """Its MCP servers, as settings that are put over all others for this run."""
-    if not call.mcp_servers:
-        return {}
-    servers = {name: _server(entry) for name, entry in call.mcp_servers.items()}
-    return {_CONFIG: json.dumps({"mcp": servers}, ensure_ascii=False)}
+    """Its MCP servers and permissions, as settings that are put over all others for this run."""
+    settings: dict[str, Any] = {}
+    if call.mcp_servers:
+        settings["mcp"] = {name: _server(entry) for name, entry in call.mcp_servers.items()}
+    if not call.permissions.full:
+        allowed = [rule for one in call.permissions.commands for rule in (one, f"{one} *")]
+        # The last rule that fits counts.
+        settings["permission"] = {"bash": {"*": "deny", **dict.fromkeys(allowed, "allow")}}
+    return {_CONFIG: json.dumps(settings, ensure_ascii=False)} if settings else {}
 
 
 def _server(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.memory.ralph import Ralph
+from ralph.plan.edit import project_file
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
@@ -36,9 +37,8 @@ from ralph.trust import trusted_hashes
 # -- What the loop tells while it runs: one value a fact, for a screen, a log or a program.
 
 
-Name = Literal[
-    "memory", "recovered", "started", "doing", "ended", "repaired", "learned", "waiting", "stopped"
-]
+_Begin = Literal["permissions", "memory", "recovered", "worktree", "started", "doing"]
+Name = Literal[_Begin, "ended", "committed", "repaired", "learned", "waiting", "stopped"]
 
 
 class LoopEvent(msgspec.Struct, frozen=True):
@@ -79,8 +79,7 @@ def loop_servers(
     entries = {own_server(memory_on=memory_on): ralph_server(ralph, plan.project, *words)}
     notes: list[str] = []
     allowed = trusted_hashes(ralph.store.home, plan.project)
-    named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
-    discipline = next(named, Discipline(name=""))
+    discipline = _discipline(plan, task)
     wishes = server_wishes(discipline)
     for key, entry in discipline.mcp_servers.items():
         if (name := _UNUSABLE.sub("_", str(key))) in (MEMORY, PLAN):
@@ -99,6 +98,11 @@ def loop_servers(
         whose = f"disciplines.yaml: the MCP server {key!r} of {discipline.name}"
         notes.append(f"{whose} is left out: {why}")
     return entries, notes
+
+
+def _discipline(plan: Plan, task: Task) -> Discipline:
+    named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
+    return next(named, Discipline(name=""))
 
 
 def own_server(*, memory_on: bool) -> str:
@@ -141,6 +145,43 @@ def _found(entry: Entry, root: Path) -> Entry | None:
     path = given.get("PATH") if isinstance(given, dict) else None
     program = find_program(command, root=root, path=path if isinstance(path, str) else None)
     return None if program is None else {**entry, "command": program}
+
+
+# -- What an agent may do.
+
+
+# A script of the project, as a plan names it.
+_SCRIPT = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)[ `]")
+
+
+def plan_scripts(plan: Plan, task: Task) -> list[str]:
+    """The project's own programs that the plan names in backticks, such as `scripts/check`.
+
+    A plan can name no other commands: it may be a stranger's.
+    """
+    rules = _discipline(plan, task)
+    texts = [task.description, *task.acceptance_criteria, rules.system_prompt, *rules.conventions]
+    named = dict.fromkeys(_SCRIPT.findall("\n".join(filter(None, texts))))
+    files = {one: project_file(plan.project, one) for one in named if ".." not in one}
+    return [one for one, file in files.items() if file and os.access(file, os.X_OK)]
+
+
+def permission_lines(agent: str, setting: str) -> list[str]:
+    """What an agent may do, and how to change it; nothing for a person's own command."""
+    if agent not in clients.BY_AGENT:
+        return []
+    change = "ralph config --user agent_permissions"
+    if clients.agent_permissions(setting).full:
+        return [f"Permissions: {agent} may run any command as you. To limit it: {change} project"]
+    what = "build, test and lint tools, and git without push; other commands are refused"
+    if agent == "codex":
+        what = "commands in its sandbox, which writes only in this folder and has no network"
+    elif setting != "project":
+        what = f"{what} ({setting})"
+    return [
+        f"Permissions: {agent} may edit files here and run {what}.",
+        f"To allow more: {change} full, or 'project, COMMAND'. The list: ralph run --dry-run",
+    ]
 
 
 # How long an agent may take to end after it was asked to.
@@ -255,13 +296,22 @@ class AgentDriver:
         stop: threading.Event,
     ) -> None:
         self._settings, self._root = ralph.config.settings, ralph.project.root
+        self.cwd = self._root  # or a worktree of it
         self._timeout_s = timeout_s or self._settings.iteration_timeout_s
         self.agent = agent or self._settings.agent
         self.listener, self._stop = listener, stop
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        self._command(clients.AgentCall(), self._environment())
+        self.command(clients.AgentCall())
+
+    def call(
+        self, config: Path, servers: dict[str, Entry], model: str | None, scripts: Sequence[str]
+    ) -> clients.AgentCall:
+        """What the agent is started with; it may always call Ralph."""
+        own = clients.own_command(self._environment(), agent=self.agent)
+        allowed = clients.agent_permissions(self._settings.agent_permissions, own, *scripts)
+        return clients.AgentCall(model, config, servers, allowed)
 
     def run(
         self,
@@ -272,6 +322,7 @@ class AgentDriver:
         model: str | None,
         given: dict[str, str],
         observe: Callable[[bool], None],
+        scripts: Sequence[str] = (),
     ) -> tuple[AgentOutput, AgentEnd]:
         """One run to its end; the servers' file goes into the run's folder.
 
@@ -280,10 +331,10 @@ class AgentDriver:
         config = folder / "mcp.json"  # it may hold keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
-        call = clients.AgentCall(model=model, mcp_config=config, mcp_servers=servers)
+        call = self.call(config, servers, model, scripts)
         env = self._environment(given)
         env |= clients.agent_variables(self.agent, call, env)
-        command = self._command(call, env)
+        command = self.command(call, env)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -305,20 +356,23 @@ class AgentDriver:
             return not self._stop.is_set()
 
         with AgentProcess(
-            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
+            command, prompt=prompt.encode(), folder=folder, cwd=self.cwd, env=env, grace_s=GRACE_S
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
 
-    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
+    def output(self, folder: Path, prompt: str, *, agent: str = "", cwd: str = "") -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         disk.appending(file).close()
-        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        root = cwd or str(self.cwd)
+        return AgentOutput(file, agent=agent or self.agent, root=root, injected=prompt)
 
-    def _command(self, call: clients.AgentCall, env: dict[str, str]) -> list[str]:
+    def command(self, call: clients.AgentCall, env: dict[str, str] | None = None) -> list[str]:
+        """The command line of one run, with the program's full path."""
+        env = self._environment() if env is None else env
         return clients.found_command(clients.agent_command(self.agent, call), env, root=self._root)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
@@ -349,6 +403,8 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_before: Task | None
     # Of other projects' knowledge, what its prompt carries.
     patterns: tuple[str, ...] = ()
+    # The worktree that the agent works in, if it is one.
+    cwd: str = ""
 
 
 class RunFolder(msgspec.Struct, frozen=True):

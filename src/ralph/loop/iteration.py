@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from ralph.errors import BadInput, BadPlan, NotFound
 from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
+from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
@@ -76,18 +77,24 @@ def gather_review(
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
-    flags = stale_prose(facts.feature, last_number(told))
+    edited = {
+        file.path: one.iteration_number or 0
+        for one in told
+        for file in one.files_touched
+        if file.action != "read"
+    }
+    flags = stale_prose(facts.feature, last_number(told), edited)
     return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
-def stale_prose(feature: Feature, iteration: int) -> list[str]:
-    """Why the feature's prose may no longer be true."""
+def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> list[str]:
+    """Why the feature's prose may no longer be true; `edited`: which iteration changed a file."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
     if iteration - verified >= 10:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
-    changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
+    changed = [f.path for f in feature.context_files if edited.get(f.path, 0) > verified]
     if len(changed) > 5:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
@@ -155,8 +162,9 @@ def plan_hash(plan: Plan, feature: str) -> str:
 
 
 class IterationResult(msgspec.Struct, frozen=True):
-    """What an iteration came to, for the loop to decide on."""
+    """What an iteration came to, for the loop to decide on; `id` is that of a new record."""
 
+    id: str
     iteration: Iteration
     captured: AgentRun
     plan_changed: bool
@@ -165,17 +173,38 @@ class IterationResult(msgspec.Struct, frozen=True):
 class IterationRunner:
     """The means to run iterations on one project."""
 
-    def __init__(
-        self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator, *, memory_on: bool
-    ) -> None:
+    def __init__(self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator) -> None:
         self.ralph, self.plan = knowledge.ralph, plan
         self.settings = self.ralph.config.settings
         self.runs = agents.RunFolder(self.ralph.project.cache / "runs")
-        self._driver, self._knowledge, self._memory_on = driver, knowledge, memory_on
+        self._driver, self._knowledge = driver, knowledge
+        self.memory_on = True
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
         self._tell = functools.partial(agents.tell, driver.listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
+
+    def preview(self, task: Task, *, review: bool) -> tuple[build.Prompt, list[str]]:
+        """The prompt and the command line of an iteration, without what other projects know.
+
+        Nothing is started or written.
+        """
+        facts = gather(self.ralph, self.plan, task, memory_on=True, agent=self._driver.agent)
+        work = build.task_prompt(facts, self._limits)
+        prompt = self._review_prompt(facts, everything=False) if review else work
+        servers, _ = agents.loop_servers(self.ralph, self.plan, task, review=review, memory_on=True)
+        config, scripts = self.runs.path / "RUN" / "mcp.json", agents.plan_scripts(self.plan, task)
+        call = self._driver.call(config, servers, self._model(review), scripts)
+        return prompt, self._driver.command(call)
+
+    def _model(self, review: bool) -> str | None:
+        stronger = self.settings.model_review or review_model(self._driver.agent)
+        return stronger if review else self.settings.model_work
+
+    def _review_prompt(self, facts: build.PromptFacts, *, everything: bool) -> build.Prompt:
+        told = history(self.ralph, facts.task.feature)
+        review = gather_review(facts, told, everything=everything)
+        return build.review_prompt(facts, review, self._limits)
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
@@ -188,13 +217,12 @@ class IterationRunner:
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
-        facts = self._gather(task)
-        review = gather_review(facts, history(self.ralph, task.feature), everything=everything)
-        return self._run(task, build.review_prompt(facts, review, self._limits), review=True)
+        prompt = self._review_prompt(self._gather(task), everything=everything)
+        return self._run(task, prompt, review=True)
 
     def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
-            self.ralph, self.plan, task, memory_on=self._memory_on, agent=self._driver.agent
+            self.ralph, self.plan, task, memory_on=self.memory_on, agent=self._driver.agent
         )
         if facts.vanished:
             drop_vanished(self.plan, task.feature)
@@ -210,7 +238,7 @@ class IterationRunner:
             if prompt.exists():  # else no agent had been started
                 ended = self.runs.how_it_ended(work)
                 text = prompt.read_text("utf-8", "replace")
-                output = self._driver.output(folder, text, agent=work.agent)
+                output = self._driver.output(folder, text, agent=work.agent, cwd=work.cwd)
                 finished.append(self._finish(work, output, ended).iteration)
             self.runs.finish(work)
         return finished
@@ -230,25 +258,26 @@ class IterationRunner:
             plan_before=plan_hash(self.plan, task.feature),
             task_before=None if review else task,
             patterns=patterns,
+            cwd=str(self._driver.cwd),
         )
         folder = self.runs.begin(work, snapshot)
         about = {name: getattr(work, name) for name in ("feature", "task_id", "title", "review")}
         self._tell("started", **about, prompt_tokens=prompt.tokens)
         servers, notes = agents.loop_servers(
-            self.ralph, self.plan, task, review=review, memory_on=self._memory_on
+            self.ralph, self.plan, task, review=review, memory_on=self.memory_on
         )
         if new := [note for note in notes if note not in self._noted]:
             self._noted.update(new)
             self._tell("repaired", lines=new)
-        stronger = self.settings.model_review or review_model(self._driver.agent)
         try:
             output, ended = self._driver.run(
                 folder,
                 prompt.text,
                 servers,
-                model=stronger if review else self.settings.model_work,
+                model=self._model(review),
                 given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
+                scripts=agents.plan_scripts(self.plan, task),
             )
         except BadInput:
             self.runs.finish(work)  # no agent was started, so there is nothing to record
@@ -275,7 +304,9 @@ class IterationRunner:
         outcome = self._outcome(work, captured, ended)
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
-        iteration = known or self._remember(work, captured, ended, outcome)
+        saved = SavedIteration("", "", known, fresh=False) if known else None
+        saved = saved or self._remember(work, captured, ended, outcome)
+        iteration = saved.record
         costs = ("cost_usd", "tokens_used", "duration_ms")
         self._tell(
             "ended",
@@ -295,7 +326,7 @@ class IterationRunner:
         if not work.review and outcome != "interrupted":
             self._knowledge.report(work.patterns, iteration)
             self._knowledge.give(iteration, history(self.ralph, work.feature))
-        return IterationResult(iteration, captured, plan_changed)
+        return IterationResult(saved.id, iteration, captured, plan_changed)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""
@@ -332,7 +363,7 @@ class IterationRunner:
 
     def _remember(
         self, work: PendingIteration, captured: AgentRun, ended: AgentEnd, outcome: Outcome
-    ) -> Iteration:
+    ) -> SavedIteration:
         iteration = captured.to_iteration(
             feature=work.feature,
             task_id=work.task_id,
@@ -345,7 +376,7 @@ class IterationRunner:
             timestamp=work.started_at,
             session_id=captured.session_id or work.run,
         )
-        return self.ralph.feature(work.feature).remember(iteration).record
+        return self.ralph.feature(work.feature).remember(iteration)
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""

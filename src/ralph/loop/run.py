@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,7 +23,8 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
-from ralph.loop.agent import AgentDriver, Listener, tell
+from ralph.loop import git
+from ralph.loop.agent import AgentDriver, Listener, permission_lines, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import CheckpointResult, prune_if_due
 from ralph.memory.knowledge import Context
@@ -219,6 +220,7 @@ class Claims:
 StopReason = Literal[
     "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"
 ]
+_ALLOW = "To allow a command: ralph config --user agent_permissions 'project, COMMAND'"
 _RATE_LIMIT_MARGIN_S = 5.0
 # How long to wait when the provider refuses and names no time.
 _RATE_LIMIT_WAIT_S = 300.0
@@ -233,6 +235,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_iterations: int | None = None
     timeout_s: float | None = None
     budget_usd: float | None = None
+    worktree: bool = False
+    commit: bool = False
 
 
 class Totals(msgspec.Struct):
@@ -257,6 +261,11 @@ def run(ralph: Ralph, order: RunOptions, *, listener: Listener, stop: threading.
     return _LoopRun(ralph, order, listener, stop).go()
 
 
+def preview(ralph: Ralph, order: RunOptions) -> dict[str, Any]:
+    """What a run would do first, or why nothing; nothing is started or written."""
+    return _LoopRun(ralph, order, lambda event: None, threading.Event()).preview()
+
+
 class _LoopRun:
     def __init__(
         self, ralph: Ralph, options: RunOptions, listener: Listener, stop: threading.Event
@@ -265,24 +274,58 @@ class _LoopRun:
         self._settings = ralph.config.settings
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
-        rag = status(ralph)
         self._driver = AgentDriver(ralph, options.agent, options.timeout_s, listener, stop)
         self._tell = functools.partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
-        self._iterating = IterationRunner(
-            self._driver, self._plan, self._knowledge, memory_on=rag.available
-        )
+        self._iterating = IterationRunner(self._driver, self._plan, self._knowledge)
         self._totals = Totals()
         self._stagnant = self._refused = 0
-        self._tell("memory", line=rag.line, available=rag.available)
+        self._denied: list[str] = []
+        self._worktrees: dict[str, git.Worktree] = {}
+        # By the top of a checkout: the files that had changes before this run.
+        self._dirty: dict[Path, set[str]] = {}
+
+    def preview(self) -> dict[str, Any]:
+        self._refuse_bad_plan()
+        self._driver.check()
+        options, settings, agent = self._options, self._settings, self._driver.agent
+        if options.commit:
+            git.repository(self._ralph.project.root, "--commit")
+        if not (tasks := self._ready()):
+            return {"detail": self._why_none_is_ready(), "task_id": None}
+        task, review, tree = tasks[0], self._review_number(tasks[0]) > 0, None
+        if options.worktree:
+            tree = git.worktree_of(self._ralph.project, task.feature, create=False)
+        prompt, command = self._iterating.preview(task, review=review)
+        return {
+            "detail": f"{task.feature}, task {task.id}: {task.title}",
+            "task_id": task.id,
+            "review": review,
+            "prompt_tokens": prompt.tokens,
+            "budget_usd": options.budget_usd,
+            "max_iterations": options.max_iterations,
+            "timeout_s": options.timeout_s or settings.iteration_timeout_s,
+            "directory": tree.cwd if tree else str(self._ralph.project.root),
+            "branch": tree.branch if tree else None,
+            "commit": options.commit,
+            "permissions": permission_lines(agent, settings.agent_permissions),
+            "command": command,
+        }
 
     def go(self) -> RunResult:
         try:
+            rag = status(self._ralph)
+            self._iterating.memory_on = rag.available
+            self._tell("memory", line=rag.line, available=rag.available)
+            self._show_permissions()
             self._knowledge.begin()
             if recovered := self._iterating.recover(self._claims.take):
                 self._tell("recovered", iterations=len(recovered))
             self._refuse_bad_plan()
             self._driver.check()
+            if self._options.commit and not self._options.worktree:
+                top = git.repository(self._ralph.project.root, "--commit")
+                self._dirty[top] = git.changed_files(top)
             while True:
                 task = self._reason_to_stop() or self._choose()
                 if not isinstance(task, Task):
@@ -290,6 +333,17 @@ class _LoopRun:
                 self._count(self._iterate(task))
         finally:
             self._claims.release()
+
+    def _show_permissions(self) -> None:
+        """Tell what the agent may do, once for a project and whenever it changed."""
+        lines = permission_lines(self._driver.agent, self._settings.agent_permissions)
+        file, text = self._ralph.project.cache / "permissions.txt", "\n".join(lines).encode()
+        with contextlib.suppress(OSError):
+            if not lines or disk.read(file) == text:
+                return
+        self._tell("permissions", lines=lines)
+        disk.make_folder(file.parent)
+        disk.replace(file, text)
 
     def _refuse_bad_plan(self) -> None:
         """A plan that cannot be read stops everything before anything is run."""
@@ -307,7 +361,7 @@ class _LoopRun:
     def _reason_to_stop(self) -> tuple[StopReason, str] | None:
         options, totals = self._options, self._totals
         if self._stop.is_set():
-            return "interrupted", "stopped on request"
+            return "interrupted", "on request"
         if options.max_iterations is not None and totals.iterations >= options.max_iterations:
             return "max_iterations", f"{plural(totals.iterations, 'iteration')} (--max-iterations)"
         if self._stagnant >= self._settings.stagnation_limit:
@@ -318,16 +372,18 @@ class _LoopRun:
 
     def _choose(self) -> Task | tuple[StopReason, str]:
         """The first ready task whose feature no other loop works on; our own feature first."""
-        tasks = ready(self._plan.load().tasks, feature=self._options.feature)
-        if (wanted := self._options.task_id) is not None:
-            tasks = [task for task in tasks if str(task.id) == str(wanted)]
-        if not tasks:
+        if not (tasks := self._ready()):
             return "no_ready_task", self._why_none_is_ready()
         for task in tasks:
             if self._claims.take(task.feature):
                 return task
         names = ", ".join(sorted({task.feature for task in tasks}))
         return "taken", f"other loops work on every feature with a ready task: {names}"
+
+    def _ready(self) -> list[Task]:
+        tasks = ready(self._plan.load().tasks, feature=self._options.feature)
+        wanted = self._options.task_id
+        return [task for task in tasks if wanted is None or str(task.id) == str(wanted)]
 
     def _why_none_is_ready(self) -> str:
         if (wanted := self._options.task_id) is None:
@@ -340,19 +396,44 @@ class _LoopRun:
         return f"task {wanted} is {task.status}"
 
     def _iterate(self, task: Task) -> IterationResult:
+        if self._options.worktree:
+            self._driver.cwd = Path(self._worktree(task.feature).cwd)
+        if number := self._review_number(task):
+            done = self._iterating.review(task, everything=number % _VERIFY_ALL_EVERY == 0)
+        else:
+            done = self._iterating.work_on(task)
+        if self._options.commit and done.iteration.outcome == "success":
+            self._commit(task, done)
+        return done
+
+    def _worktree(self, feature: str) -> git.Worktree:
+        if feature not in self._worktrees:
+            found = self._worktrees[feature] = git.worktree_of(self._ralph.project, feature)
+            self._dirty[Path(found.path)] = git.changed_files(Path(found.path))
+            self._tell("worktree", **msgspec.structs.asdict(found))
+        return self._worktrees[feature]
+
+    def _commit(self, task: Task, done: IterationResult) -> None:
+        """Commit what the iteration and those before it changed; a failure is told, not fatal."""
+        tree = self._worktrees.get(task.feature)
+        top = Path(tree.path) if tree else next(iter(self._dirty))
+        title = f"{task.feature}: {done.iteration.task_title}"
+        made = git.commit_changes(top, self._dirty[top], title=title, iteration=done.id)
+        self._tell("committed", **msgspec.structs.asdict(made))
+
+    def _review_number(self, task: Task) -> int:
+        """Which review of the feature is due now, 0 if none is."""
         told, every = history(self._ralph, task.feature), self._settings.review_every
         # A review that the provider refused just now is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
         features = (one for one in self._plan.read("features").features if one.name == task.feature)
         reviewable = any(one.learnings or one.description or one.architecture for one in features)
-        if every and number % every == 0 and reviewable:
-            everything = (number // every) % _VERIFY_ALL_EVERY == 0
-            return self._iterating.review(task, everything=everything)
-        return self._iterating.work_on(task)
+        return number // every if every and number % every == 0 and reviewable else 0
 
     def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration
+        self._denied += told.captured.permission_denials
         totals.cost_usd += iteration.cost_usd or 0.0
         totals.tokens_used += iteration.tokens_used or 0
         totals.outcomes[iteration.outcome] = totals.outcomes.get(iteration.outcome, 0) + 1
@@ -388,5 +469,10 @@ class _LoopRun:
         elif reason == "no_ready_task":
             self._knowledge.complete(self._options.feature)
         numbers = msgspec.structs.asdict(totals) | {"cost_usd": round(totals.cost_usd, 6)}
-        self._tell("stopped", reason=reason, detail=detail, **numbers)
+        root = self._ralph.project.root
+        hints = [git.merge_hint(root, tree) for tree in self._worktrees.values()]
+        if self._denied:
+            named = ", ".join(dict.fromkeys(self._denied))
+            hints.append(f"{plural(len(self._denied), 'call')} denied: {named}. {_ALLOW}")
+        self._tell("stopped", reason=reason, detail=detail, **numbers, hints=hints)
         return RunResult(reason, detail, totals)

@@ -6,18 +6,17 @@ that a hook gave the model something from memory. The hooks log each one on this
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
 from ralph import disk
 from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
+from ralph.memory.activity import Activity, read_activity
 from ralph.memory.ralph import Ralph
 from ralph.memory.timeline import Event, events, local_day
 from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation_id
@@ -34,6 +33,7 @@ _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
 # So many of the last iterations tell where a feature is going.
 _LAST = 10
+_CASES = ("first_with", "first_without", "retry_with", "retry_without")
 
 
 class Usage(msgspec.Struct):
@@ -63,22 +63,9 @@ class Usage(msgspec.Struct):
             return
         self.iterations += 1
         self.outcomes[work.outcome] = self.outcomes.get(work.outcome, 0) + 1
-        if work.outcome in _JUDGED:
-            self.judged += 1
+        self.judged += work.outcome in _JUDGED
         if self.judged:
             self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
-
-
-class NextCommands(msgspec.Struct):
-    """How many times a next command was seen, and how many of those commands passed."""
-
-    commands: int = 0
-    passed: int = 0
-
-    def add(self, command: Message) -> None:
-        """Count one."""
-        self.commands += 1
-        self.passed += not command.failed
 
 
 class RecallStats(msgspec.Struct):
@@ -91,10 +78,14 @@ class RecallStats(msgspec.Struct):
 
     recalls: int = 0
     memories: int = 0
-    first_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    first_without: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_without: NextCommands = msgspec.field(default_factory=NextCommands)
+    next_commands: dict[str, dict[str, int]] = msgspec.field(
+        default_factory=lambda: {case: {"commands": 0, "passed": 0} for case in _CASES}
+    )
+
+    def add(self, case: str, command: Message) -> None:
+        """Count a next command."""
+        self.next_commands[case]["commands"] += 1
+        self.next_commands[case]["passed"] += not command.failed
 
 
 class Stats(msgspec.Struct):
@@ -105,19 +96,6 @@ class Stats(msgspec.Struct):
     by_feature: list[Usage]
     by_model: list[Usage]
     recall: RecallStats
-
-
-class Recall(msgspec.Struct, frozen=True):
-    """A line of the log: when, in which session of which client, and which records.
-
-    `after` tells the command that had failed just before, as `command_mark` does.
-    """
-
-    at: str
-    session: str
-    agent: str
-    ids: tuple[str, ...]
-    after: str = ""
 
 
 def command_mark(text: str) -> str:
@@ -148,11 +126,7 @@ def trend(newest_first: Iterable[Event]) -> float | None:
 
 
 def stats(
-    ralph: Ralph,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    feature: str | None = None,
+    ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
     """Count the work of these days, both included; of one feature without recalls."""
     features = None if feature is None else [feature]
@@ -185,67 +159,64 @@ def _moment(text: str | None) -> datetime | None:
 # -- Recalls.
 
 
-def _recalls(ralph: Ralph) -> Iterator[Recall]:
-    """What the hooks logged of this project; a line that cannot be read is skipped."""
-    folder = Path(disk.hooks_folder(ralph.project.root, ralph.project.home))
-    for name in (f"{disk.RECALL_LOG}.1", disk.RECALL_LOG):
-        with contextlib.suppress(FileNotFoundError):
-            for line in disk.read(folder / name).splitlines():
-                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                    yield msgspec.json.decode(line, type=Recall)
+def _recalls(ralph: Ralph) -> list[Activity]:
+    """What hooks showed the model for a prompt or an error."""
+    found = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
+    return [one for one in found if one.shown and one.event != "session-start"]
+
+
+def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
+    """What hooks showed the model in one exchange of a session."""
+    mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
+    return [one for one in mine if _is_under_way(exchange, one.at)]
 
 
 def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> RecallStats:
-    """How often hooks gave memories to the model in these days, and what came next."""
+    """How often hooks showed the model memories in these days, and what came next."""
     first, end = moments_between(since, until)
-    found = [one for one in _recalls(ralph) if first <= one.at < end]
+    recalls = [one for one in _recalls(ralph) if first <= one.at < end]
     exchanges: dict[str, list[Exchange]] = {}
-    if ralph.conversations.exist:
+    if recalls and ralph.conversations.exist:
         history = ralph.conversations.stream.history
         for name, state in history.conversations.items():
             if state.last >= first:
                 held = history.read_exchanges([name])
                 exchanges[name] = [one for one in held if first <= (one.completed or "") < end]
-    return _judged(found, exchanges)
+    return _recall_stats(recalls, exchanges)
 
 
-def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Recall]:
-    """What hooks gave to the model in one exchange of a session."""
-    mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
-    return [one for one in mine if _exchange_at([exchange], one.at)]
-
-
-def _conversation(recall: Recall) -> str:
+def _conversation(recall: Activity) -> str:
     source = BY_AGENT[recall.agent].source if recall.agent in BY_AGENT else recall.agent
     return conversation_id(source, recall.session)
 
 
-def _judged(recalls: list[Recall], exchanges: dict[str, list[Exchange]]) -> RecallStats:
-    found = RecallStats(len(recalls), sum(len(one.ids) for one in recalls))
-    given: dict[str, list[Recall]] = {}
+def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]]) -> RecallStats:
+    found = RecallStats(len(recalls), sum(len(one.shown) for one in recalls))
+    given: dict[str, list[Activity]] = {}
     for one in recalls:
-        if exchange := _exchange_at(exchanges.get(_conversation(one), []), one.at):
+        held = exchanges.get(_conversation(one), [])
+        if exchange := next((e for e in reversed(held) if _is_under_way(e, one.at)), None):
             given.setdefault(exchange.id, []).append(one)
+    # Before the first line of the log, memories were given that nobody counted.
+    since = min((one.at for one in recalls), default="9")
     for exchange in (one for held in exchanges.values() for one in held):
         mine = given.get(exchange.id, [])
         commands = [m for m in exchange.messages if m.tool.lower() in _SHELLS]
-        if commands:
-            with_memory = any(not one.after for one in mine)
-            (found.first_with if with_memory else found.first_without).add(commands[0])
+        if not commands or (exchange.completed or "") < since:
+            continue
+        given_first = any(not one.after for one in mine)
+        found.add("first_with" if given_first else "first_without", commands[0])
         marks = {one.after for one in mine if one.after}
         for command, following in pairwise(commands):
             if command.failed:
-                mark = command_mark(command.content)
-                (found.retry_with if mark in marks else found.retry_without).add(following)
+                mark = command_mark(command.content) if marks else ""
+                found.add("retry_with" if mark in marks else "retry_without", following)
                 marks.discard(mark)
     return found
 
 
-def _exchange_at(exchanges: list[Exchange], text: str) -> Exchange | None:
-    """The exchange of a session that was under way at a moment."""
-    at = _moment(text)
-    for one in reversed(exchanges):
-        began, ended = _moment(one.started), _moment(one.completed)
-        if at and began and ended and began - _CLOCKS_DIFFER <= at <= ended + _CLOCKS_DIFFER:
-            return one
-    return None
+def _is_under_way(exchange: Exchange, text: str) -> bool:
+    began, at, ended = map(_moment, (exchange.started, text, exchange.completed))
+    if not (began and at and ended):
+        return False
+    return began - _CLOCKS_DIFFER <= at <= ended + _CLOCKS_DIFFER

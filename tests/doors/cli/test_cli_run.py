@@ -362,8 +362,10 @@ def test_a_terminal_shows_a_moving_line_and_keeps_no_junk(
 # -- every event
 
 FACTS: dict[str, dict[str, Any]] = {
+    "permissions": {"lines": ["Permissions: claude may run any command as you."]},
     "memory": {"line": "RAG: off (why)", "available": False},
     "recovered": {"iterations": 1},
+    "worktree": {"feature": "auth", "path": "/w/auth", "cwd": "/w/auth/a", "branch": "ralph/auth"},
     "started": {
         **{"feature": "auth", "task_id": None, "title": "Review of auth", "review": True},
         "prompt_tokens": 9,
@@ -378,17 +380,20 @@ FACTS: dict[str, dict[str, Any]] = {
         **{"duration_ms": 3_725_000, "timed_out": False, "left_behind": 2},
         **{"denied": ["Bash", "Bash"], "mcp_failed": ["memory"]},
     },
+    "committed": {"commit": "1a2b3c4", "files": 2, "left_out": ("own.py",), "error": ""},
     "repaired": {"lines": ["put back the description"]},
     "learned": {"learnings": ["Use NFKD."], "refused": 1, "context_files": ["a.py"]},
     "waiting": {"seconds": 75.0, "until": "2026-02-07T14:30:00Z"},
     "stopped": {
         **{"reason": "taken", "detail": "other loops work", "iterations": 0, "outcomes": {}},
-        **{"cost_usd": 0.0, "tokens_used": 0},
+        **{"cost_usd": 0.0, "tokens_used": 0, "hints": ["To merge auth: ..."]},
     },
 }
 SHOWN = """\
+Permissions: claude may run any command as you.
 RAG: off (why)
 Recorded 1 unfinished iteration of an earlier run.
+Worktree of auth: /w/auth (ralph/auth)
 > auth, review: Review of auth  (9 tokens)
   failure  iteration 4, 1 h 2 min
   error: a
@@ -398,12 +403,15 @@ Recorded 1 unfinished iteration of an earlier run.
   denied: Bash
   MCP failed: memory
   stopped 2 processes that the agent left running
+  committed: 1a2b3c4, 2 files
+  not committed: own.py had changes before this run
   plan: put back the description
   learned: Use NFKD.
   context file: a.py
   Learnings full - review needed
   rate limit: waiting 1 min 15 s, until 2026-02-07 14:30
 Stopped: other loops work
+To merge auth: ...
 """
 
 

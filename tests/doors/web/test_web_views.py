@@ -284,13 +284,14 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
         said = ralph.conversations.exchange(talk, user="Reset?", assistant="Nightly.", **times)
     folder = Path(disk.hooks_folder(project.root, project.home))
     disk.make_folder(folder)
+    line = {"event": "user-prompt-submit", "session": "s1", "agent": "claude"}
     lines = [
-        {"at": "2026-03-01T10:00:01Z", "session": "s1", "agent": "claude", "ids": [note.id]},
-        {"at": "2026-03-01T10:00:02Z", "session": "s1", "agent": "claude", "ids": ["gone0000"]},
-        {"at": "2026-03-01T11:00:00Z", "session": "s1", "agent": "claude", "ids": ["later000"]},
+        {"at": "2026-03-01T10:00:01Z", "shown": [[note.id, 0.9]], **line},
+        {"at": "2026-03-01T10:00:02Z", "shown": [["gone0000", None]], **line},
+        {"at": "2026-03-01T11:00:00Z", "shown": [["later000", 0.8]], **line},
     ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (folder / disk.RECALL_LOG).write_text(text, encoding="utf-8")
+    text = "".join(json.dumps(one) + "\n" for one in lines)
+    (folder / "activity.jsonl").write_text(text, encoding="utf-8")
 
     shown = browser.text(f"/record/{said.id}").partition("What memory told the model")[2]
 

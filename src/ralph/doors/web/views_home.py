@@ -147,12 +147,13 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     if recall.recalls:
         memories = plural(recall.memories, "memory", "memories")
         found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
-    for name, given in (
-        ("First command after a memory", recall.first_with),
-        ("Next command after a solution", recall.retry_with),
+    for name, case in (
+        ("First command after a memory", "first_with"),
+        ("Next command after a solution", "retry_with"),
     ):
-        if given.commands:
-            found.append((name, f"passed {given.passed} of {given.commands} times"))
+        given = recall.next_commands[case]
+        if given["commands"]:
+            found.append((name, f"passed {given['passed']} of {given['commands']} times"))
     with contextlib.suppress(BadPlan):
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:
@@ -169,7 +170,7 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
 def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
     """The iterations under way, and whether their agent still runs."""
     folder = call.site.project.cache / "runs"
-    if not folder.is_dir():
+    if not disk.is_folder(folder):
         return []
     from ralph.loop.agent import RunFolder
     from ralph.loop.process import LOCK

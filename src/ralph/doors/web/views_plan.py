@@ -91,7 +91,7 @@ def feature(call: PageCall) -> Response:
     """State, texts, tasks, outcomes, files, learnings and gates of a feature."""
     name = call.params["name"]
     view = call.plan.read()
-    found = _planned(view, name)
+    found = _feature_in(view, name)
     events = history.events(call.memory, kinds=["iteration"], features=[name])
     if found is None and not events:
         raise call.plan.missing("features", name)
@@ -113,7 +113,7 @@ def feature(call: PageCall) -> Response:
     )
 
 
-def _planned(view: PlanView, name: str) -> Feature | None:
+def _feature_in(view: PlanView, name: str) -> Feature | None:
     return next((one for one in view.features if one.name == name), None)
 
 

@@ -65,7 +65,7 @@ def record(call: PageCall) -> Response:
         decisions=getattr(content, "decisions", ()),
         files=getattr(content, "files_touched", ()),
         steps=getattr(content, "messages", ()),
-        told=_told(call, hit),
+        recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
         **value,
     )
@@ -115,7 +115,7 @@ def _particulars(
     return {}
 
 
-class ToldRecord(NamedTuple):
+class RecalledRecord(NamedTuple):
     """A record that hooks gave to the model, and when."""
 
     at: str
@@ -124,21 +124,21 @@ class ToldRecord(NamedTuple):
     title: str
 
 
-def _told(call: PageCall, hit: Hit) -> list[ToldRecord]:
+def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
     """What hooks are known to have given to the model when this happened."""
     if not isinstance(hit.record, Exchange):
         return []
     from ralph.memory.stats import recalled_in
 
-    told: list[ToldRecord] = []
+    recalls: list[RecalledRecord] = []
     for recall in recalled_in(call.memory, hit.record):
-        for identity in recall.ids:
+        for identity, _ in recall.shown:
             try:
                 row = hit_row(call.memory.get(identity, everywhere=True))
-                told.append(ToldRecord(recall.at, identity, row.label, row.title))
+                recalls.append(RecalledRecord(recall.at, identity, row.label, row.title))
             except RalphError:  # forgotten since
-                told.append(ToldRecord(recall.at, "", "record", "It was forgotten since."))
-    return told
+                recalls.append(RecalledRecord(recall.at, "", "record", "It was forgotten since."))
+    return recalls
 
 
 # -- forget

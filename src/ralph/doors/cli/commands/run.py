@@ -12,9 +12,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ _ERRORS_SHOWN = 3
 @context.agent_option
 @context.timeout_option
 @context.option("--budget-usd", _BUDGET, "X", type=context.POSITIVE)
-def run(task_id: str | None, **given: Any) -> int:
+@context.flag("--worktree", "Work in a git worktree on a branch of its own, one for each feature.")
+@context.flag("--commit", "Commit after each successful iteration.")
+@context.flag("--dry-run", "Show what would run first. Start and write nothing.")
+def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
     """Run an agent on the plan, and learn from each iteration.
 
     It stops when no task is ready, after --max-iterations, when iterations no longer change
@@ -59,14 +63,19 @@ def run(task_id: str | None, **given: Any) -> int:
     Examples:
       ralph run --max-iterations 3
       ralph run --feature auth --agent codex --budget-usd 5
+      ralph run --worktree --commit
     """
-    from ralph.loop.run import RunOptions
+    from ralph.loop.run import RunOptions, preview
     from ralph.loop.run import run as run_loop
 
     options = RunOptions(task_id=context.number(task_id), **given)
     if waiting := untrusted(context.the_project(), home=home_folder()):
         asked = "; ".join(wish.text for wish in waiting)
         note(f"ignored, because you have not allowed it: {asked}. To see and allow it: ralph trust")
+    if dry_run:
+        with context.opened() as ralph:
+            found = preview(ralph, options)
+        return render.Result(found, partial(_show_preview, found))
     with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         listener: Listener = json_listener
@@ -74,6 +83,20 @@ def run(task_id: str | None, **given: Any) -> int:
             listener = stack.enter_context(shown(stop.is_set, ralph.store.progress, root=root))
         stopped = run_loop(ralph, options, listener=listener, stop=stop)
     return main.INTERRUPTED if stopped.reason == "interrupted" else 0
+
+
+def _show_preview(found: dict[str, Any], page: Page) -> None:
+    """What would run first; the rules for single commands are listed at the end."""
+    if found["task_id"] is None:
+        page.line(f"Nothing would run: {found['detail']}.")
+        return
+    rules = [word for word in found["command"] if word.startswith("Bash(")]
+    fields = {"next": found.pop("detail"), **found, "budget_usd": found["budget_usd"] or "none"}
+    fields["permissions"] = found["permissions"] or "your own command decides"
+    fields["command"] = join(word for word in found["command"] if word not in rules)
+    fields["allowed_commands"] = ", ".join(rule[5:-3] for rule in rules)
+    page.fields(fields)
+    page.line("Nothing was started or written.")
 
 
 @contextlib.contextmanager
@@ -118,7 +141,7 @@ def shown(
     Once `stopping`, it says that instead. The bar of `progress` makes room for it. `moving` is what
     it shows at first. Paths are relative to the `root`.
     """
-    bar = progress if isinstance(progress, context.Bar) else None
+    bar = progress if isinstance(progress, context.Bar) else context.Bar(lambda: None)
     with contextlib.closing(RunScreen(stopping, root, bar)) as screen:
         if moving:
             screen.move(moving)
@@ -128,9 +151,7 @@ def shown(
 class RunScreen:
     """Prints the events of a run; on a terminal a moving line stands below them."""
 
-    def __init__(
-        self, stopping: Callable[[], bool], root: str, bar: context.Bar | None = None
-    ) -> None:
+    def __init__(self, stopping: Callable[[], bool], root: str, bar: context.Bar) -> None:
         self._page, self._bar = Page(), bar
         self._stopping, self._root = stopping, root
         self._text, self._start = "", 0.0
@@ -140,8 +161,7 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.close()
-            if self._bar is not None:
-                self._bar.hide()
+            self._bar.hide()
         getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
@@ -157,8 +177,7 @@ class RunScreen:
             return
         from rich.live import Live
 
-        if self._bar is not None:
-            self._bar.hide(silent=True)
+        self._bar.hide(silent=True)
         self._text, self._start = text, time.monotonic()
         self._live = Live(
             get_renderable=self._moving_line,
@@ -180,6 +199,23 @@ class RunScreen:
 
     def _memory(self, facts: dict[str, Any]) -> None:
         self._page.line((facts["line"], "bold" if facts["available"] else "yellow"))
+
+    def _permissions(self, facts: dict[str, Any]) -> None:
+        for line in facts["lines"]:
+            self._page.line(line)
+
+    def _worktree(self, facts: dict[str, Any]) -> None:
+        self._page.line(f"Worktree of {facts['feature']}: {facts['path']} ({facts['branch']})")
+
+    def _committed(self, facts: dict[str, Any]) -> None:
+        if facts["error"]:
+            self._page.line(("not committed: ", "yellow"), facts["error"], indent=2)
+        elif facts["commit"]:
+            text = f"{facts['commit']}, {plural(facts['files'], 'file')}"
+            self._page.line(("committed: ", "green"), text, indent=2)
+        if left_out := facts["left_out"]:
+            text = f"{', '.join(left_out)} had changes before this run"
+            self._page.line(("not committed: ", "yellow"), excerpt(text, 300), indent=2)
 
     def _recovered(self, facts: dict[str, Any]) -> None:
         what = plural(facts["iterations"], "unfinished iteration")
@@ -237,6 +273,8 @@ class RunScreen:
         counts += [usd(facts["cost_usd"])] if facts["cost_usd"] else []
         after = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + after)
+        for hint in facts["hints"]:
+            self._page.line(hint)
 
 
 def _doing_line(facts: dict[str, Any], root: str) -> str:

@@ -14,7 +14,7 @@ from ralph.doors.cli.render import Page, Result, excerpt
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.stats import NextCommands, RecallStats, Stats, Usage
+    from ralph.memory.stats import RecallStats, Usage
 
 _GROUPS = ("day", "feature", "model")
 _EMPTY = {"day": "(no date)", "feature": "(sessions)", "model": "(not told)"}
@@ -55,11 +55,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
             _show_recall(page, found.recall)
 
     nothing = "No work in memory for this. `ralph run` and hooks record it."
-    return Result(found, show if _has_work(found) else nothing)
-
-
-def _has_work(found: Stats) -> bool:
-    return bool(found.total.iterations or found.total.exchanges or found.recall.recalls)
+    return Result(found, show if found.by_day or found.recall.recalls else nothing)
 
 
 def _summary(total: Usage) -> str:
@@ -67,8 +63,8 @@ def _summary(total: Usage) -> str:
     parts += [f"{total.exchanges} prompts in sessions"] if total.exchanges else []
     if total.judged:
         done = total.outcomes.get("success", 0)
-        parts.append(f"{done} of {total.judged} succeeded ({_percent(done, total.judged)})")
-    parts += [f"{short_number(total.tokens_used)} tokens"] if total.tokens_used else []
+        parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
+    parts += [f"{_short(total.tokens_used)} tokens"] if total.tokens_used else []
     parts += [usd(total.cost_usd)] if total.cost_usd else []
     text = ", ".join(parts)
     return f"{text}; cost unknown for {total.unpriced}" if total.unpriced else text
@@ -76,52 +72,40 @@ def _summary(total: Usage) -> str:
 
 def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool) -> None:
     """A row for each key, at most 60 columns wide; days keep their order, the newest are shown."""
-    measure = next(m for m in ("cost_usd", "tokens_used", "judged", "") if not m or _most(rows, m))
-    heads = {"cost_usd": "(cost)", "tokens_used": "(tokens)", "judged": "(work)", "": ""}
-    shown = list(rows) if all_rows else list(rows[-_MOST_ROWS:] if group == "day" else rows[:10])
-    page.line((f"{group:<{_KEY_CHARS}} work success     cost tokens {heads[measure]}", "dim"))
-    for row in shown:
+    name = "cost" if any(row.cost_usd for row in rows) else "tokens"
+    sizes = [row.cost_usd if name == "cost" else row.tokens_used for row in rows]
+    pairs = list(zip(rows, sizes, strict=True))
+    shown = pairs if all_rows else pairs[-_MOST_ROWS:] if group == "day" else pairs[:_MOST_ROWS]
+    page.line((f"{group:<{_KEY_CHARS}} work success     cost tokens ({name})", "dim"))
+    for row, size in shown:
         key = excerpt(row.key or _EMPTY[group], _KEY_CHARS)
-        rate = _percent(row.outcomes.get("success", 0), row.judged)
+        rate = _percent(row.judged, row.outcomes.get("success", 0))
         cost = f"{row.cost_usd:.2f}" if row.cost_usd else "-"
-        tokens = short_number(row.tokens_used) if row.tokens_used else "-"
-        share = getattr(row, measure) / _most(rows, measure) if measure else 0
-        bar = "#" * max(round(share * _BAR_CHARS), share > 0)
+        tokens = _short(row.tokens_used) if row.tokens_used else "-"
+        bar = "#" * max(round(size / (max(sizes) or 1) * _BAR_CHARS), size > 0)
         work = row.iterations + row.exchanges
         page.line(f"{key:<{_KEY_CHARS}} {work:>4} {rate:>7} {cost:>8} {tokens:>6} {bar}")
     page.more(len(rows) - len(shown))
-
-
-def _most(rows: Sequence[Usage], measure: str) -> float:
-    return max((getattr(row, measure) for row in rows), default=0)
 
 
 def _show_recall(page: Page, found: RecallStats) -> None:
     times = plural(found.recalls, "time")
     page.line(f"Hooks gave {plural(found.memories, 'memory', 'memories')} to the model, {times}.")
     page.line(("next command passed        with memory     without", "dim"))
-    for title, with_memory, without in (
-        ("first after a prompt", found.first_with, found.first_without),
-        ("after a failed command", found.retry_with, found.retry_without),
-    ):
-        page.line(f"{title:<22} {_passed(with_memory):>15} {_passed(without):>11}")
+    for title, case in (("first after a prompt", "first"), ("after a failed command", "retry")):
+        ends = [found.next_commands[f"{case}_{one}"] for one in ("with", "without")]
+        cells = [f"{e['passed']}/{e['commands']} {_percent(*e.values())}" for e in ends]
+        page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
     page.line("This is no proof: memory is given where there was work like it before.")
 
 
-def _passed(found: NextCommands) -> str:
-    if not found.commands:
-        return "-"
-    return f"{found.passed}/{found.commands} {_percent(found.passed, found.commands)}"
-
-
-def _percent(part: int, whole: int) -> str:
+def _percent(whole: int, part: int) -> str:
     return f"{round(100 * part / whole)}%" if whole else "-"
 
 
-def short_number(number: int) -> str:
+def _short(number: int) -> str:
     """A number in at most five characters: 950, 12k, 3.4M."""
-    if number < 1000:
-        return str(number)
-    if number < 1_000_000:
-        return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number / 1000:.1f}k"
-    return f"{number / 1e6:.1f}M" if number < 100_000_000 else f"{number / 1e6:.0f}M"
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if number >= size:
+            return f"{number / size:.{int(number < 10 * size)}f}{unit}"
+    return str(number)

@@ -1,0 +1,154 @@
+"""What the loop does with git: a worktree for each feature, and a commit for each success.
+
+Git runs as the person would run it, with their identity and the hooks of the repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import BadInput
+from ralph.memory.project import Project
+from ralph.programs import find_program
+from ralph.text.redact import redact
+from ralph.text.tokens import plural, shorten
+
+# Hooks of the repository may run all its tests.
+_TIMEOUT_S = 600.0
+_SUBJECT_CHARS = 72
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_-]+")
+_KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_CONFIG")
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """A feature's own checkout: where it is, where an agent works in it, and on which branch."""
+
+    feature: str
+    path: str
+    cwd: str
+    branch: str
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A commit, or why there is none; `left_out` are files with changes from before the run."""
+
+    commit: str = ""
+    files: int = 0
+    left_out: tuple[str, ...] = ()
+    error: str = ""
+
+
+def git(folder: Path, *words: str, given: bytes = b"") -> str:
+    """What git prints; BadInput with its last words where it fails."""
+    program = find_program("git", root=folder)
+    if program is None:
+        raise BadInput("git is not installed", todo="Install it, or run without this option.")
+    # What a hook or another git has set may point to another repository.
+    own = {key for key in os.environ if key.startswith("GIT_") and not key.startswith(_KEPT)}
+    env = {key: value for key, value in os.environ.items() if key not in own}
+    env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+    command = [program, "--literal-pathspecs", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, timeout=_TIMEOUT_S, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"git {words[0]} took longer than {_TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace")
+        raise BadInput(f"git {words[0]} failed: {redact(said.rpartition(chr(10))[2])}")
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def repository(root: Path, option: str) -> Path:
+    """The top of the repository around a project that has a commit; BadInput says what to do."""
+    top = disk.find_repository(str(root))
+    if not top:
+        todo = "Run: git init && git add . && git commit"
+        raise BadInput(f"{option} needs a git repository", where=str(root), todo=todo)
+    try:
+        git(Path(top), "rev-parse", "-q", "--verify", "HEAD^{commit}")
+    except BadInput:
+        what = f"{option} needs a repository with a commit"
+        raise BadInput(what, where=top, todo="Run: git add . && git commit") from None
+    return Path(top)
+
+
+def changed_files(top: Path) -> set[str]:
+    """Every file with changes that are not committed; none that git ignores, none of `.ralph`."""
+    listed = git(top, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    paths = (entry[3:] for entry in listed.split("\0") if entry)
+    return {path for path in paths if disk.FOLDER not in path.split("/")}
+
+
+# -- Worktrees.
+
+
+def worktree_of(project: Project, feature: str, *, create: bool = True) -> Worktree:
+    """The worktree of a feature, created from the current commit if there is none yet."""
+    root, top = project.root, repository(project.root, "--worktree")
+    name = _UNUSABLE.sub("-", feature).strip("-")
+    if name != feature:  # another feature may get the same name
+        name = f"{name or 'feature'}-{zlib.crc32(feature.encode()):08x}"
+    path, branch = project.home / "worktrees" / disk.state_name(root) / name, f"ralph/{name}"
+    inside = root.resolve().relative_to(top.resolve())
+    found = Worktree(feature, str(path), str(path / inside), branch)
+    if create:
+        git(top, "worktree", "prune")
+        listed = git(top, "worktree", "list", "--porcelain")
+        if f"worktree {path.resolve().as_posix()}\n" not in listed:
+            _add_worktree(top, path, branch)
+    return found
+
+
+def _add_worktree(top: Path, path: Path, branch: str) -> None:
+    words = [str(path), branch]
+    if not git(top, "branch", "--list", branch):
+        if dirty := sorted(changed_files(top)):
+            what = f"a new worktree would lack your uncommitted changes: {', '.join(dirty[:5])}"
+            raise BadInput(what, where=str(top), todo="Commit or stash them first.")
+        words = ["-b", branch, str(path)]
+    disk.make_folder(path.parent)
+    git(top, "worktree", "add", "-q", *words)
+
+
+def merge_hint(root: Path, worktree: Worktree) -> str:
+    """How to get the work of a worktree into the current branch."""
+    count = 0
+    with contextlib.suppress(BadInput):  # somebody removed it
+        count = len(changed_files(Path(worktree.path)))
+    first = f"commit {plural(count, 'changed file')} in {worktree.path}, then " if count else ""
+    return f"To merge {worktree.feature}: {first}run in {root}: git merge {worktree.branch}"
+
+
+# -- Commits.
+
+
+def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -> Commit:
+    """Commit what changed since the run began, and nothing that had changed before it."""
+    try:
+        now = changed_files(top)
+        paths, left_out = sorted(now - before), tuple(sorted(now & before))
+        if not paths:
+            return Commit(left_out=left_out)
+        names = "\0".join(paths).encode("utf-8", "surrogateescape")
+        from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+        git(top, "add", "--intent-to-add", *from_stdin, given=names)
+        subject = shorten(" ".join(redact(title).split()), _SUBJECT_CHARS)
+        message = ("-m", subject, "-m", f"Ralph-Iteration: {iteration}")
+        try:
+            git(top, "commit", "-q", "--only", *message, *from_stdin, given=names)
+        except BadInput:
+            git(top, "reset", "-q", *from_stdin, given=names)
+            raise
+        return Commit(git(top, "rev-parse", "--short", "HEAD").strip(), len(paths), left_out)
+    except (BadInput, OSError) as error:
+        return Commit(error=str(error))
