@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import msgspec
 from ralph import disk
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
+from ralph.journal import Journal
 from ralph.memory import store
 from ralph.memory.conversation_stream import folded, texts_of
 from ralph.memory.knowledge_state import stream_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
+_LINES_AT_ONCE = 2000
 _Chosen = dict[JournalKey, list[str]]
 
 
@@ -176,8 +178,11 @@ def choose(
     found_ids: set[str] = set()
     words = Words((), match or "")
     beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
+    begins = tuple(one.lower() for one in beginnings)
 
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
+        if wanted and not any(name.startswith(begins) for name in names):
+            return False  # as of nearly all, and there may be many
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
         fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
@@ -311,7 +316,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
 
 
 def _without_conversations(
-    ralph: Ralph, standing: list[Record], said: list[str], match: str | None
+    ralph: Ralph, standing: Iterable[Record], said: list[str], match: str | None
 ) -> tuple[list[str], list[str]]:
     """What was picked without conversations of which only a part was, and those of them whose
     title has the text: a conversation goes with its last exchange, and by its title alone only if
@@ -323,13 +328,24 @@ def _without_conversations(
     return [one for one in said if one not in named], titles
 
 
-def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
+def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
     """What may be forgotten of a journal; a merge may have brought some of it back."""
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    records = [located.record for located in journal_of(ralph, key).read().records]
-    return [one for one in records if key.memory != KNOWLEDGE or one.kind in kinds]
+    records = _in_journal(journal_of(ralph, key))
+    return (one for one in records if key.memory != KNOWLEDGE or one.kind in kinds)
+
+
+def _in_journal(journal: Journal) -> Iterator[Record]:
+    """Every record that stands in a journal, read in parts: there may be many."""
+    position: str | None = None
+    while True:
+        batch = journal.read(position, limit=_LINES_AT_ONCE)
+        yield from (located.record for located in batch.records)
+        if batch.done:
+            return
+        position = batch.position
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:

@@ -16,6 +16,7 @@ FAILED = 1
 HOST = "127.0.0.1"
 # Tried first, so that the address is the same every day; any free one does.
 PORT = 8757
+_CLOSE_S = 2.0
 _HELP = {
     "ui": "Open the page in your browser: see, search and correct what memory has.",
     "serve": "Serve the page without opening a browser.",
@@ -78,14 +79,15 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
         try:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
-            site.close()
+            if not site.close(_CLOSE_S):
+                os._exit(0)  # nobody waits for that call any more, and every write is atomic
     return 0
 
 
 def bound(port: int | None) -> socket.socket:
     """A socket on the loopback interface: on this port, else on the usual one or any."""
     for wanted in (PORT, 0) if port is None else (port,):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":  # there it would let two programs share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

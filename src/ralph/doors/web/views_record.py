@@ -65,7 +65,7 @@ def record(call: PageCall) -> Response:
         decisions=getattr(content, "decisions", ()),
         files=getattr(content, "files_touched", ()),
         steps=getattr(content, "messages", ()),
-        told=_told(call, hit),
+        recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
         **value,
     )
@@ -108,23 +108,37 @@ def _particulars(
         if summary := found.summaries.get(hit.id):
             texts.insert(0, ("Summary", summary))
         if isinstance(content, Exchange):
-            return {"links": [(f"/record/{talk.id}", "Whole conversation")]}
+            return {"links": [(f"/conversations/{talk.id}", "Whole conversation")]}
         return {"exchanges": found.exchanges}
     if hit.kind == "pattern":
         return {"entries": memory.knowledge.entries_of(content)}
     return {}
 
 
-class ToldText(NamedTuple):
-    """Something that memory told the model."""
+class RecalledRecord(NamedTuple):
+    """A record that hooks gave to the model, and when."""
 
-    name: str
-    text: str
+    at: str
+    id: str
+    label: str
+    title: str
 
 
-def _told(call: PageCall, hit: Hit) -> list[ToldText]:
-    """What is known to have been told to the model when this happened."""
-    return []
+def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
+    """What hooks are known to have given to the model when this happened."""
+    if not isinstance(hit.record, Exchange):
+        return []
+    from ralph.memory.stats import recalled_in
+
+    recalls: list[RecalledRecord] = []
+    for recall in recalled_in(call.memory, hit.record):
+        for identity, _ in recall.shown:
+            try:
+                row = hit_row(call.memory.get(identity, everywhere=True))
+                recalls.append(RecalledRecord(recall.at, identity, row.label, row.title))
+            except RalphError:  # forgotten since
+                recalls.append(RecalledRecord(recall.at, "", "record", "It was forgotten since."))
+    return recalls
 
 
 # -- forget
