@@ -208,7 +208,7 @@ class Project:
         if claimed is not None and not self._owner(claimed):
             owner = {"paths": [self._path], "commits": _commits(self.root)}
             with contextlib.suppress(OSError):  # one that cannot be written to keeps nothing
-                disk.create(_owner_file(self.home, claimed), _encoded(owner))
+                disk.create(owner_file(self.home, claimed), _encoded(owner))
         if self.git_id:
             own = [self.id] if self.id == claimed else []
             note_owner(self.home, self.git_id, paths=[self._path], ids=own)
@@ -248,7 +248,7 @@ class Project:
         return self.git_id or _path_id(self._path)
 
     def _owner(self, identity: str) -> dict[str, list[str]]:
-        return _read_owner(_owner_file(self.home, identity))
+        return read_owner(owner_file(self.home, identity))
 
     def _files(self) -> dict[Path, str]:
         metadata = (
@@ -356,24 +356,16 @@ def _no_project(start: Path) -> NotAProject:
 
 def note_owner(home: Path, identity: str, **more: list[str]) -> None:
     """Add folders, commits, or ids of the same first commit to what is noted of an id."""
-    file = _owner_file(home, identity)
-    if all(set(some) <= set(_read_owner(file).get(key, ())) for key, some in more.items()):
+    file = owner_file(home, identity)
+    if all(set(some) <= set(read_owner(file).get(key, ())) for key, some in more.items()):
         return
     with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
         disk.make_folder(file.parent)
         with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
-            owner = _read_owner(file) or {"paths": [], "commits": []}
+            owner = read_owner(file) or {"paths": [], "commits": []}
             for key, some in more.items():
                 owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
             disk.replace(file, _encoded(owner))
-
-
-def project_name(home: Path, identity: str) -> str:
-    """What a project is called here: its folder, else the beginning of its id."""
-    with contextlib.suppress(BadInput, OSError):
-        if paths := _read_owner(_owner_file(home, identity)).get("paths"):
-            return Path(paths[-1]).name
-    return identity[:8]
 
 
 def portable_ids(home: Path) -> dict[str, list[str]]:
@@ -382,7 +374,7 @@ def portable_ids(home: Path) -> dict[str, list[str]]:
     Instead of that of a path it is the project's own, with that of its first commit if there is.
     """
     found: dict[str, list[str]] = {}
-    owners = {file.stem: _read_owner(file) for file in (home / "projects").glob("*.json")}
+    owners = {file.stem: read_owner(file) for file in (home / "projects").glob("*.json")}
     for git_id, owner in owners.items():
         found |= {one: [one, git_id] for one in owner["ids"]}
     for name, owner in owners.items():
@@ -390,11 +382,13 @@ def portable_ids(home: Path) -> dict[str, list[str]]:
     return found
 
 
-def _owner_file(home: Path, identity: str) -> Path:
+def owner_file(home: Path, identity: str) -> Path:
+    """Where it is noted whose an id is."""
     return home / "projects" / f"{identity}.json"
 
 
-def _read_owner(file: Path) -> dict[str, list[str]]:
+def read_owner(file: Path) -> dict[str, list[str]]:
+    """What is noted of an id: its folders, commits and other ids."""
     try:
         owner = {"ids": [], **json.loads(disk.read(file))}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
+from ralph.errors import BadInput
 from ralph.recall import KINDS, Hit, Parts
 from ralph.records import ago
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
     from ralph.recall.patterns import Pattern
@@ -276,10 +277,13 @@ def _entry_facts(entry: Entry) -> str:
 
 
 def _project(entry: Entry) -> str:
+    """What a project is called here: its folder, else the beginning of its id."""
     from ralph.config import home_folder
-    from ralph.memory.project import project_name
+    from ralph.memory.project import owner_file, read_owner
 
-    return project_name(home_folder(), entry.project)
+    with contextlib.suppress(BadInput, OSError, IndexError, KeyError):
+        return Path(read_owner(owner_file(home_folder(), entry.project))["paths"][-1]).name
+    return entry.project[:SHORT_ID]
 
 
 # -- patterns
