@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -83,10 +84,12 @@ class TeamServer:
         projects: Sequence[Project],
         tokens: Tokens,
         *,
+        home: Path,
         limits: Limits | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.limits = limits or Limits()
+        self._home = home
         self.figures = Figures()
         self.ready = True
         self._projects = {name: one for one in projects for name in (one.id, one.root.name)}
@@ -117,14 +120,18 @@ class TeamServer:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
         request.scope["ralph.token"] = token.id
         self._slow_down(token)
+        only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
             raise Refusal(HTTPStatus.NOT_FOUND, "there is no such project")
         if call is not None and not token.allows(call.right):
             what = f"this needs a token of the scope {call.right}, and this one has {token.right}"
             raise Refusal(HTTPStatus.FORBIDDEN, what)
-        if call is not None and call.whole and token.feature is not None:
+        if call is not None and call.whole and only is not None:
             raise Refusal(HTTPStatus.FORBIDDEN, "a token of one feature may not do this")
+        named = request.path_params.get("feature", only)
+        if only is not None and named != only:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
         return token, project
 
     def _find(self, secret: str) -> Token | None:
@@ -167,7 +174,7 @@ class TeamServer:
         """The memories of a project in this thread."""
         opened: dict[str, Ralph] = self._local.__dict__.setdefault("opened", {})
         if project.id not in opened:
-            opened[project.id] = open_ralph(project=project)
+            opened[project.id] = open_ralph(project=project, home=self._home)
         return opened[project.id]
 
     def log(self, line: Mapping[str, Any]) -> None:

@@ -86,7 +86,7 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf) -> int:
 
     from ralph.doors.rest.app import TeamServer, log_to_stderr, make_api
 
-    server = TeamServer(projects, tokens, log=log_to_stderr if options.log else None)
+    server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
     with _bound(options.host, options.port) as listening, contextlib.ExitStack() as ends:
         ends.callback(server.close)
         port = listening.getsockname()[1]
