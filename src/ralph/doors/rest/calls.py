@@ -155,6 +155,12 @@ class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
     key: str
 
 
+class RelatedQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A question about what was said before."""
+
+    q: str
+
+
 class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
     """A conversation; a session that is known continues."""
 
@@ -393,6 +399,20 @@ def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
     return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
 
 
+def save_exchange(call: ApiCall, given: ExchangeBody) -> Any:
+    """Save one exchange of a conversation that was started."""
+    talks = call.ralph.conversations
+    saved = talks.exchange(
+        call.path["id"], user=given.user, assistant=given.assistant, key=given.key
+    )
+    return plain(saved)
+
+
+def related_conversations(call: ApiCall, given: RelatedQuery) -> Any:
+    """The past conversations that matter for a question, and their exchanges that do."""
+    return plain(call.ralph.conversations.related(given.q))
+
+
 # -- knowledge, for whoever directs agents
 
 
@@ -475,6 +495,8 @@ CALLS = (
     Call("GET", "/conversations", "read", list_conversations, whole=True),
     Call("POST", "/conversations", "write", save_conversation, ConversationBody, whole=True),
     Call("GET", "/conversations/{id}", "read", get_conversation, whole=True),
+    Call("POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True),
+    Call("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
     Call("POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True),
     Call("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, CheckpointBody, True),
     Call("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
