@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from browsing import lived_in
 from places import ROOT
@@ -65,7 +66,9 @@ def test_what_a_program_does_with_a_folder_it_does_with_a_server(
         told = there.conversations.exchange(talk, user=asked, assistant="It has no lock.")
         assert there.conversations.exchanges(talk)[0].id == told.record.id
         for question in ("login form validation", "how long do sessions live?", asked):
-            assert there.search(question) == here.search(question)
+            # How a score came about stays on the server.
+            own = [msgspec.structs.replace(hit, parts=None) for hit in here.search(question)]
+            assert list(there.search(question)) == own != []
         assert there.recent(5) == here.recent(5)
         assert there.feature("auth").failed_attempts() == here.feature("auth").failed_attempts()
         assert there.feature("auth").files() == here.feature("auth").files()
