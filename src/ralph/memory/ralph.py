@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
@@ -335,12 +335,19 @@ def open_ralph(
     home: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     project: Project | None = None,
+    token: str = "",
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
 
-    A path that holds no project yet gets one when the first record is kept.
+    A path that holds no project yet gets one when the first record is kept. An address like
+    `https://HOST/projects/NAME` is a project on a server; it needs `token`.
     """
+    if isinstance(path, str) and path.startswith(("https://", "http://")):
+        from ralph.memory.remote import RemoteRalph
+
+        # It has the same calls, and says so of those it has not.
+        return cast("Ralph", RemoteRalph(path, token))
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
         project = project or need_project(Path.cwd(), home=home_path)
