@@ -54,6 +54,14 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.mcp.main import run as serve
 
         return serve(rest)
+    if word == "statusline" or (word == "hook" and "statusline" in rest[:1]):
+        from ralph.doors.hooks.messages import print_status_line
+
+        return print_status_line(rest)
+    if word == "hook" and rest[:1] == ["worker"] and len(rest) == 3:
+        from ralph.doors.hooks.worker import run_worker
+
+        return run_worker(rest[1:])
     if word == "hook":
         from ralph.doors.hooks.call import serve as answer
 

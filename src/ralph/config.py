@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadSetting, UnsafeFile
+from ralph.errors import BadSetting, UnsafeFile, suggestion
 from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
@@ -110,8 +110,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rag_recency_half_life_days: float = _safe(
         0.0, "how fast old exchanges fade; 0 for never", 0, 36_500
     )
-    summarizer_conversation_enabled: bool = _switch("summarize conversations in the background")
-    summarizer_exchange_enabled: bool = _switch("summarize exchanges in the background")
+    summarizer_conversation_enabled: bool = _switch(
+        "summarize conversations in the background, also after sessions"
+    )
+    summarizer_exchange_enabled: bool = _switch(
+        "summarize exchanges in the background, also after sessions"
+    )
     embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
     # A clone must not decide what of a person's memory goes.
     conversations_keep_days: int = _own(
@@ -130,6 +134,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
     )
+    hook_messages: bool = _switch("Claude Code shows one line when memory was used or saved")
     pause_folders: tuple[str, ...] | None = _own(
         None,
         "patterns of folders where nothing is saved or recalled, such as `~/clients/*`; once set "
@@ -141,7 +146,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "https://api.openai.com/v1", "an OpenAI-compatible server for embeddings"
     )
     openai_model: str = _trusted(
-        "text-embedding-3-small", "its embedding model; `NAME@256` asks it for shorter vectors"
+        "text-embedding-3-small",
+        "its embedding model; `NAME@256` for vectors of that length, if the model lets you choose",
     )
     openai_api_key: str | None = _own(None, "its key", secret=True)
     chat_model: str | None = _own(
@@ -182,7 +188,8 @@ knowledge_excerpt_tokens knowledge_failure_limit knowledge_failure_min_score
 knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
 knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
 mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
-recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
+recent_count search_max_limit summarizer_idle_timeout_s
+summary_max_chars summary_price_in_usd
 rate_limit_wait_s summary_price_out_usd verify_all_every warnings_in_prompt
 """
 _HOOK_LIMITS = """
@@ -193,7 +200,7 @@ _SERVER_LIMITS = "journal_connect_timeout_s qdrant_timeout_s embed_query_timeout
 RETIRED: dict[str, str] = {
     **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
     "summary_timeout_s": "use chat_timeout_s",
-    "openai_dimensions": "write the length into openai_model, as NAME@256",
+    "openai_dimensions": "use openai_model NAME@DIMENSIONS",
     **dict.fromkeys(_HOOK_LIMITS.split(), "use hook_timeout_s"),
     **dict.fromkeys(_SERVER_LIMITS.split(), "use remember_budget_s"),
 }
@@ -391,11 +398,7 @@ def check_key(key: str, *, where: str = "config") -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(key, KEYS, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        todo = f"{meant}`ralph config` shows every setting."
+        todo = f"{suggestion(key, KEYS)}`ralph config` shows every setting."
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 

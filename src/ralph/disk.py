@@ -101,10 +101,6 @@ def state_folder(root: AnyPath, home_folder: AnyPath | None = None) -> str:
     return os.path.join(home_folder or home(), "cache", "projects", state_name(root))
 
 
-# In that folder: each time that a hook gave memories to a model.
-RECALL_LOG = "recalls.jsonl"
-
-
 def hooks_folder(root: AnyPath, home_folder: AnyPath) -> str:
     """Where hooks keep what they need of the project at a path."""
     return os.path.join(home_folder, "cache", "hooks", state_name(root))

@@ -26,6 +26,7 @@ Every message says what happened, where, and what to do now.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 
@@ -146,3 +147,11 @@ def os_error_text(error: OSError) -> str:
     """An error of the system in a line: the file, and what is wrong with it."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
+
+
+def suggestion(word: str, names: Iterable[str], form: str = "{}") -> str:
+    """`Did you mean show? `, where a name is near enough to the word; else nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [*names], n=1)
+    return f"Did you mean {form.format(*near)}? " if near else ""

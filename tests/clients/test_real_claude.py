@@ -72,7 +72,9 @@ def test_three_iterations_fail_then_search_memory_then_read_the_learning(
     found = Run(
         steps=(
             Step(text="What is known?", calls=(search("make export target"),)),
+            Step(text="It still fails.", calls=(MAKE,)),
             Step(text="I write the rule.", calls=(Call("Write", makefile),)),
+            Step(text="It passes.", calls=(MAKE,)),
             Step(calls=(Call(UPDATE, {"status": "in_progress", "comment": "has a rule now"}),)),
             Step(text=fix),
         )
@@ -92,10 +94,12 @@ def test_three_iterations_fail_then_search_memory_then_read_the_learning(
     assert ran.events[-1]["reason"] == "no_ready_task"
     first, second, third = ran.told["export"]
     assert [error.message for error in first.errors] == ["No rule to make target 'export'.  Stop."]
-    assert (second.errors, third.errors) == ((), ())
+    [solved] = second.errors
+    assert solved.resolution == "Edited Makefile; then `make export` passed."
+    assert third.errors == ()
     assert [(file.path, file.action) for file in second.files_touched] == [("Makefile", "created")]
     assert second.summary == fix
-    assert (second.tokens_used, second.model_tier) == (480, "haiku")
+    assert (second.tokens_used, second.model_tier) == (720, "haiku")
     assert Plan(root).task(1).status == "done"
 
     # What the model was shown.
@@ -107,8 +111,11 @@ def test_three_iterations_fail_then_search_memory_then_read_the_learning(
     assert "iteration 1, the latest" in answer
     learning = "was no rule to make the target export, so I wrote a Makefile"
     assert learning not in model.asked(1)[0].shown
-    assert learning in model.asked(2)[0].shown
-    assert "Observations from previous iterations" in model.asked(2)[0].shown
+    shown = model.asked(2)[0].shown
+    assert learning in shown
+    _, heading, learned = shown.partition("Observations from previous iterations")
+    assert heading
+    assert "Edited Makefile" in learned
 
 
 def test_it_plans_with_the_planning_tools_and_the_plan_changes_when_that_is_accepted(
@@ -358,7 +365,8 @@ def test_the_plugin_tells_a_later_session_how_a_failing_command_was_solved(
     began, failed, *_ = model.asked(0)
     assert "SessionStart hook additional context" in began.shown
     assert "Feature in focus: export" in began.shown
-    assert "mcp__plugin_ralph_memory__search_feature_memory" in began.tools
+    # On a busy machine, a server is not there yet when the first request is sent.
+    assert "mcp__plugin_ralph_memory__search_feature_memory" in model.asked(0)[-1].tools
     assert "No rule to make target 'export'" in failed.results[-1]
     assert "PostToolUseFailure" not in failed.shown  # nobody had solved it before
 
@@ -367,10 +375,12 @@ def test_the_plugin_tells_a_later_session_how_a_failing_command_was_solved(
     assert (first.task_id, first.outcome, second.outcome) == (1, "unknown", "unknown")
     [error] = first.errors
     assert error.message == "No rule to make target 'export'.  Stop."
-    assert error.resolution == "Edited Makefile; then `make export` passed."
+    reason = '"There is no rule, so I write one."'
+    assert error.resolution == f"Edited Makefile; then `make export` passed. {reason}"
 
     began, failed = model.asked(1)
-    assert "I wrote a Makefile" in after(began, "UserPromptSubmit hook additional context")
+    matches = after(began, "UserPromptSubmit hook additional context")
+    assert "Edited Makefile; then `make export` passed." in matches
     told = after(failed, "PostToolUseFailure:Bash hook additional context")
     assert "Edited Makefile; then `make export` passed." in told
     assert "PostToolUseFailure" not in began.shown
@@ -381,3 +391,27 @@ def after(request: Request, words: str) -> str:
     _, found, rest = request.shown.partition(words)
     assert found, f"{words!r} is not in {request.shown!r}"
     return rest
+
+
+def test_a_session_can_be_asked_what_it_was_told(world: World, root: Path) -> None:
+    claude = client("claude")
+    for words in (["marketplace", "add", str(ROOT)], ["install", "ralph@ralph"]):
+        world.run([claude, "plugin", *words])
+    world.environ["RALPH_HOOK_TIMEOUT_S"] = "60"
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("remember", "The export needs REDIS_URL=none, else it hangs."), cwd=root)
+    session = [claude, "-p", "--allowedTools", "Bash(ralph why)"]
+    run = Run(
+        steps=(Step(calls=(Call("Bash", {"command": "ralph why"}),)), Step(text="A note on Redis."))
+    )
+    with ScriptedModel(run) as model:
+        world.talk_to(model.url)
+        world.run([*session, "--", "/ralph:why"], cwd=root)
+
+    began, answered = model.asked(0)
+    assert "Run `ralph why" in began.shown
+    assert "The export needs REDIS_URL=none" in began.shown
+    assert "1 memory shown" not in began.shown  # the line is for the person
+    assert "SessionStart" in answered.results[-1]
+    assert "note" in answered.results[-1]
+    assert "The export needs REDIS_URL=none" in answered.results[-1]

@@ -72,7 +72,16 @@ def test_a_person_s_own_codex_searches_memory_once_ralph_is_installed_in_it(
 
 
 def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path) -> None:
-    codex.world.run(ralph("hooks", "install", "--user", "--agent", "codex"), cwd=root)
+    # The first session has the project's hooks (`ralph` by name), the second the person's own.
+    world = codex.world
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("hooks", "install", "--agent", "codex"), cwd=root)
+    with (world.home / ".codex" / "config.toml").open("a", encoding="utf-8") as file:
+        file.write(f'[projects."{root}"]\ntrust_level = "trusted"\n')
+    change = [
+        *("rm Makefile", "ralph hooks uninstall --agent codex"),
+        "ralph hooks install --user --agent codex",
+    ]
     make = Call("exec_command", {"cmd": "make export"})
     fix = "Fixed: the csv export had no rule in the Makefile, so I wrote one and it passes now."
     steps = (
@@ -88,9 +97,8 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(codex: Codex, root: Path
     # Only a person can trust hooks.
     trust = "--dangerously-bypass-hook-trust"
     words = ["exec", "--skip-git-repo-check", "-s", "workspace-write", trust]
-    asks = " && rm Makefile && ".join(
-        shlex.join([client("codex"), *words, text]) for text in (ask, again)
-    )
+    first, second = (shlex.join([client("codex"), *words, text]) for text in (ask, again))
+    asks = " && ".join([first, *change, second])
     codex.world.run([*codex.playing(*runs), "sh", "-c", asks], cwd=root)
     one, two = sorted(exchanges(root), key=lambda one: one.started or "")
     assert (one.user, one.assistant, one.status) == (ask, fix, "complete")

@@ -123,7 +123,11 @@ def saved(root: Path) -> list[Exchange]:
 def test_its_hooks_save_a_session_and_tell_the_next_one(
     world: World, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
+    # The first session has the project's hooks (`ralph` by name), the second the person's own.
+    world.environ["PATH"] += f":{Path(sys.executable).parent}"
+    world.run(ralph("hooks", "install", "--agent", "gemini"), cwd=root)
+    trusted = world.home / ".gemini" / "trustedFolders.json"
+    trusted.write_text(json.dumps({str(root): "TRUST_FOLDER"}), encoding="utf-8")
     script = write(root / "export.sh", "mkdir -p build\n")
     fix = "Fixed: the csv export had no script export.sh, so I wrote one and it passes now."
     first = Run(
@@ -135,6 +139,9 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
         prompt(world, root, "Please make the csv export work with export.sh.")
+        assert len(saved(root)) == 1
+        world.run(ralph("hooks", "uninstall", "--agent", "gemini"), cwd=root)
+        world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
         prompt(world, root, "The csv export again fails, what did we do in export.sh?")
     one, two = saved(root)
     assert one.user == "Please make the csv export work with export.sh."

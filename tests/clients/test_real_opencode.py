@@ -127,9 +127,14 @@ def test_its_plugin_saves_a_session_and_tells_the_next_one(
     again = "The csv export again fails, what did we do in the Makefile?"
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
-        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
+        # The project's plugin calls `ralph` by name; the second session has the person's.
+        world.environ["PATH"] += f":{Path(sys.executable).parent}"
+        world.run(ralph("hooks", "install", "--agent", "opencode"), cwd=root)
         ask = "Please make the csv export work."
         world.run([client("opencode"), "run", ask], cwd=root)
+        assert len(saved(root)) == 1
+        world.run(ralph("hooks", "uninstall", "--agent", "opencode"), cwd=root)
+        world.run(ralph("hooks", "install", "--user", "--agent", "opencode"), cwd=root)
         (root / "Makefile").unlink()
         world.run([client("opencode"), "run", again], cwd=root)
     one, two = saved(root)

@@ -107,6 +107,8 @@ class World:
             "TMPDIR": str(self.temporary),
             "RALPH_HOME": os.environ["RALPH_HOME"],  # the test's own
             "RALPH_REVIEW_EVERY": "0",
+            "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",  # no worker after a session
+            "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
             MARK: mark,
         }
 
@@ -168,7 +170,8 @@ class World:
 
         def is_done() -> bool:
             told = self.run(ralph("conversations", "import", name, "--json"), cwd=root).stdout
-            return json.loads(told)["waiting"] == 0
+            waiting: int = json.loads(told)["waiting"]
+            return waiting == 0
 
         assert eventually(is_done)
 

@@ -39,11 +39,16 @@ class Hooked(NamedTuple):
 
     @property
     def said(self) -> dict[str, str]:
-        """The part of its answer that the client reads."""
+        """The part of its answer that is for the model."""
         answer = json.loads(self.out)
-        assert set(answer) == {"hookSpecificOutput"}
-        told: dict[str, str] = answer["hookSpecificOutput"]
+        assert set(answer) <= {"hookSpecificOutput", "systemMessage"}
+        told: dict[str, str] = answer.get("hookSpecificOutput", {"additionalContext": ""})
         return told
+
+    @property
+    def message(self) -> str:
+        """The line for the person, "" when there is none."""
+        return str(json.loads(self.out).get("systemMessage", "")) if self.out else ""
 
     @property
     def context(self) -> str:
@@ -119,9 +124,16 @@ def _fork_server() -> ForkServer:
     return server
 
 
+# Hooks start no worker, which would outlive them.
+NO_WORKER = {
+    "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",
+    "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
+}
+
+
 def roomy() -> dict[str, str]:
-    """Limits that a hook keeps on a busy machine, too."""
-    return {"RALPH_HOOK_TIMEOUT_S": "30"}
+    """Limits that a hook keeps on a busy machine, too; no worker outlives the test."""
+    return {"RALPH_HOOK_TIMEOUT_S": "30", **NO_WORKER}
 
 
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:

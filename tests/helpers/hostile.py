@@ -133,10 +133,12 @@ def _around(text: str, what: str) -> str:
 
 def _is_hook_answer(text: str) -> bool:
     try:
-        told = json.loads(text)["hookSpecificOutput"]["additionalContext"]
-    except (ValueError, KeyError, TypeError):
+        answer = json.loads(text)
+        told = answer.pop("hookSpecificOutput", {"additionalContext": ""})["additionalContext"]
+        line = answer.pop("systemMessage", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    return isinstance(told, str)
+    return isinstance(told, str) and isinstance(line, str) and not answer
 
 
 def _is_refusal(text: str) -> bool:
@@ -319,6 +321,9 @@ class Ground:
             "GIT_CONFIG_SYSTEM": os.devnull,
             "PERSONS_OWN_KEY": ENVIRON,
             "RALPH_EMBEDDER": "none",
+            # No process outlives the one that is looked at.
+            "RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false",
+            "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
             **more,
         }
         return {name: value for name, value in found.items() if value is not None}

@@ -307,12 +307,15 @@ def test_there_is_no_review_of_a_feature_without_anything_to_review(tmp_path: Pa
 
 def test_prose_that_nobody_verified_for_long_is_flagged_to_the_reviewer() -> None:
     feature = Feature(name="auth", last_verified=3)
-    assert stale_prose(feature, 12) == []
-    assert "since iteration 3; this is iteration 13" in stale_prose(feature, 13)[0]
+    assert stale_prose(feature, 12, {}) == []
+    assert "since iteration 3; this is iteration 13" in stale_prose(feature, 13, {})[0]
     files = tuple(ContextFile(f"{n}.py", "auto", 3, last_touched=5) for n in range(6))
-    assert stale_prose(Feature(name="a", last_verified=4, context_files=files[:5]), 6) == []
-    [flag] = stale_prose(Feature(name="a", last_verified=4, context_files=files), 6)
+    edited = {file.path: 5 for file in files}
+    assert stale_prose(Feature(name="a", last_verified=4, context_files=files[:5]), 6, edited) == []
+    flagged = Feature(name="a", last_verified=4, context_files=files)
+    [flag] = stale_prose(flagged, 6, edited)
     assert flag.startswith("6 context files changed since")
+    assert stale_prose(flagged, 6, {}) == []  # they were only read
     facts = PromptFacts(
         feature=feature, task=Task(id=1, feature="auth", title="T"), current_state=""
     )

@@ -125,12 +125,19 @@ def test_the_wheel_works_on_a_clean_python(world: World, wheel: Path, version: s
 
 
 def commands(heading: str) -> list[str]:
-    """The commands in the first block of a section of the README."""
+    """The commands in the blocks of a section of the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    block = re.search(r"(?:^    .+\n)+", section, re.M)
-    assert block, heading
-    return [line.partition("  #")[0].strip() for line in block[0].splitlines()]
+    section = text.partition(f"# {heading}\n")[2].partition("\n#")[0]
+    found = re.findall(r"^    (\S.*)$", section.partition("```")[0], re.M)
+    assert found, heading
+    return [line.partition("  #")[0].strip() for line in found]
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", text, re.S)[0]
+    exec(code.replace("path/to/project", tmp_path.as_posix()), {})
+    assert "Sessions expire after 15 minutes" in capsys.readouterr().out
 
 
 def run(world: World, command: str, cwd: Path) -> str:
@@ -175,6 +182,24 @@ def test_three_commands_lead_to_the_first_recalled_memory(world: World) -> None:
         ask(world, root, "The pdf export is broken again, what was it?")
     assert "the delimiter was a semicolon" in shown(model.asked(1)[0])
     assert "the font DejaVu" in shown(model.asked(3)[0])
+    leave(world, root)
+
+
+def leave(world: World, root: Path) -> None:
+    """What the README says of backups and of removing everything."""
+    for command in commands("Back it up"):
+        run(world, command, world.home)
+    run(world, "git init --quiet && ralph init && ralph hooks install", root)
+    hooks, home, package, *project = commands("Remove it")
+    for command in project:
+        run(world, command, root)
+    for command in (hooks, home, package):
+        run(world, command, world.home)
+    assert "ralph" not in (root / ".git" / "config").read_text(encoding="utf-8")
+    assert [file.name for file in root.iterdir()] == [".git"]
+    assert not shutil.which("ralph", path=world.environ["PATH"])
+    left = [world.home / name for name in (".claude/settings.json", ".claude.json", ".ralph")]
+    assert not any("ralph" in file.read_text(encoding="utf-8") for file in left if file.exists())
 
 
 @pytest.mark.parametrize("installer", ["pipx install", "uvx --from"])

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hooking import Session
+from hooking import Session, roomy
 
 if sys.platform == "win32":
     pytest.skip("modes as POSIX has them", allow_module_level=True)
@@ -51,7 +51,7 @@ def ralph(*words: str, cwd: Path, given: str = "") -> None:
         [sys.executable, "-P", "-c", WATCHED, *words],
         input=given.encode(),
         cwd=cwd,
-        env=environ | {"RALPH_HOOK_TIMEOUT_S": "30"},
+        env=environ | roomy(),
         capture_output=True,
         timeout=120,
         check=False,

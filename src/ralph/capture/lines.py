@@ -115,10 +115,9 @@ def line_reader(keys: str, *, put_off: str) -> tuple[Callable[[bytes], Any], Lin
         try:
             return [decode(line)]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            found = [
-                {key: raw(value) if key in late else value for key, value in one.items()}
-                for one in loose_objects(line)
-            ]
+            found = loose_objects(line)
+            for one in found:
+                one |= {key: raw(one[key]) for key in late if key in one}
             names = set(kind.__struct_fields__)
             return [kind(**{key: one[key] for key in one.keys() & names}) for one in found]
 
@@ -259,6 +258,7 @@ MOST_FIRST = 50
 MOST_LAST = 150
 _MOST_OPEN = 1000
 _MOST_AFTER = 50
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 STATUS: dict[TerminalReason, Status]
 STATUS = {"ok": "complete", "interrupted": "interrupted", "unknown": "interrupted"}
 
@@ -314,25 +314,33 @@ class OpenExchange(ABC):
     """An exchange being read."""
 
     begins_at: int
+    key: str
     steps: Steps
+    # What the person said, and where.
+    typed: list[str]
+    folder: str
+    head: SessionHead
 
     @abstractmethod
+    def finish(self) -> AgentRun:
+        """What it left behind so far."""
+
     def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
         """The exchange as it stands."""
-
-    def _exchange(
-        self, words: Iterable[str], captured: AgentRun, *, cwd: str, git_branch: str, **facts: Any
-    ) -> SessionExchange:
+        captured = self.finish()
         return SessionExchange(
-            user=cleaned("\n\n".join(words)[: 2 * LONGEST_USER], LONGEST_USER),
+            key=self.key,
+            session_id=session_name(self.head.session),
+            user=cleaned("\n\n".join(filter(None, self.typed))[: 2 * LONGEST_USER], LONGEST_USER),
             assistant=self.steps.final,
             messages=self.steps.messages,
             captured=captured,
             status=STATUS.get(captured.terminal_reason, "failed"),
-            cwd=redact(cwd[:500]) or None,
-            git_branch=redact(git_branch[:200]) or None,
+            finished=finished,
+            cwd=redact(self.folder[:500]) or None,
+            git_branch=redact(self.head.git_branch[:200]) or None,
             begins_at=self.begins_at,
-            **facts,
+            ends_at=ends_at,
         )
 
 
@@ -372,9 +380,9 @@ class SessionReader(ABC):
     def _take(self, part: Any) -> None: ...
 
     @property
-    @abstractmethod
     def ends_at(self) -> int:
         """How far everything was read; what may become an exchange yet is not."""
+        return self._next
 
     @property
     def title(self) -> str | None:
@@ -466,6 +474,13 @@ def _clip(text: str, most: int) -> str:
 def cleaned(text: str, most: int) -> str:
     """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
     return clip(redact(strip_marked(text).strip()), most)
+
+
+def session_name(session: str | None) -> str | None:
+    """A session's id as it may be kept: a UUID is no secret, anything else might be."""
+    if not session:
+        return None
+    return session if _UUID.fullmatch(session) else clip(redact(session[:200]), 100)
 
 
 def session_title(text: str) -> str:

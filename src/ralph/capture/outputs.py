@@ -213,18 +213,12 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     # What a reader prints when it fails stands at the end; the rest may be a file.
     own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
-    worth = [
-        error
-        for error in errors
-        if not _UNREADABLE.match(error.message) and not is_scratch(command, error.message)
-    ]
+    worth = [error for error in errors if not _UNREADABLE.match(error.message)]
+    worth = [error for error in worth if not is_scratch(command, error.message)]
     if is_probe(command, text):
         # How a program was called wrongly is worth knowing, though it only asked.
-        worth = [
-            error
-            for error in worth
-            if USAGE.search(error.message) and not is_unmatched(command, error.message)
-        ]
+        called = [error for error in worth if USAGE.search(error.message)]
+        worth = [error for error in called if not is_unmatched(command, error.message)]
     elif not (errors or code in _STOPPED or shell.is_masked(command) or is_scratch(command, "")):
         worth = [ErrorSeen(_failure(command, code, text))]
     return CommandOutput(worth, text, probe=None if worth else "probe")

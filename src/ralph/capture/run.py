@@ -17,7 +17,7 @@ import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
-from ralph.capture.lines import LineReader, clip, moment
+from ralph.capture.lines import LineReader, clip, moment, session_name
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
@@ -42,7 +42,6 @@ _JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
 _MODULE = re.compile(r"(?:module|package|resolve|named) (['\"][^'\"]{1,70}['\"])")
 _OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 # Where agents put working copies inside a project.
 _WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
 _WORKTREE_ADD = re.compile(
@@ -462,13 +461,6 @@ def _named_error(text: str) -> tuple[str, str]:
     return message, signature(message)
 
 
-def session_name(session: str | None) -> str | None:
-    """A session's id as it may be kept: a UUID is no secret, anything else might be."""
-    if not session:
-        return None
-    return session if _UUID.fullmatch(session) else clip(redact(session[:200]), 100)
-
-
 def plain_path(path: str) -> str:
     """The path with forward slashes and no end slash; Windows paths become comparable."""
     if _on_drive(path) or path.startswith("\\\\"):
@@ -490,11 +482,9 @@ def _inside(path: str, folder: str) -> bool:
 def _starts(one: str, other: str) -> bool:
     shorter, longer = sorted((one, other), key=len)
     # At the end of a word: `test_get` is not `test_get_all`.
-    return (
-        len(shorter) > 25
-        and longer.startswith(shorter)
-        and not (longer[len(shorter)].isalnum() or longer[len(shorter)] == "_")
-    )
+    if len(shorter) <= 25 or not longer.startswith(shorter):
+        return False
+    return not (longer[len(shorter)].isalnum() or longer[len(shorter)] == "_")
 
 
 def _bare(text: str) -> str:

@@ -11,6 +11,7 @@ import posixpath
 import re
 import shlex
 from functools import lru_cache
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -96,9 +97,9 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
         elif kind == "join":
             join = token["join"].strip("\n\r ") or "\n"
             if current.words:
-                current.piped = current.piped or join in {"|", "|&"}
+                current.piped = current.piped or join in _PIPES
                 found.append(current)
-            current = ShellCommand([], joined=join, piped=join in {"|", "|&"})
+            current = ShellCommand([], joined=join, piped=join in _PIPES)
             after_redirect = None
     if current.words:
         found.append(current)
@@ -195,7 +196,7 @@ def origin(line: str) -> Origin:
     written: set[str] = set()
     previous_piped = False
     for command in commands(line):
-        into_pipe = command.joined in {"|", "|&"} and previous_piped
+        into_pipe = command.joined in _PIPES and previous_piped
         previous_piped = command.piped
         # Only the first command of a pipe says where the text comes from.
         if command.silenced:
@@ -225,6 +226,11 @@ def kind_of(words: list[str]) -> str:
     return "silent" if name in _SILENT else "own"
 
 
+def _works(command: ShellCommand) -> bool:
+    """Whether a command is run for its own sake, not to show what another printed."""
+    return command.joined not in _PIPES and kind_of(command.words) == "own"
+
+
 def deciding(line: str) -> list[ShellCommand]:
     """The commands whose exit code the line's may be: the last one, and those it waited for."""
     found = commands(line)
@@ -246,11 +252,7 @@ def is_masked(line: str) -> bool:
     found = commands(line)
     if not found or "pipefail" in line:
         return False
-    work = [
-        at
-        for at, one in enumerate(found)
-        if one.joined not in _PIPES and kind_of(one.words) == "own"
-    ]
+    work = [at for at, one in enumerate(found) if _works(one)]
     if not work or found[work[-1]].piped:
         return True
     return any(one.joined != "&&" for one in found[work[-1] + 1 :])
@@ -334,12 +336,8 @@ class ToolAttempt(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=64)
 def shell_call(line: str, folder: str = "") -> ToolAttempt:
     """The call that a shell's command line is, in the folder it goes to."""
-    work = [
-        one
-        for one in commands(line)
-        if one.joined not in {"|", "|&"} and kind_of(one.words) == "own"
-    ]
-    calls = tuple(call for command in work[:20] if (call := _shell_call(command)).program)
+    work = filter(_works, commands(line))
+    calls = tuple(call for one in islice(work, 20) if (call := _shell_call(one)).program)
     return ToolAttempt(GOING.sub("", " ".join(line.split())), line, calls, folder, is_masked(line))
 
 

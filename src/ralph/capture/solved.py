@@ -436,10 +436,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _sentence(
-    texts: list[str],
-    error: ErrorSeen,
-    echoed: Echoed,
-    explains: re.Pattern[str] = _EXPLAINS,
+    texts: list[str], error: ErrorSeen, echoed: Echoed, explains: re.Pattern[str] = _EXPLAINS
 ) -> str:
     """The sentence that best says why, in the agent's own words; the newest text first."""
     words, best, most = _names(error.message), "", 1.4

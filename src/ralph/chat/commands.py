@@ -86,7 +86,9 @@ class WorkerCommands:
             command = "embeddings" if embeds else f"summarizer {status.name}"
             note = f"off. To switch it on: {self._prefix}{command} on"
             if getattr(self._settings(), setting_of(status.name)):
-                note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
+                note = (
+                    "on, but not running. Started by the end of a session, or: `ralph workers run`"
+                )
         left, items = status.total - status.completed, "embeddings" if embeds else f"{status.name}s"
         waiting = f"{_count(left, 'item')} {'is' if left == 1 else 'are'} awaiting embeddings"
         estimated = " (estimated)" if embeds and status.spend_usd else ""
@@ -139,7 +141,9 @@ class WorkerCommands:
             on = f"`{self._prefix}embeddings on` or the next search recreates them."
             return ["", f"Embeddings cleared. The pipeline is off: {on}"]
         [status] = self._workers.run_once([EMBEDDING])
-        recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
+        # The worker counts all embeddings, of which only a part may have been deleted.
+        done = max(0, len(chosen) - (status.total - status.completed))
+        recreated = f"Recreated: {done:,}/{len(chosen):,} completed."
         return ["", "Embeddings cleared.", recreated, *_troubles(status)]
 
     def _pipeline(self) -> WorkerStatus:

@@ -124,7 +124,7 @@ def price_per_char(settings: Settings) -> float | None:
     """About what a character costs in USD: None if unknown, 0 for a local embedder."""
     if settings.embedder != "openai":
         return 0.0
-    price = _PRICES.get(settings.openai_model)
+    price = _PRICES.get(settings.openai_model.partition("@")[0])
     if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
     return price / 1_000_000 / 4  # characters a token

@@ -413,11 +413,8 @@ class StreamJson(Messages):
         if line.subtype == "init":
             self._model = text_of(line.model) or self._model
             self.at_home(text_of(line.cwd))
-            self._mcp_failed = tuple(
-                text_of(server.get("name"))
-                for server in items(line.mcp_servers)
-                if server.get("status") == "failed" and text_of(server.get("name"))
-            )
+            failed = [one for one in items(line.mcp_servers) if one.get("status") == "failed"]
+            self._mcp_failed = tuple(filter(None, (text_of(one.get("name")) for one in failed)))
         elif line.subtype == "api_retry":
             status = count(line.error_status)
             self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"

@@ -20,7 +20,6 @@ import msgspec
 from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.decisions import plan_text
 from ralph.capture.lines import content_text, count, items, mapping, text_of, unraw
-from ralph.capture.run import session_name
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
@@ -318,7 +317,7 @@ class Transcript(Messages):
         return self.result(
             "transcript",
             reason,
-            session_id=session_name(session),
+            session_id=lines.session_name(session),
             summary=self.told() or self.api_error,
             tokens_used=spent or None,
             cost_usd=self.live.cost_usd,
@@ -353,37 +352,21 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
 
     def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
         super().__init__(file=start.file, root=start.root)
-        self.prompt, self.words, self.begins_at = line, plan_text(words), at
-        self.queued: list[str] = []
-        self.take(line)
-
-    @property
-    def key(self) -> str:
-        name = session_name(text_of(self.prompt.uuid) or text_of(self.prompt.promptId))
+        self.typed, self.begins_at, self.folder = [plan_text(words)], at, text_of(line.cwd)
+        session = text_of(line.sessionId)
+        first = text_of(mapping(line.forkedFrom).get("sessionId")) or session
+        self.head = lines.SessionHead(first, git_branch=text_of(line.gitBranch))
+        name = lines.session_name(text_of(line.uuid) or text_of(line.promptId))
         # Where it stands is a name, too; how many came before is not known to who reads on.
-        return name or f"{session_name(text_of(self.prompt.sessionId)) or ''}@{self.begins_at}"
+        self.key = name or f"{lines.session_name(session) or ''}@{at}"
+        self.take(line)
 
     def add(self, text: str) -> None:
         """More words of the person's; they are told twice by some clients."""
-        if text and text not in self.queued and len(self.queued) < _MOST_QUEUED:
-            self.queued.append(text)
+        if text and text not in self.typed[1:] and len(self.typed) <= _MOST_QUEUED:
+            self.typed.append(text)
             self.steps.asked(text)
             self.hear(text)
-
-    def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
-        """The exchange as it stands."""
-        line = self.prompt
-        first = text_of(mapping(line.forkedFrom).get("sessionId"))
-        return self._exchange(
-            filter(None, [self.words, *self.queued]),
-            self.finish(),
-            cwd=text_of(line.cwd),
-            git_branch=text_of(line.gitBranch),
-            key=self.key,
-            session_id=session_name(first or text_of(line.sessionId)),
-            ends_at=ends_at,
-            finished=finished,
-        )
 
 
 class Exchanges(lines.SessionReader):

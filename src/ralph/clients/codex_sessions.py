@@ -241,7 +241,7 @@ class CodexTurn(ToolTurn):
         """Where the turn is held, and by which model."""
         self.model = text_of(data.get("model")) or self.model
         self.folder = text_of(data.get("cwd")) or self.folder
-        self.at_home(self.folder or self._head.cwd)
+        self.at_home(self.folder)
 
     def call(self, call: OpenCall) -> None:
         """The assistant called a tool."""

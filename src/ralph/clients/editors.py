@@ -31,7 +31,6 @@ from ralph.clients.setup import (
     ClientSetup,
     RalphCall,
     SetupPlace,
-    foreign_server,
     read_json,
     refusal,
 )
@@ -57,7 +56,7 @@ def _blanked(found: re.Match[str]) -> str:
 def put(text: str, path: tuple[str, ...], value: Any) -> str:
     """The text with this member; an object on the way to it is made if it is not there."""
     data = plain(text)
-    at, depth = _first_brace(data), 0
+    at, depth = data.index("{"), 0
     for depth, name in enumerate(path):
         members = _members(data, at)
         if name not in members:
@@ -77,7 +76,7 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
 def take(text: str, path: tuple[str, ...]) -> str:
     """The text without this member, and without an object that held nothing else."""
     data, with_commas = plain(text), _COMMENT.sub(_blanked, text)
-    at, cut, was_commented = _first_brace(data), list[tuple[int, int]](), False
+    at, cut, was_commented = data.index("{"), list[tuple[int, int]](), False
     for name in path:
         members = _members(data, at)
         start, at, ends = members[name]
@@ -94,10 +93,6 @@ def take(text: str, path: tuple[str, ...]) -> str:
     for start, ends in reversed(cut):
         text = text[:start] + text[ends:]
     return text
-
-
-def _first_brace(data: str) -> int:
-    return data.index("{")
 
 
 def _members(data: str, at: int) -> dict[str, tuple[int, int, int]]:
@@ -172,40 +167,28 @@ class JsoncSetup(ClientSetup):
 
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
         """The file with our MCP server in it."""
-        entry = self.server_entry(call)
-        settings: dict[str, Any] = {}
-        if text is not None and text.strip():
-            try:
-                settings = self._read(text, where)
-            except BadInput as error:
-                member = json.dumps({self.servers_key: {SERVER: entry}}, ensure_ascii=False)
-                todo = f"Fix it and run this again, or add by hand: {member}"
-                raise refusal(error.what, error.where, f"{todo}.") from None
-        servers = settings.get(self.servers_key, {})
-        if not isinstance(servers, dict):
-            raise refusal(f"{self.servers_key} must be an object", where)
-        before = self.call_of(servers.get(SERVER))
-        if SERVER in servers and before is None:
-            raise foreign_server(where)
-        if text is not None and servers.get(SERVER) == entry:
-            return text
+        try:
+            self.read(text or "", where)
+        except BadInput as error:
+            servers = {self.servers_key: {SERVER: self.server_entry(call)}}
+            member = json.dumps(servers, ensure_ascii=False)
+            todo = f"Fix it and run this again, or add by hand: {member}"
+            raise refusal(error.what, error.where, f"{todo}.") from None
+        return super().with_server(text, call, where)
+
+    def read(self, text: str, where: Path) -> dict[str, Any]:
+        """What is in the file."""
+        return read_json(plain(text), where) if text.strip() else {}
+
+    def put(self, text: str | None, settings: dict[str, Any], entry: dict[str, Any]) -> str:
+        """The file with this server, and all else as it is."""
         start = text if text is not None and text.strip() else "{}\n"
         return put(start, (self.servers_key, SERVER), entry)
 
-    def without_server(self, text: str, where: Path) -> str | None:
-        """The file without our MCP server; None when nothing else was in it."""
-        if self.server_in(text, where) is None:
-            return text
+    def take(self, text: str, where: Path) -> str | None:
+        """The file without the server that is in it; None when nothing else was."""
         left = take(text, (self.servers_key, SERVER))
         return None if re.fullmatch(r"\s*\{\s*\}\s*", left) else left
-
-    def server_in(self, text: str, where: Path) -> RalphCall | None:
-        """How our MCP server is called, None where it is not registered."""
-        servers = self._read(text, where).get(self.servers_key) if text.strip() else None
-        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
-
-    def _read(self, text: str, where: Path) -> dict[str, Any]:
-        return read_json(plain(text), where)
 
 
 class EditorSetup(JsoncSetup):

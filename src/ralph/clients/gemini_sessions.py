@@ -94,11 +94,6 @@ class GeminiSession(lines.SessionReader):
     _open: GeminiTurn | None = None
     injected = ""
 
-    @property
-    def ends_at(self) -> int:
-        """How far everything was read."""
-        return self._next
-
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = text_of(event.get("type"))
         if about := mapping(event.get("$set")):

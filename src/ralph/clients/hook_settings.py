@@ -14,7 +14,7 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -182,6 +182,9 @@ PLUGIN = "ralph@ralph"
 # The plugin as it was installed with this package; it is a marketplace too.
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
+_STATUS_LINE = "statusLine"
+# `ralph hook statusline` is `ralph statusline`, called as carefully as hooks are.
+_STATUS_EVENT = "statusline"
 _T = TypeVar("_T")
 
 
@@ -249,6 +252,25 @@ class ClaudeCodeSetup(HooksSetup):
             self.registered()  # refuses somebody else's server before anything is written
         return super().edits(root, call, mcp=mcp and root is not None)
 
+    def with_hooks(self, text: str | None, call: setup.RalphCall, where: Path) -> str:
+        """The hooks, and our status line if it is there or is wanted where there is none."""
+        after = super().with_hooks(text, call, where)
+        settings = setup.read_json(after, where)
+        line = settings.get(_STATUS_LINE)
+        if _is_ours(line) or (self.adds_status_line and line is None):
+            wanted = {"type": "command", "command": call.hook(_STATUS_EVENT)}
+            if line != wanted:
+                after = setup.write_json({**settings, _STATUS_LINE: wanted})
+        return after
+
+    def without_hooks(self, text: str, where: Path) -> str | None:
+        """The settings without our hooks and our status line."""
+        after = super().without_hooks(text, where)
+        settings = {} if after is None else setup.read_json(after, where)
+        if after is None or not _is_ours(settings.pop(_STATUS_LINE, None)):
+            return after
+        return setup.write_json(settings) if settings else None
+
     def places(self, root: Path | None) -> list[setup.SetupPlace]:
         """The person's own settings, the project's, and the plugin.
 
@@ -273,11 +295,8 @@ class ClaudeCodeSetup(HooksSetup):
     def warnings(self, places: list[setup.SetupPlace], root: Path | None) -> list[str]:
         """What is done twice, and whether a person has switched all hooks off."""
         # Claude Code knows the same command in two settings, not in a plugin.
-        hooks = {
-            place.where: place.hooks.calls[0]
-            for place in places
-            if place.hooks and place.hooks.calls
-        }
+        found_hooks = [(place.where, place.hooks.calls) for place in places if place.hooks]
+        hooks = {where: calls[0] for where, calls in found_hooks if calls}
         plugin = "plugin" in hooks
         found = []
         if len({call for where, call in hooks.items() if where != "plugin"}) + plugin > 1:
@@ -316,6 +335,17 @@ class ClaudeCodeSetup(HooksSetup):
     def unregister(self) -> str | None:
         """Have the client forget the server; without a client, give the command to run."""
         return _ask(_REMOVING)
+
+
+def status_line_owner() -> Literal["", "ralph", "person"]:
+    """Whose status line is in a person's own settings."""
+    found = _settings_of(None, _STATUS_LINE, dict)
+    return "" if not found else "ralph" if _is_ours(found[-1][1]) else "person"
+
+
+def _is_ours(line: object) -> bool:
+    called = setup.hook_call(line.get("command")) if isinstance(line, dict) else None
+    return called is not None and called[1] == _STATUS_EVENT
 
 
 def _choice(places: Sequence[str]) -> str:

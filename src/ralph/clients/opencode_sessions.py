@@ -48,11 +48,6 @@ class OpenCodeSession(lines.SessionReader):
     _parts = staticmethod(objects)
     _open: ToolTurn | None = None
 
-    @property
-    def ends_at(self) -> int:
-        """How far everything was read."""
-        return self._next
-
     def _take(self, line: Mapping[str, Any]) -> None:
         title = text_of(line.get("title"))
         if title and not title.startswith(_UNNAMED):

@@ -20,7 +20,7 @@ import shlex
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,19 +137,15 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
     """
     if root is not None:
         named = RalphCall(NAMED if variables else NAME)
-        if (found := named.found()) and _is_this_one(found):
-            return named
+        if found := named.found():
+            # Other programs are called ralph too, and other versions may not know our hooks.
+            asked, folder = [found, "--version"], Path(sys.executable).parent
+            if ask_program(asked, timeout_s=TIMEOUT_S, cwd=folder)[1] == f"ralph {__version__}":
+                return named
     elif given := os.environ.get("RALPH_COMMAND"):
         return RalphCall(find_program(given) or given)
     program, *isolated = python()
     return RalphCall(program, (*isolated, *_MODULE))
-
-
-def _is_this_one(program: str) -> bool:
-    """Other programs are called ralph too, and other versions may not know our hooks."""
-    folder = Path(sys.executable).parent
-    _, answer = ask_program([program, "--version"], timeout_s=TIMEOUT_S, cwd=folder)
-    return answer == f"ralph {__version__}"
 
 
 # -- Files of other programs: read whole, changed all or none, and left as they were on failure.
@@ -356,6 +352,8 @@ class ClientSetup(ABC):
     # Whether it has hooks of ours, and fills in variables in the commands of its settings.
     has_hooks = False
     fills_variables = False
+    # Whether a person wants Ralph's line in it, if it has one.
+    adds_status_line = False
     # Whether a changed file is laid out anew.
     keeps_previous = True
     # The object in which its MCP servers are.
@@ -391,8 +389,8 @@ class ClientSetup(ABC):
 
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
         """The file with our MCP server in it."""
-        settings = {} if text is None else read_json(text, where)
-        servers = settings.setdefault(self.servers_key, {})
+        settings = {} if text is None else self.read(text, where)
+        servers = settings.get(self.servers_key, {})
         if not isinstance(servers, dict):
             raise refusal(f"{self.servers_key} must be an object", where)
         before = self.call_of(servers.get(SERVER))
@@ -400,23 +398,33 @@ class ClientSetup(ABC):
             raise foreign_server(where)
         if text is not None and before == call:
             return text
-        servers[SERVER] = self.server_entry(call)
-        return write_json(settings)
+        return self.put(text, settings, self.server_entry(call))
 
     def without_server(self, text: str, where: Path) -> str | None:
         """The file without our MCP server; None when nothing else was in it."""
-        settings = read_json(text, where)
-        if self.server_in(text, where) is None:
-            return text
+        return text if self.server_in(text, where) is None else self.take(text, where)
+
+    def server_in(self, text: str, where: Path) -> RalphCall | None:
+        """How our MCP server is called, None where it is not registered."""
+        servers = self.read(text, where).get(self.servers_key)
+        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
+
+    def read(self, text: str, where: Path) -> dict[str, Any]:
+        """What is in the file."""
+        return read_json(text, where)
+
+    def put(self, text: str | None, settings: dict[str, Any], entry: dict[str, Any]) -> str:
+        """The file with these settings, and with this server."""
+        settings.setdefault(self.servers_key, {})[SERVER] = entry
+        return write_json(settings)
+
+    def take(self, text: str, where: Path) -> str | None:
+        """The file without the server that is in it; None when nothing else was."""
+        settings = self.read(text, where)
         del settings[self.servers_key][SERVER]
         if not settings[self.servers_key]:
             del settings[self.servers_key]
         return write_json(settings) if settings else None
-
-    def server_in(self, text: str, where: Path) -> RalphCall | None:
-        """How our MCP server is called, None where it is not registered."""
-        servers = read_json(text, where).get(self.servers_key)
-        return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
 
     def server_entry(self, call: RalphCall) -> dict[str, Any]:
         """Our server as this client's settings describe one."""
@@ -465,10 +473,10 @@ class ClientSetup(ABC):
         return None
 
 
-def look(root: Path | None) -> ClientStatus:
+def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
     """What is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
-    for agent in TITLES:
+    for agent in agents:
         setup = client_setup(agent)
         places = setup.places(root)
         all_places += places

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason, lines
-from ralph.capture.lines import clip, mapping, objects, text_of
+from ralph.capture.lines import clip, mapping, objects, session_name, text_of
 from ralph.capture.outputs import stumble
-from ralph.capture.run import RunFindings, session_name
+from ralph.capture.run import RunFindings
 from ralph.records.iteration import ErrorSeen, FileAction
 
 _SHELLS = {"run_shell_command", "bash", "shell"}
@@ -191,37 +191,27 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
         self, dialect: str, start: lines.SessionStart, key: str, begins_at: int, folder: str = ""
     ) -> None:
         super().__init__(file=start.file, root=start.root)
-        self._dialect, self._head, self.session = dialect, start.head, start.head.session
+        self._dialect, self.head, self.session = dialect, start.head, start.head.session
         self.key, self.begins_at = session_name(key) or key, begins_at
-        self.folder = folder
-        self._typed: list[str] = []
+        self.typed, self.folder = list[str](), folder or start.head.cwd
         self.tokens: dict[str, int] = {}
-        self.at_home(folder or start.head.cwd)
+        self.at_home(self.folder)
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
         self.hear(text, first=None)
-        if len(self._typed) < MOST_TYPED:
-            if self._typed:
+        if len(self.typed) < MOST_TYPED:
+            if self.typed:
                 self.steps.asked(text)
-            self._typed.append(text)
+            self.typed.append(text)
 
-    def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
-        """The exchange as it stands."""
+    def finish(self) -> AgentRun:
+        """What it left behind so far."""
         reason = self.reason or ("ok" if self.spoke_last and not self.is_marked else "unknown")
         if self.failure and reason != "interrupted":
             reason = failure_reason(self.failure)
         summary, spent = self.told() or self.failure, sum(self.tokens.values()) or None
-        return self._exchange(
-            self._typed,
-            self.result(self._dialect, reason, summary=summary, tokens_used=spent),
-            cwd=self.folder or self._head.cwd,
-            git_branch=self._head.git_branch,
-            key=self.key,
-            session_id=session_name(self.session),
-            ends_at=ends_at,
-            finished=finished,
-        )
+        return self.result(self._dialect, reason, summary=summary, tokens_used=spent)
 
 
 def failure_reason(message: str) -> TerminalReason:

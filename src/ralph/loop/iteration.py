@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,18 +77,24 @@ def gather_review(
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
-    flags = stale_prose(facts.feature, last_number(told))
+    edited = {
+        file.path: one.iteration_number or 0
+        for one in told
+        for file in one.files_touched
+        if file.action != "read"
+    }
+    flags = stale_prose(facts.feature, last_number(told), edited)
     return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
-def stale_prose(feature: Feature, iteration: int) -> list[str]:
-    """Why the feature's prose may no longer be true."""
+def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> list[str]:
+    """Why the feature's prose may no longer be true; `edited`: which iteration changed a file."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
     if iteration - verified >= 10:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
-    changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
+    changed = [f.path for f in feature.context_files if edited.get(f.path, 0) > verified]
     if len(changed) > 5:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags

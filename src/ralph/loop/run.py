@@ -361,7 +361,7 @@ class _LoopRun:
     def _reason_to_stop(self) -> tuple[StopReason, str] | None:
         options, totals = self._options, self._totals
         if self._stop.is_set():
-            return "interrupted", "stopped on request"
+            return "interrupted", "on request"
         if options.max_iterations is not None and totals.iterations >= options.max_iterations:
             return "max_iterations", f"{plural(totals.iterations, 'iteration')} (--max-iterations)"
         if self._stagnant >= self._settings.stagnation_limit:

@@ -42,6 +42,7 @@ class PastSession(msgspec.Struct, frozen=True):
     result: str
     commits: tuple[str, ...]
     unfinished: bool
+    id: str = ""
 
 
 class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,7 @@ class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...]
     told: tuple[Iteration, ...]
     learnings: tuple[str, ...]
+    told_ids: tuple[str, ...] = ()
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
         for name, state in islice(reversed(talks), _SESSIONS):
             exchanges = history.read_exchanges([name])
             if exchanges:
-                sessions.append(_session(state.conversation.title, state.last, exchanges))
+                sessions.append(_session(name, state.conversation.title, state.last, exchanges))
         notes += [ralph.conversations.stream.content(one) for one in ralph.conversations.said(NOTE)]
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
@@ -115,7 +117,7 @@ def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
     return tuple(found)
 
 
-def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
+def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
     """The session as its exchanges tell it; what was changed last says most."""
     asked = [one for one in exchanges if not is_plain(one.user)] or exchanges
     main = ([one for one in asked if _changed(one)] or asked)[-1]
@@ -126,17 +128,14 @@ def _session(title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
         result=outcome_of(main.user, strip_marked(main.assistant)),
         commits=tuple(dict.fromkeys(commits))[-_COMMITS:],
         unfinished=exchanges[-1].status != "complete",
+        id=name,
     )
 
 
 def _commits(exchange: Exchange) -> list[str]:
     """What was committed, as git printed it; "commit it" decides nothing but a commit."""
-    printed = [
-        subject
-        for step in exchange.messages
-        if step.role == "tool" and not step.failed
-        for subject in _COMMITTED.findall(step.content)
-    ]
+    outputs = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
+    printed = [subject for text in outputs for subject in _COMMITTED.findall(text)]
     return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
 
 
@@ -147,8 +146,9 @@ def _changed(exchange: Exchange) -> bool:
 def _feature(
     ralph: Ralph, view: PlanView, focus: Focus | None, name: str, chosen: str
 ) -> FeatureNow | None:
-    iterations = [iteration for _, iteration in ralph.feature(name).iterations()]
-    iterations.sort(key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
+    pairs = [(one, record.record.id) for record, one in ralph.feature(name).iterations()]
+    pairs.sort(key=lambda pair: (pair[0].iteration_number or 0, pair[0].timestamp or ""))
+    iterations = [iteration for iteration, _ in pairs]
     feature = next((one for one in view.features if one.name == name), None)
     planned = [task for task in view.tasks if task.feature == name]
     if feature is None and not iterations and not planned:
@@ -160,20 +160,17 @@ def _feature(
     for status in ("in_progress", "blocked"):
         tasks += [task for task in planned if task.status == status and task not in tasks]
     last = max((one.iteration_number or 0 for one in iterations), default=0)
+    task = tasks[0].id if tasks else None
+    # What a session did for a feature is told with the session.
+    told = [pair for pair in pairs if exchange_of_run(pair[0].session_id) is None]
     return FeatureNow(
         feature=feature,
         chosen=chosen,
         current_state=view.current_state(name) if planned else "",
         tasks=tuple(tasks),
-        # What a session did for a feature is told with the session.
-        told=tuple(one for one in iterations if exchange_of_run(one.session_id) is None),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last + 1,
-                task_id=tasks[0].id if tasks else None,
-            )
-        ),
+        told=tuple(iteration for iteration, _ in told),
+        told_ids=tuple(identity for _, identity in told),
+        learnings=tuple(prompt_lines(feature.learnings, current_iteration=last + 1, task_id=task)),
     )
 
 

@@ -17,10 +17,9 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record
+from ralph.records import Record, local_minute
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.times import local_minute
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -129,12 +128,8 @@ def lift(
     now = datetime.now(UTC)
     home = homes((one.record for one in candidates), histories)
     readable = {"", *(name for history in histories for name in history.conversations)}
-    chosen = [
-        one
-        for one in candidates
-        if allowed.allows(one.record, home[one.record.id], histories)
-        and not (away and home[one.record.id] not in readable)
-    ]
+    here = [x for x in candidates if not away or home[x.record.id] in readable]
+    chosen = [x for x in here if allowed.allows(x.record, home[x.record.id], histories)]
     ratings = {name: value for one in histories for name, value in one.ratings.items()}
     for one in chosen:
         record = one.record
@@ -270,13 +265,8 @@ def grouped(
         if name := home.get(hit.id):
             similarity[name] = max(similarity.get(name, 0.0), hit.score or 0.0)
     chosen = [name for name, value in similarity.items() if value >= floor][:conversations]
-    shown = [
-        hit
-        for hit in hits
-        if home.get(hit.id) in chosen
-        and hit.kind == schema.EXCHANGE
-        and (hit.score or 0.0) >= floor
-    ]
+    sure = [hit for hit in hits if hit.kind == schema.EXCHANGE and (hit.score or 0.0) >= floor]
+    shown = [hit for hit in sure if home.get(hit.id) in chosen]
     found: list[RelatedConversation] = []
     for name in chosen:
         state = next(one.conversations[name] for one in histories if name in one.conversations)
@@ -288,12 +278,9 @@ def grouped(
         )
     relevant = [hit for hit in hits if (hit.score or 0.0) >= RELEVANT]
     topical = [hit for hit in relevant if hit.id in home]
-    about = [
-        history.conversations[name].conversation
-        for name in dict.fromkeys(home[hit.id] for hit in topical)
-        for history in histories
-        if name in history.conversations
-    ]
+    names = dict.fromkeys(home[hit.id] for hit in topical)
+    states = [one.conversations.get(name) for name in names for one in histories]
+    about = [state.conversation for state in states if state]
     return Related(tuple(found), _topic_line(question, topical, about), notes)
 
 

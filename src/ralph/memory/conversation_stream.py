@@ -11,22 +11,14 @@ import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
-from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
-from ralph.records.conversation import (
-    Annotation,
-    Conversation,
-    Exchange,
-    Label,
-    Message,
-    Rating,
-    Summary,
-)
-from ralph.records.iteration import EMBEDDING_CHARS, cut
+from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
+from ralph.records.iteration import EMBEDDING_CHARS, TRUNCATED, cut, fit, fit_texts
 from ralph.records.note import NOTE
 from ralph.text.sanitize import strip_marked
+from ralph.text.tokens import tokens
 
 _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
@@ -44,9 +36,9 @@ def prepared_conversation(conversation: Conversation) -> Conversation:
         raise BadRecord("a conversation needs an id")
     return msgspec.structs.replace(
         conversation,
-        title=_fit(" ".join(conversation.title.split()), _SAVED_TITLE_CHARS),
-        source=_fit(conversation.source, _SHORT_FIELD_CHARS),
-        project=_fit(conversation.project, _SHORT_FIELD_CHARS),
+        title=fit(" ".join(conversation.title.split()), _SAVED_TITLE_CHARS),
+        source=fit(conversation.source, _SHORT_FIELD_CHARS),
+        project=fit(conversation.project, _SHORT_FIELD_CHARS),
         created=utc(conversation.created, field="created") if conversation.created else None,
     )
 
@@ -60,27 +52,16 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
     ready = msgspec.structs.replace(
         exchange,
         conversation=conversation,
-        user=_fit(strip_marked(exchange.user).strip(), _EXCHANGE_CHARS),
-        assistant=_fit(strip_marked(exchange.assistant).strip(), _EXCHANGE_CHARS),
+        user=fit(strip_marked(exchange.user).strip(), _EXCHANGE_CHARS),
+        assistant=fit(strip_marked(exchange.assistant).strip(), _EXCHANGE_CHARS),
         started=utc(exchange.started, field="started") if exchange.started else None,
         completed=utc(exchange.completed, field="completed") if exchange.completed else None,
-        model=_fit(exchange.model, _SHORT_FIELD_CHARS) or None,
+        model=fit(exchange.model, _SHORT_FIELD_CHARS) or None,
         errors=tuple(
-            msgspec.structs.replace(
-                error,
-                message=_fit(error.message, iteration.ERROR_CHARS),
-                resolution=_fit(error.resolution, iteration.DECISION_CHARS) or None,
-            )
+            msgspec.structs.replace(fit_texts(error), file_path=error.file_path)
             for error in exchange.errors[: iteration.MOST_ERRORS]
         ),
-        decisions=tuple(
-            msgspec.structs.replace(
-                decision,
-                description=_fit(decision.description, iteration.DECISION_CHARS),
-                rationale=_fit(decision.rationale, iteration.DECISION_CHARS) or None,
-            )
-            for decision in exchange.decisions[: iteration.MOST_DECISIONS]
-        ),
+        decisions=tuple(map(fit_texts, exchange.decisions[: iteration.MOST_DECISIONS])),
         files_touched=iteration.strongest(exchange.files_touched)[: iteration.MOST_FILES],
         messages=_messages(exchange.messages),
     )
@@ -94,7 +75,7 @@ def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     max_chars = _EXCHANGE_CHARS
     shown: list[Message] = []
     for message in messages:
-        content, tool = _fit(message.content, max_chars), _fit(message.tool, _SHORT_FIELD_CHARS)
+        content, tool = fit(message.content, max_chars), fit(message.tool, _SHORT_FIELD_CHARS)
         max_chars -= len(content)
         if max_chars < 0:
             break
@@ -106,12 +87,6 @@ def plain_tag(word: str) -> str:
     """A tag as it is kept."""
     # Redacted first: in lower case many a secret is no longer recognized.
     return " ".join(clean_text(word).split()).casefold()
-
-
-def _fit(text: str | None, max_chars: int) -> str:
-    # Redacted before it is cut: nobody recognizes half a secret. Half a surrogate pair cannot be
-    # written as UTF-8; it is damage, not content.
-    return cut(clean_text((text or "").encode("utf-8", "replace").decode("utf-8")), max_chars)
 
 
 # -- The state of the conversations of one journal.
@@ -376,7 +351,7 @@ class ConversationStream(Stream):
         self.append(records)
         return saved
 
-    def _about(self, talk: ConversationContent) -> Iterator[tuple[Annotation, str]]:
+    def _about(self, talk: ConversationContent) -> Iterator[tuple[schema.Annotation, str]]:
         """What was said of a conversation elsewhere and not here, each with its id."""
         history, name = self.history, talk.conversation.id
         here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
@@ -392,8 +367,8 @@ class ConversationStream(Stream):
         for one in talk.summaries:
             known = history.summaries.get(one.target)
             if one.target in here and (known is None or known.covers < one.covers):
-                text = _fit(one.text, _SUMMARY_CHARS)
-                summary = msgspec.structs.replace(one, text=text, by=_fit(one.by, _TITLE_CHARS))
+                text = fit(one.text, _SUMMARY_CHARS)
+                summary = msgspec.structs.replace(one, text=text, by=fit(one.by, _TITLE_CHARS))
                 yield summary, schema.said_id(schema.SUMMARY, one.target, str(one.covers))
 
     def append(self, records: Sequence[Record]) -> None:
@@ -474,3 +449,38 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     beside += [file.path for file in exchange.files_touched]
     text = "\n".join(part for part in beside if part)
     return [Passage(title=asked, text=text, places=answered, embed=embed)]
+
+
+# -- Which texts tell of what is forgotten.
+
+
+def texts_of(body: bytes) -> Iterator[str]:
+    """Every text in a record's body."""
+    try:
+        left: list[Any] = [msgspec.json.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield body.decode("utf-8", "replace")
+        return
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
+    """Whether a title was made from what goes: it begins so, or has a word that only that has."""
+    gone = list(gone)
+    begins = folded(title.removesuffix(TRUNCATED))
+    if begins and any(folded(text).startswith(begins) for text in gone):
+        return True
+    own = {word for text in gone for word in tokens(text)}
+    return not (own - {word for text in left for word in tokens(text)}).isdisjoint(tokens(title))
+
+
+def folded(text: str) -> str:
+    """The text in any case, with any blanks."""
+    return " ".join(text.split()).casefold()

@@ -26,11 +26,11 @@ from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
-from ralph.records import Record, Tombstone, clean, now, utc
+from ralph.records import Record, Tombstone, clean, local_minute, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
-from ralph.text.times import TimeRange, event_range, local_minute
+from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.25
@@ -204,11 +204,10 @@ class Conversations:
 
     def states(self, *, everywhere: bool = False) -> dict[str, ConversationState]:
         """Every conversation now, by its id."""
-        return {
-            name: state
-            for stream in self.within(everywhere)
-            for name, state in stream.history.conversations.items()
-        }
+        found: dict[str, ConversationState] = {}
+        for stream in self.within(everywhere):
+            found |= stream.history.conversations
+        return found
 
     def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
         """A conversation by its id or a prefix of it."""
@@ -380,11 +379,8 @@ class Conversations:
     ) -> list[ConversationState]:
         """The conversations, those with the newest exchange first."""
         wanted = {tag.casefold() for tag in tags}
-        listed = [
-            state
-            for state in self.states(everywhere=everywhere).values()
-            if wanted.issubset(state.tags)
-        ]
+        states = self.states(everywhere=everywhere).values()
+        listed = [state for state in states if wanted.issubset(state.tags)]
         # Of those that ended in the same moment, the one begun later.
         return sorted(reversed(listed), key=lambda state: state.last, reverse=True)[:limit]
 
@@ -484,16 +480,11 @@ def prune(
         stream = ConversationStream(name, memory.store)
         history = stream.history
         # Exchanges that ended before, and conversations begun before in which nothing was said.
-        old = stream.bound_to(
-            one.id
-            for one in history.records.values()
-            if (
-                one.kind == schema.EXCHANGE
-                or (one.kind == schema.CONVERSATION and one.id not in history.exchanges)
-            )
-            and store.is_before(one.at, before)
-        )
-        kinds += [one.kind for one in history.records.values() if one.id in old]
+        records = history.records.values()
+        silent = {x.id for x in records if x.kind == schema.CONVERSATION} - set(history.exchanges)
+        held = [x for x in records if x.kind == schema.EXCHANGE or x.id in silent]
+        old = stream.bound_to(x.id for x in held if store.is_before(x.at, before))
+        kinds += [one.kind for one in records if one.id in old]
         if old and not dry_run:
             stream.forget(old, reason=REASON)
     return PrunedConversations(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,14 +21,12 @@ from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import KINDS, Hit
-from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
+from ralph.records import JournalRecord, Record, Source, clean, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
 from ralph.records.note import Note
 from ralph.text.redact import redact
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 # -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
 
@@ -54,15 +52,15 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
 
     def error(seen: ErrorSeen) -> ErrorSeen:
         path = kind.relative_path(redact(_from_root(seen.file_path or "", root)))
-        return msgspec.structs.replace(_fit_texts(seen), file_path=path)
+        return msgspec.structs.replace(kind.fit_texts(seen), file_path=path)
 
     errors = list(dict.fromkeys(iteration.errors))[: kind.MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
-        _fit_texts(iteration),
+        kind.fit_texts(iteration),
         feature=iteration.feature,
         timestamp=iteration.timestamp,
         errors=tuple(map(error, errors)),
-        decisions=tuple(map(_fit_texts, iteration.decisions[: kind.MOST_DECISIONS])),
+        decisions=tuple(map(kind.fit_texts, iteration.decisions[: kind.MOST_DECISIONS])),
         files_touched=_files(iteration.files_touched, root)[: kind.MOST_FILES],
         session_id=_run(iteration.session_id),
     )
@@ -72,18 +70,6 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
         todo = "Give at least one of task_title, summary, errors, decisions, files_touched."
         raise BadRecord(what, todo=todo)
     return ready
-
-
-def _fit_texts(value: T) -> T:
-    """The struct with each of its texts redacted and cut; an empty one is the field's default."""
-    names, defaults = value.__struct_fields__, value.__struct_defaults__
-    empty = dict(zip(reversed(names), reversed(defaults), strict=False))
-    texts = {}
-    for name in names:
-        if isinstance(text := getattr(value, name), str):
-            most = kind.TEXT_CHARS.get(name, kind.SHORT_TEXT_CHARS)
-            texts[name] = kind.cut(clean_text(_whole(text)), most) or empty.get(name, "")
-    return msgspec.structs.replace(value, **texts)
 
 
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
@@ -97,20 +83,15 @@ def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]
 def _from_root(path: str, root: str) -> str:
     """Redacting comes after: the folders above a project may look like anything."""
     base = root.replace("\\", "/").rstrip("/")
-    plain = _whole(path).replace("\\", "/")
+    plain = kind.whole_text(path).replace("\\", "/")
     return plain.removeprefix(f"{base}/") if base else plain
 
 
 def _run(run: str | None) -> str | None:
     """The run's own name, or its hash: two runs must stay two whatever their names hold."""
-    if not run or (len(run) <= kind.SHORT_TEXT_CHARS and redact(_whole(run)) == run):
+    if not run or (len(run) <= kind.SHORT_TEXT_CHARS and redact(kind.whole_text(run)) == run):
         return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
-
-
-def _whole(text: str) -> str:
-    # Half a surrogate pair cannot be written as UTF-8; it is damage, not content.
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class SavedIteration(msgspec.Struct, frozen=True):
@@ -284,7 +265,7 @@ class FeatureMemory(ProjectStream):
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         if source:  # without what must not be written
-            file = redact(_whole(source.file)) if source.file else None
+            file = redact(kind.whole_text(source.file)) if source.file else None
             source = Source(run=_run(source.run), file=file, line=source.line)
 
         def numbered(number: int) -> Record:

@@ -118,11 +118,9 @@ def approach_of(ralph: Ralph, task: str | int) -> str:
     """What was approved, where nobody says it: what the task's newest success says it did."""
     name = _name_of(task)
     iterations = (pair for memory in ralph.features() for pair in memory.iterations())
-    told = [
-        (one.timestamp or "", located.record.number, one.summary)
-        for located, one in iterations
-        if str(one.task_id) == name and one.outcome == "success" and one.summary.strip()
-    ]
+    done = [pair for pair in iterations if pair[1].outcome == "success"]
+    mine = [(at, one) for at, one in done if str(one.task_id) == name and one.summary.strip()]
+    told = [(one.timestamp or "", at.record.number, one.summary) for at, one in mine]
     if not told:
         what = f"no successful iteration of task {name} tells what was approved"
         raise NotFound(what, todo="Say it: --approach TEXT.")

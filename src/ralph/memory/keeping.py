@@ -1,34 +1,48 @@
-"""Choose records, and forget them with what was derived from them."""
+"""Choose records, and forget them with what was derived from them.
+
+A record's words also stand in the plan, and in small files that hooks, imports and runs keep for
+themselves. They are looked for there, and what holds them goes; what cannot be removed is told.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+import json
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ralph import disk
 from ralph.clients import CLIENTS
-from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory import forgetting, store
-from ralph.memory.forgetting import Words
+from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
+from ralph.memory import store
+from ralph.memory.conversation_stream import folded, texts_of
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
-from ralph.memory.plan_stream import FeatureLearning
+from ralph.memory.plan_stream import LEARNING, FeatureLearning, plan_content
 from ralph.memory.ralph import Ralph
+from ralph.memory.sessions import read_marks, write_marks
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
+from ralph.plan.model import KINDS
 from ralph.recall import exchange_of_run
 from ralph.records import Record
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
-from ralph.records.iteration import Iteration
+from ralph.records.iteration import TRUNCATED, Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
-from ralph.text.tokens import plural
+from ralph.records.learning import read_learning
+from ralph.text.tokens import plural, tokens
+
+if TYPE_CHECKING:
+    from ralph.plan.store import Plan
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
-
-
 _Chosen = dict[JournalKey, list[str]]
 
 
@@ -160,7 +174,6 @@ def choose(
     # What each id that was given is the beginning of.
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
-
     words = Words((), match or "")
     beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
 
@@ -193,7 +206,7 @@ def choose(
         if key.memory == CONVERSATIONS and not wanted:
             fit, titles = _without_conversations(ralph, records, fit, match)
         chosen[key] = [*dict.fromkeys(fit)]
-    in_plan = forgetting.learnings_of(ralph) if FEATURES in memories and (wanted or match) else ()
+    in_plan = learnings_of(ralph) if FEATURES in memories and (wanted or match) else ()
     of_feature = (one for one in in_plan if feature in (None, one.feature))
     learnings = [x for x in of_feature if fits([x.id], x.created or "", x.text.encode())]
     missing = [one for one in wanted if one not in found_ids]
@@ -203,7 +216,7 @@ def choose(
         if len(found) > 1:
             what = f"{prefix} is the beginning of {len(found)} ids"
             raise BadInput(what, todo="Give more of it; nothing was forgotten.")
-    places = forgetting.plan_places(ralph, words) if len(memories) > 1 else []
+    places = plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     # Who clears away what is old wants to keep what was learned from it.
@@ -235,7 +248,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     told = (pair for name in features for pair in ralph.feature(name).iterations(named))
     iterations = [iteration for _, iteration in told]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
-    made = [x for x in forgetting.learnings_of(ralph) if x.source != "human"] if numbers else []
+    made = [x for x in learnings_of(ralph) if x.source != "human"] if numbers else []
     made = [one for one in made if (one.feature, one.iteration) in numbers]
     learnings = [one for one in made if one not in choice.learnings]
     own = JournalKey(KNOWLEDGE, stream_of(ralph.project.id))
@@ -271,7 +284,7 @@ def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
     records = chosen_records(ralph, choice)
-    words = Words((text for one in records for text in forgetting.texts_of(one.body)), choice.match)
+    words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
     known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)
     for key, ids in choice.ids.items():
@@ -282,14 +295,18 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     if known:
         gone += ralph.knowledge.forget(known, reason=reason)
     in_plan = words if choice.places else Words(())
-    changed = forgetting.forget_in_plan(ralph, choice.learnings, in_plan)
+    changed = forget_in_plan(ralph, choice.learnings, in_plan)
     copies = []
     if texts := changed - len(choice.learnings):
         copies.append(f"the words from {plural(texts, 'text')} of the plan")
     if gone or changed or choice.match:
-        copies += forgetting.remove_copies(ralph, words, versions=bool(changed))
-    old = forgetting.old_journals(ralph, {record.id for record in records})
-    remains = [*choice.remains, *forgetting.left_to_the_person(ralph, words), *old]
+        copies += remove_copies(ralph, words, versions=bool(changed))
+    old = old_journals(ralph, {record.id for record in records})
+    # Where the text still stands: in names and comments of the plan, in runs under way.
+    wait = "a run under way: `ralph run` finishes it, then forget again"
+    left = [f"{place}, your plan: edit it" for place in plan_places(ralph, words)]
+    left += [f"{folder}, {wait}" for folder in _runs(ralph, words)]
+    remains = [*choice.remains, *left, *old]
     return Forgotten(len(gone) + len(choice.learnings), copies, remains)
 
 
@@ -318,3 +335,265 @@ def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:
     """By the id of a published entry that of its pattern."""
     return {one: (slot.pattern,) for one, slot in ralph.knowledge.state.history().slots.items()}
+
+
+# -- What else holds the words: learnings and texts of the plan, copies in files.
+
+
+# Shorter texts stand in too many places to tell anything.
+_TELLING_CHARS = 12
+# Shorter texts (titles, paths) stand in a prompt whatever was recalled.
+_QUOTED_CHARS = 60
+# What takes the place of forgotten words in a plan's text, and where names stand instead.
+GONE = "[forgotten]"
+_NAMES = frozenset(
+    "name id feature discipline blocked_by context_files knowledge_paths path mcp_servers".split()
+)
+# With more texts than this the small files go as a whole: they can all be made again.
+_MOST_TEXTS = 2000
+_LOCK_TIMEOUT_S = 5.0
+_LARGEST_COPY_BYTES = 64 * 1024 * 1024
+
+
+class Words:
+    """The words of what is forgotten, to be looked for elsewhere."""
+
+    def __init__(self, texts: Iterable[str], match: str = "") -> None:
+        # Blanks around it count: they keep longer words out.
+        self.match = _spaced(match)
+        # As it is written: any case, line breaks anywhere.
+        self.written = re.compile(r"\s+".join(map(re.escape, re.split(r"\s+", match))), re.I)
+        self._texts = {text for text in set(map(folded, texts)) if len(text) >= _TELLING_CHARS}
+
+    def stand_in(self, text: str) -> bool:
+        """Whether a text holds what was matched, or repeats one of the texts or a part of it."""
+        plain = folded(text.removesuffix(TRUNCATED))
+        if len(self._texts) > _MOST_TEXTS or (self.match and self.match in plain):
+            return True
+        long = len(plain) >= _TELLING_CHARS
+        return any(one in plain or (long and plain in one) for one in self._texts)
+
+    def stand_in_any(self, body: bytes) -> bool:
+        """The same of every text in a file of JSON."""
+        return any(map(self.stand_in, texts_of(body)))
+
+    def match_in(self, body: bytes) -> bool:
+        """Whether a record's body holds the match, in one of its texts or as it is written."""
+        texts = (body.decode("utf-8", "replace"), *texts_of(body))
+        return any(self.match in _spaced(text) for text in texts)
+
+    def in_file(self, data: bytes) -> bool:
+        """Whether a file's bytes hold the match or one of the longer texts; line breaks count as
+        blanks."""
+        text = data.decode("utf-8", "replace")
+        plain = folded(text)
+        wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
+        if self.match:
+            wanted.append(self.match)
+        return any(one in plain for one in wanted) or any(map(self.match_on, text.splitlines()))
+
+    def match_on(self, line: str) -> bool:
+        """Whether a line holds the match; what a plan keeps of a removed learning are stems."""
+        if not self.match or self.match in folded(line):
+            return bool(self.match)
+        stems = tokens(self.match)
+        return bool(stems) and "words:" in line and set(stems) <= set(line.split())
+
+
+# -- the plan
+
+
+def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
+    """Every learning of the plan; none while the plan cannot be read, which its users are told."""
+    return [plan_content(one) for one in ralph.plan.records() if one.kind == LEARNING]
+
+
+def plan_places(ralph: Ralph, words: Words) -> list[str]:
+    """The lines of the plan that hold the text that was matched, as file:line."""
+    plan, found = _plan(ralph), list[str]()
+    for kind in KINDS if words.match else ():
+        text = (plan.raw(kind) or b"").decode("utf-8", "replace")
+        lines = enumerate(text.splitlines(), 1)
+        at = [f"{plan.file_name(kind)}:{n}" for n, line in lines if words.match_on(line)]
+        found += at or ([plan.file_name(kind)] if words.match in folded(text) else [])
+    return found
+
+
+def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: Words) -> int:
+    """Take learnings out of the plan, and the matched words out of its other texts.
+
+    Returns how many learnings and texts changed. Nothing stays that would keep a learning from
+    being learned again: that would tell of it.
+    """
+    edit = _PlanEdit({one.id for one in learnings}, words)
+    if learnings or plan_places(ralph, words):
+        with contextlib.suppress(BadPlan), _plan(ralph).editing("words forgotten", *KINDS) as data:
+            for kind in KINDS:
+                data[kind] = edit.without(data[kind])
+    if learnings or words.match:  # the index may have what the plan had earlier
+        ralph.store.erase_soon(ralph.plan.target(), afresh=True)
+    return edit.changed
+
+
+class _PlanEdit:
+    """Plain data of the plan without some learnings and without the matched words."""
+
+    def __init__(self, learnings: Collection[str], words: Words) -> None:
+        self.changed = 0
+        self._learnings, self._words = learnings, words
+
+    def without(self, value: Any, key: object = "") -> Any:
+        if isinstance(value, dict):
+            return {name: self.without(one, name) for name, one in value.items()}
+        if isinstance(value, list):
+            left = [one for one in value if not self._goes(key, one)]
+            self.changed += len(value) - len(left)
+            return [self.without(one, key) for one in left]
+        if not isinstance(value, str) or not self._words.match or key in _NAMES:
+            return value
+        text = self._words.written.sub(GONE, value)
+        self.changed += text != value
+        return text
+
+    def _goes(self, key: object, item: Any) -> bool:
+        if key == "removed_learnings":
+            return self._words.match_on(f"words: {item.get('words')}")
+        with contextlib.suppress(BadInput):
+            return key == "learnings" and read_learning(item).id in self._learnings
+        return False
+
+
+def _plan(ralph: Ralph) -> Plan:
+    from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
+
+    return Plan(ralph.project.root, state=ralph.project.cache)
+
+
+# -- copies in files
+
+
+def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
+    """Take the words out of everything that Ralph can make again; says of what kind that was.
+
+    `versions`: the plan has changed, so that its old versions hold what was taken out.
+    """
+    home, cache = ralph.store.home, ralph.project.cache
+    plan = _plan(ralph).cache
+    plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
+    found = {
+        "note{s} of hooks": _hook_notes(home / "cache" / "hooks", words),
+        "log line{s}": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
+        "line{s} that could not be delivered": _without_lines(home.glob(left), words.stand_in),
+        "title{s} of imported sessions": _import_marks(home / "cache" / "imports", words),
+        "note{s} of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
+        "cop{y} of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
+        "proposal{s} of a plan": _whole(cache.glob("braindump/*"), words.in_file),
+        "unfinished run{s}": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
+    }
+    endings = ({"s": "s", "y": "ies"}, {"s": "", "y": "y"})
+    return [f"{n} {what.format(**endings[n == 1])}" for what, n in found.items() if n]
+
+
+def _runs(ralph: Ralph, words: Words) -> list[Path]:
+    """The folders of runs whose prompt, plan or output holds the words."""
+    folders = sorted(ralph.project.cache.glob("runs/*/"))
+    return [one for one in folders if any(words.in_file(_read(file)) for file in one.glob("*"))]
+
+
+def _drop_run(folder: Path) -> bool:
+    """Delete what a killed run left; one that is under way stays."""
+    try:
+        with disk.lock(folder / "lock", timeout_s=0.0):
+            shutil.rmtree(folder)
+    except (OSError, disk.Busy):
+        return False
+    return True
+
+
+def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
+    """Files of journals that moved to a server, and still hold these."""
+    if not ralph.config.settings.journal_url:
+        return []
+    wanted = [one.encode() for one in ids]
+    own = ralph.project.journals
+    files = [*(own / name for name in disk.names(own)), *ralph.store.home.glob("journal/*/*.jsonl")]
+    found = [file for file in files if any(one in _read(file) for one in wanted)]
+    return [f"{file}, from before the journal moved to a server" for file in sorted(found)]
+
+
+# -- the kinds of files
+
+
+def _hook_notes(folder: Path, words: Words) -> int:
+    """Errors noted in sessions under way, and the texts that sessions begin with."""
+    gone = 0
+    for own in sorted(folder.glob("*")):
+        # Made anew when a session begins; it tells in other words what is no longer there.
+        gone += _whole([own / "brief.json", *own.glob("sessions/*.tmp")], lambda data: True)
+        if not (notes := sorted(own.glob("sessions/*.jsonl"))):
+            continue
+        try:
+            with disk.lock(own / "lock", timeout_s=_LOCK_TIMEOUT_S):
+                gone += _without_lines(notes, lambda line: _notes(line, words))
+        except disk.Busy:
+            gone += _whole(notes, words.stand_in_any)
+    return gone
+
+
+def _notes(line: str, words: Words) -> bool:
+    """Whether a line of a note repeats the words: only an error's has any."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return words.stand_in(line)
+    value = told.get("value") if isinstance(told, dict) and told.get("note") == "error" else None
+    texts = value.values() if isinstance(value, dict) else ()
+    return any(isinstance(text, str) and words.stand_in(text) for text in texts)
+
+
+def _import_marks(folder: Path, words: Words) -> int:
+    """A session's title is noted with how far its file was read."""
+    gone = 0
+    for file in sorted(folder.glob("*.json")):
+        with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+            marks = read_marks(file)
+            telling = {i: m for i, m in marks.items() if m.title and words.stand_in(m.title)}
+            untitled = {i: msgspec.structs.replace(m, title="") for i, m in telling.items()}
+            if telling:
+                write_marks(file, marks | untitled)
+            gone += len(telling)
+    return gone
+
+
+def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
+    """Delete the files that hold it; how many those were."""
+    gone = 0
+    for file in files:
+        if file.is_file() and not file.is_symlink() and holds(_read(file)):
+            disk.remove(file)
+            gone += 1
+    return gone
+
+
+def _without_lines(files: Iterable[Path], repeats: Callable[[str], bool]) -> int:
+    """Rewrite files of lines without those that repeat it; how many those were."""
+    gone = 0
+    for file in list(files):
+        if file.is_file() and not file.is_symlink():
+            lines = _read(file).splitlines(keepends=True)
+            kept = [line for line in lines if not repeats(line.decode("utf-8", "replace"))]
+            if len(kept) < len(lines):
+                disk.replace(file, b"".join(kept))
+            gone += len(lines) - len(kept)
+    return gone
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return disk.read(file, largest=_LARGEST_COPY_BYTES)
+    except OSError:
+        return b""
+
+
+def _spaced(text: str) -> str:
+    return re.sub(r"\s+", " ", text).casefold()

@@ -399,12 +399,9 @@ class Knowledge(Stream):
     def find(self, record_id: str) -> list[Hit]:
         """Every entry, pattern and waiting rejection whose id begins so."""
         begins = record_id.lower()
-        found = [
-            store.unasked(record, store.when(record.at), knowledge_from(record))
-            for account in self.state.accounts()
-            for name, record in (account.entries | account.gates).items()
-            if name.startswith(begins)
-        ]
+        known = [account.entries | account.gates for account in self.state.accounts()]
+        records = [x for some in known for name, x in some.items() if name.startswith(begins)]
+        found = [store.unasked(x, store.when(x.at), knowledge_from(x)) for x in records]
         for pattern in self.patterns(begins) if begins else ():
             at = pattern.published
             found.append(

@@ -150,12 +150,8 @@ def solved(
     if feature is None:
         found = ralph.conversations.candidates(asked, words_only=True, budget_s=budget_s)
         hits += conclude(msgspec.structs.replace(asked, limit=MOST_HITS), [found])
-    met = [
-        (hit, error)
-        for hit in hits
-        for error in hit.record.errors
-        if same_error(signature(error.message), wanted)
-    ]
+    errors = [(hit, error) for hit in hits for error in hit.record.errors]
+    met = [pair for pair in errors if same_error(signature(pair[1].message), wanted)]
     met.sort(key=lambda pair: _order(pair[0].record))
     for hit, error in reversed(met):
         if error.resolution:
@@ -374,11 +370,11 @@ def technology_of(root: Path, settings: Settings) -> str | None:
         names = [file.name for file in root.iterdir()]
     except OSError:
         return None
-    found = [
-        name
-        for name, manifests in _MANIFESTS
-        if any(fnmatchcase(file, wanted) for wanted in manifests.split() for file in names)
-    ]
+
+    def exists(pattern: str) -> bool:
+        return any(fnmatchcase(file, pattern) for file in names)
+
+    found = [name for name, manifests in _MANIFESTS if any(map(exists, manifests.split()))]
     if "typescript" in found and "javascript" in found:
         found.remove("javascript")  # every project in TypeScript has a package.json too
     return ", ".join(found) or None

@@ -80,7 +80,7 @@ class Pause(NamedTuple):
         what = what or ("in this project" if self.project else "everywhere")
         if not self.since:
             return f"memory is paused {what} by the setting {SETTING}"
-        from ralph.text.times import local_minute
+        from ralph.records import local_minute
 
         return f"memory is paused {what} since {local_minute(self.since)}"
 

@@ -57,16 +57,14 @@ _GIT_IGNORE = """\
 """
 # More than any metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
-# A later Ralph that writes what this one must not touch raises it.
-_FORMAT = 1
 _FORMAT_LINE = re.compile(r"^format:[ \t]*([0-9]{1,9})\b", re.M)
 
 
 def refuse_newer(text: str, where: Path) -> None:
-    """Refuse the memory of a newer Ralph, which says so in this text."""
+    """Refuse what a later Ralph marked as not for this one; this one writes format 1, unmarked."""
     found = _FORMAT_LINE.search(text)
-    if found and int(found[1]) > _FORMAT:
-        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads {_FORMAT})"
+    if found and int(found[1]) > 1:
+        what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads 1)"
         raise BadInput(what, where=str(where), todo="Upgrade Ralph. Nothing was changed.")
 
 
@@ -344,10 +342,9 @@ def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
-    project = find_project(start, home=home, anyones=anyones)
-    if project is None:
-        raise _no_project(start)
-    return project
+    if project := find_project(start, home=home, anyones=anyones):
+        return project
+    raise _no_project(start)
 
 
 def _no_project(start: Path) -> NotAProject:
@@ -371,6 +368,14 @@ def note_owner(home: Path, identity: str, **more: list[str]) -> None:
             disk.replace(file, _encoded(owner))
 
 
+def project_name(home: Path, identity: str) -> str:
+    """What a project is called here: its folder, else the beginning of its id."""
+    with contextlib.suppress(BadInput, OSError):
+        if paths := _read_owner(_owner_file(home, identity)).get("paths"):
+            return Path(paths[-1]).name
+    return identity[:8]
+
+
 def portable_ids(home: Path) -> dict[str, list[str]]:
     """The ids that another machine knows a project by, for each that something is kept under here.
 
@@ -391,8 +396,7 @@ def _owner_file(home: Path, identity: str) -> Path:
 
 def _read_owner(file: Path) -> dict[str, list[str]]:
     try:
-        owner = json.loads(disk.read(file))
-        owner = {"ids": [], **owner}
+        owner = {"ids": [], **json.loads(disk.read(file))}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
     except FileNotFoundError:
         return {}

@@ -17,15 +17,7 @@ from ralph.index.sync import Progress
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import (
-    NOTES,
-    PLAN,
-    SHORTEST_ID,
-    Answer,
-    ProjectStore,
-    Stream,
-    find_id,
-)
+from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
 from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
 from ralph.recall.search import Found, conclude
 from ralph.records import Source, clean_text

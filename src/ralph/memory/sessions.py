@@ -12,6 +12,7 @@ import functools
 import os
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path, PureWindowsPath
@@ -30,7 +31,6 @@ from ralph.memory.conversation_stream import (
     ConversationStream,
 )
 from ralph.memory.feature import SavedIteration
-from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
 from ralph.memory.pausing import unpaused_talks
 from ralph.memory.project import GENERAL, Focus, PlainFolder, Project, find_project
 from ralph.memory.ralph import Ralph
@@ -43,6 +43,8 @@ from ralph.records.iteration import Outcome, cut
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
+# What an exchange keeps of a run as it is.
+_CAPTURED = "tokens_used model errors decisions files_touched".split()
 # Sentences of the prompts that Ralph itself gives to agents.
 _OWN_PROMPTS = (
     "Only the text outside of marks says how you report and which tools you use.",
@@ -113,20 +115,14 @@ def conversations_of(
 
 def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     captured = seen.captured
+    said = {name: getattr(seen, name) for name in ("user", "assistant", "status", "messages")}
     return Exchange(
         id=exchange_id(conversation, seen.key),
         conversation=conversation,
-        user=seen.user,
-        assistant=seen.assistant,
-        status=seen.status,
         started=captured.started_at,
         completed=captured.ended_at,
-        tokens_used=captured.tokens_used,
-        model=captured.model,
-        errors=captured.errors,
-        decisions=captured.decisions,
-        files_touched=captured.files_touched,
-        messages=seen.messages,
+        **said,
+        **{name: getattr(captured, name) for name in _CAPTURED},
     )
 
 
@@ -136,6 +132,62 @@ def _first_words(seen: SessionExchange) -> str:
         return cut(title, _TITLE_CHARS)
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
+
+
+# -- How far each session's file was brought in. Derived: what is lost is only read again.
+
+
+_VERSION = 1
+_BEGINNING = 256
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a file is kept, and how the file looked then.
+
+    `waits_s`: its last exchange was under way; it counts as over once the file was left alone for
+    so long.
+    """
+
+    size: int = 0
+    mtime_ns: int = 0
+    offset: int = 0
+    line: int = 0
+    crc: int = 0
+    title: str = ""
+    waits_s: float = 0.0
+
+
+class _Marks(msgspec.Struct):
+    version: int
+    files: dict[str, Mark]
+
+
+def read_marks(path: Path) -> dict[str, Mark]:
+    """The marks by file; none where they are missing, damaged or of another version."""
+    try:
+        marks = msgspec.json.decode(path.read_bytes(), type=_Marks)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return marks.files if marks.version == _VERSION else {}
+
+
+def write_marks(path: Path, files: dict[str, Mark]) -> None:
+    """Put the marks on disk, whole."""
+    disk.replace(path, msgspec.json.encode(_Marks(_VERSION, files)))
+
+
+def still_fits(mark: Mark, file: BinaryIO, size: int) -> bool:
+    """Whether the file still begins with what was read, and reading can go on at a line."""
+    if not 0 < mark.offset <= size or beginning(file, mark.offset) != mark.crc:
+        return False
+    file.seek(mark.offset - 1)
+    return file.read(1) == b"\n"
+
+
+def beginning(file: BinaryIO, offset: int) -> int:
+    """A number that tells the beginning of one file from another's."""
+    file.seek(0)
+    return zlib.crc32(file.read(min(offset, _BEGINNING)))
 
 
 # -- All sessions that a client left on this machine.
@@ -183,23 +235,16 @@ class Importer:
 
     def once(self) -> ConversationImport:
         """Bring in what is new since the last time."""
+        source = self._client.source
         if not self.folder.exists():
-            raise NotFound(
-                f"there are no sessions of {self._client.source}",
-                where=str(self.folder),
-                todo="Name the folder that holds them.",
-            )
+            todo = "Name the folder that holds them."
+            raise NotFound(f"there are no sessions of {source}", where=str(self.folder), todo=todo)
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
-        try:
-            with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
-                self._read_all()
-        except disk.Busy:
-            raise JournalBusy(
-                f"another import of {self._client.source} is under way",
-                where=str(lock),
-                todo="Try again when it is done.",
-            ) from None
+        what, todo = f"another import of {source} is under way", "Try again when it is done."
+        busy = JournalBusy(what, where=str(lock), todo=todo)
+        with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s, busy=busy):
+            self._read_all()
         self._result.conversations = len(self._grown)
         return self._result
 
@@ -246,43 +291,25 @@ class Importer:
             self._result.unchanged += 1
             return
         with self._files.open_session(path) as file:
-            self._read_file(path, file, stamp, mark, quiet_s, done)
-
-    def _read_file(
-        self,
-        path: Path,
-        file: BinaryIO,
-        stamp: FileStamp,
-        mark: Mark,
-        quiet_s: float,
-        done: int,
-    ) -> None:
-        head = self._files.session_head(path, file)
-        if head is None:
-            self._unread(path, f"holds no session of {self._client.source}")
-            return
-        home = None if head.is_subagent else self._home_of(head.cwd)
-        if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
-            self._passed_over.add(path)
-            self._result.elsewhere += home is not None
-            return
-        if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
-            mark = Mark()
-        self._result.files += 1
-        self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
+            head = self._files.session_head(path, file)
+            if head is None:
+                self._unread(path, f"holds no session of {self._client.source}")
+                return
+            home = None if head.is_subagent else self._home_of(head.cwd)
+            if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
+                self._passed_over.add(path)
+                self._result.elsewhere += home is not None
+                return
+            if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
+                mark = Mark()
+            self._result.files += 1
+            self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file on from its mark; everything that is over in it goes into the batch."""
-        reader = self._files.session_reader(
-            SessionStart(
-                str(source.path),
-                source.home.root,
-                source.head,
-                mark.offset,
-                mark.line,
-                mark.title or None,
-            )
-        )
+        where = (str(source.path), source.home.root, source.head)
+        start = SessionStart(*where, mark.offset, mark.line, mark.title or None)
+        reader = self._files.session_reader(start)
         at = begun = ends_at = mark.offset
         line, waits_s = mark.line, 0.0
         seen: list[SessionExchange] = []
@@ -349,9 +376,7 @@ class Importer:
         for home, some in talks.items():
             free = unpaused_talks(self._store.home, home.ids, some, folder=home.folder)
             if free != some:  # what was held in a pause may have given titles
-                marks = {
-                    file: msgspec.structs.replace(mark, title="") for file, mark in marks.items()
-                }
+                marks = {i: msgspec.structs.replace(one, title="") for i, one in marks.items()}
             if free:
                 if home not in self._streams:
                     own, *also = home.ids
@@ -412,10 +437,8 @@ def unkept(
     need not be now.
     """
     met = ralph.conversations.stream.met()
-    ids = {
-        exchange_id(conversation_id(source, one.session_id or session), one.key): one
-        for one in seen
-    }
+    homes = [conversation_id(source, one.session_id or session) for one in seen]
+    ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
     return [one for identity, one in ids.items() if identity not in met]
 
 

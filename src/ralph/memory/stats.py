@@ -6,18 +6,17 @@ that a hook gave the model something from memory. The hooks log each one on this
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
 from ralph import disk
 from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
+from ralph.memory.activity import Activity, read_activity
 from ralph.memory.ralph import Ralph
 from ralph.recall import exchange_of_run
 from ralph.records.conversation import Exchange, Message, conversation_id
@@ -106,19 +105,6 @@ class Stats(msgspec.Struct):
     recall: RecallStats
 
 
-class Recall(msgspec.Struct, frozen=True):
-    """A line of the log: when, in which session of which client, and which records.
-
-    `after` tells the command that had failed just before, as `command_mark` does.
-    """
-
-    at: str
-    session: str
-    agent: str
-    ids: tuple[str, ...]
-    after: str = ""
-
-
 def command_mark(text: str) -> str:
     """A short hash of how a command begins, so that the log holds none of its words."""
     first = cleaned(text, LONGEST_ASKED).partition("\n")[0][:_COMPARED_CHARS]
@@ -195,19 +181,15 @@ def _moment(text: str | None) -> datetime | None:
 # -- Recalls.
 
 
-def _recalls(ralph: Ralph) -> Iterator[Recall]:
-    """What the hooks logged of this project; a line that cannot be read is skipped."""
-    folder = Path(disk.hooks_folder(ralph.project.root, ralph.project.home))
-    for name in (f"{disk.RECALL_LOG}.1", disk.RECALL_LOG):
-        with contextlib.suppress(FileNotFoundError):
-            for line in disk.read(folder / name).splitlines():
-                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                    yield msgspec.json.decode(line, type=Recall)
+def _recalls(ralph: Ralph) -> list[Activity]:
+    """What hooks showed the model for a prompt or an error."""
+    events = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
+    return [one for one in events if one.shown and one.event != "session-start"]
 
 
-def _recall_stats(recalls: list[Recall], exchanges: dict[str, list[Exchange]]) -> RecallStats:
-    found = RecallStats(len(recalls), sum(len(one.ids) for one in recalls))
-    given: dict[str, list[Recall]] = {}
+def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]]) -> RecallStats:
+    found = RecallStats(len(recalls), sum(len(one.shown) for one in recalls))
+    given: dict[str, list[Activity]] = {}
     for one in recalls:
         source = BY_AGENT[one.agent].source if one.agent in BY_AGENT else one.agent
         held = exchanges.get(conversation_id(source, one.session), [])

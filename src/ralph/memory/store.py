@@ -77,36 +77,39 @@ SPOOL = "spool"
 _T = TypeVar("_T")
 
 
-def feature_journals(
-    project: Project, settings: Settings, home: Path, *, warns: bool = True
+def open_journals(
+    memory: str, settings: Settings, home: Path, *, of: Project | None = None, warns: bool = True
 ) -> Journals:
-    """The journals of a project's features; `warns` of what waits though no server is set."""
-    folder, shown = project.journals, ".ralph/db/memory"
-    return _open(settings, folder, shown, lambda: f"feature/{project.id}", home, warns)
+    """The journals of what was said or learned, one a project; or those `of` one's features.
 
+    `warns` of what waits though no server is set.
+    """
 
-def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
-    """The journals of what was said or learned, one a project."""
-    with contextlib.suppress(OSError):  # where there is a home that can be read
-        refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
-    folder = home / "journal" / memory
-    return _open(settings, folder, f"journal/{memory}", lambda: memory, home, warns)
+    def name() -> str:
+        return memory if of is None else f"feature/{of.id}"
 
-
-def _open(
-    settings: Settings, folder: Path, shown: str, memory: Callable[[], str], home: Path, warns: bool
-) -> Journals:
+    if of is None:
+        with contextlib.suppress(OSError):  # where there is a home that can be read
+            refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
     spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
-    if not settings.journal_url:
-        # What waits for a server is not brought into these files: whoever lacks the address (an
-        # agent does) must not decide that.
-        if warns and spools.is_dir():
-            _warn_of_waiting(spools, memory())
-        return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
-    from ralph.journal.spool import server_journals
+    if settings.journal_url:
+        from ralph.journal.spool import server_journals
 
-    patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
-    return server_journals(settings.journal_url, memory, spools, **patience)
+        patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
+        return server_journals(settings.journal_url, name, spools, **patience)
+    # What waits for a server is not brought into these files: whoever lacks the address (an agent
+    # does) must not decide that.
+    if warns and spools.is_dir():
+        from ralph.journal.spool import spool_folder, waiting_names
+
+        if waiting_names(spool_folder(spools, name())):
+            _warn(
+                f"records wait in {spools} for a journal's server, but journal_url is not set "
+                "here; set it, or bring them into the files with: ralph journal deliver"
+            )
+    folder = home / "journal" / memory if of is None else of.journals
+    shown = f"journal/{memory}" if of is None else ".ralph/db/memory"
+    return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
@@ -116,16 +119,6 @@ def on_server(journals: Journals) -> SpooledJournals | None:
     from ralph.journal.spool import SpooledJournals
 
     return journals if isinstance(journals, SpooledJournals) else None
-
-
-def _warn_of_waiting(spools: Path, memory: str) -> None:
-    from ralph.journal.spool import spool_folder, waiting_names
-
-    if waiting_names(spool_folder(spools, memory)):
-        _warn(
-            f"records wait in {spools} for a journal's server, but journal_url is not set here; "
-            "set it, or bring them into the files with: ralph journal deliver"
-        )
 
 
 def _warn(text: str) -> None:
@@ -253,7 +246,7 @@ class Store:
         cls, memory: str, scope: str, *, home: Path, settings: Settings, **more: Any
     ) -> Self:
         """The store of what all projects keep in Ralph's home."""
-        journals, cache = home_journals(memory, settings, home), home / "cache" / memory
+        journals, cache = open_journals(memory, settings, home), home / "cache" / memory
         return cls(journals, cache, lambda: scope, home=home, settings=settings, **more)
 
     def collection_name(self, stream: str) -> str:
@@ -473,7 +466,7 @@ class ProjectStore(Store):
     ) -> None:
         more: dict[str, Any] = {"home": home, "settings": settings, "progress": progress}
         more["embedder"] = sync.choose_embedder(settings, home / "cache")
-        journals = feature_journals(project, settings, home)
+        journals = open_journals(FEATURES, settings, home, of=project)
         super().__init__(journals, project.cache, lambda: f"{short_hash(project.id)}-", **more)
         self.project = project
 

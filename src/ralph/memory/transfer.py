@@ -307,9 +307,11 @@ def move_project(
         def opened(url: str | None) -> list[Journals]:
             chosen = msgspec.structs.replace(settings, journal_url=url)
             # One of the two is files: that is no sign that somebody lacks the address.
-            journals = [store.feature_journals(project, chosen, home, warns=False)]
-            for memory in (CONVERSATIONS, KNOWLEDGE):
-                journals.append(store.home_journals(memory, chosen, home, warns=False))
+            owners = {FEATURES: project, CONVERSATIONS: None, KNOWLEDGE: None}
+            journals = [
+                store.open_journals(memory, chosen, home, of=owner, warns=False)
+                for memory, owner in owners.items()
+            ]
             for one in journals:
                 stack.callback(one.close)
                 if server := store.on_server(one):
@@ -457,7 +459,7 @@ def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
     delivered: dict[str, int] = {}
     chosen = msgspec.structs.replace(settings, journal_url=url)
     for memory in waiting_records(home):
-        with contextlib.closing(store.home_journals(memory, chosen, home)) as journals:
+        with contextlib.closing(store.open_journals(memory, chosen, home)) as journals:
             if server := store.on_server(journals):
                 delivered[memory] = server.deliver()
     return delivered

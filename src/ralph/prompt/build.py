@@ -19,6 +19,7 @@ from ralph.text.tokens import estimate_tokens, first_tokens
 if TYPE_CHECKING:
     from ralph.memory.brief import Brief, FeatureNow, PastSession
     from ralph.memory.lessons import RepeatedError
+    from ralph.records.note import Note
 
 # -- The prompt of a task: its sections, in order, within a budget of tokens.
 
@@ -377,16 +378,28 @@ def brief_text(now: Brief, *, command: str, budget_tokens: int, max_chars: int) 
             "Mistakes made again and again, and what fixed them:",
             [f"- {one.times} times: {_with_fix(one)}" for one in now.repeated],
         ),
-        (
-            "Notes:",
-            [f"- {one_line(one.text, _NOTE_CHARS)} ({one.by}, {day(one.at)})" for one in now.notes],
-        ),
+        ("Notes:", [_brief_note(one) for one in now.notes]),
         ("The last iterations, newest first:", [_brief_outcome(one) for one in told]),
         ("The last sessions, newest first:", [_brief_session(one) for one in now.sessions]),
         ("", [line for one in others if one for line in _brief_feature(one)[:1]]),
         ("Learned from earlier iterations, to be verified:", first.learnings if first else ()),
     ]
     return framed("brief", parts, command, budget_tokens, max_chars)
+
+
+def brief_ids(now: Brief, text: str) -> list[str]:
+    """The ids of the records that this text of a brief shows."""
+    lines = [(one.id, _brief_note(one)) for one in now.notes]
+    lines += [(one.id, _brief_session(one)) for one in now.sessions]
+    if now.features:
+        first = now.features[0]
+        pairs = zip(first.told_ids, first.told, strict=True)
+        lines += [(identity, _brief_outcome(one)) for identity, one in pairs]
+    return [identity for identity, line in lines if identity and line in text]
+
+
+def _brief_note(one: Note) -> str:
+    return f"- {one_line(one.text, _NOTE_CHARS)} ({one.by}, {day(one.at)})"
 
 
 def _brief_feature(now: FeatureNow) -> list[str]:

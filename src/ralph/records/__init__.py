@@ -96,6 +96,32 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
+def local_minute(at: str | None) -> str:
+    """A timestamp to the minute where the person is: `2026-02-07 14:30`."""
+    try:
+        return datetime.fromisoformat(at or "").astimezone().isoformat(" ", "minutes")[:16]
+    except (ValueError, OverflowError, OSError):  # none, or one that no calendar has
+        return (at or "")[:16].replace("T", " ")
+
+
+def ago(at: str | None) -> str:
+    """How long ago a moment of the last 24 hours was; empty for every other."""
+    try:
+        seconds = int((datetime.now(UTC) - datetime.fromisoformat(at or "")).total_seconds())
+    except (ValueError, OverflowError, TypeError):
+        return ""
+    if not 0 <= seconds < 24 * 3600:
+        return ""
+    minutes = seconds // 60
+    return (
+        "just now"
+        if not minutes
+        else f"{minutes} min ago"
+        if minutes < 60
+        else f"{minutes // 60} h ago"
+    )
+
+
 # -- the codec
 
 

@@ -8,14 +8,16 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
+from ralph import records
 from ralph.errors import BadRecord
 from ralph.records import Record, Source, encode, now, read_body, to_json, utc, write_body
 
 KIND = "iteration"
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 Outcome = Literal[
     "success", "failure", "partial", "timeout", "rate_limited", "interrupted", "unknown"
@@ -234,6 +236,28 @@ def thoughts(iteration: Iteration) -> list[str]:
         else:
             found.append(text)
     return found
+
+
+def fit_texts(value: _S) -> _S:
+    """The struct with each of its texts redacted and cut; an empty one is the field's default."""
+    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    empty = dict(zip(reversed(names), reversed(defaults), strict=False))
+    texts = {}
+    for name in names:
+        if isinstance(text := getattr(value, name), str):
+            texts[name] = fit(text, TEXT_CHARS.get(name, SHORT_TEXT_CHARS)) or empty.get(name, "")
+    return msgspec.structs.replace(value, **texts)
+
+
+def fit(text: str | None, max_chars: int) -> str:
+    """The text without secrets, within the limit."""
+    # Redacted before it is cut: nobody recognizes half a secret.
+    return cut(records.clean_text(whole_text(text or "")), max_chars)
+
+
+def whole_text(text: str) -> str:
+    """The text as UTF-8 can write it: half a surrogate pair is damage, not content."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def cut(text: str, max_chars: int) -> str:

@@ -56,9 +56,9 @@ class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             parts.append(f"task {self.task_id}")
         if self.hit_count > 1:
             parts.append(f"seen {self.hit_count} times")
-        if not self.reviewed:
+        if not self.reviewed and self.source != "human":  # a person's word needs no proof
             parts.append("unverified")
-        elif self.source != "reviewed":
+        elif self.reviewed and self.source != "reviewed":
             parts.append("reviewed")
         return f"[{', '.join(parts)}]"
 

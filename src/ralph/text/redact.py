@@ -358,14 +358,12 @@ def _is_public(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - 300) : start]
     head = before.rstrip(secrets.RUN)
     whole = start - len(before) + len(head)
-    return bool(
-        secrets.wrapped(text, start, end)
-        or secrets.decoded(text[start:end])
-        or compiled(secrets.PUBLIC).match(text, start)
-        or compiled(secrets.PUBLIC).match(text, whole)
-        or compiled(secrets.PUBLISHED).search(before)
-        or compiled(secrets.PUBLISHED).search(head)
-    )
+    if secrets.wrapped(text, start, end) or secrets.decoded(text[start:end]):
+        return True
+    public, published = compiled(secrets.PUBLIC), compiled(secrets.PUBLISHED)
+    if public.match(text, start) or public.match(text, whole):
+        return True
+    return bool(published.search(before) or published.search(head))
 
 
 def _encoded(word: str) -> Iterator[Span]:

@@ -116,8 +116,8 @@ def test_status_counts_every_memory(ralph: Line, project: Path) -> None:
     assert told["conversation"] == {"journalled": 2, "indexed": 2}
     assert told["knowledge"] == {"journalled": 2, "indexed": 1, "staged": 1}
     assert said[-2:] == [
-        "conversations: 2 journalled, 2 indexed",
-        "knowledge of all projects: 2 journalled, 1 indexed, 1 waiting for a checkpoint",
+        "conversations: 2 records, 2 indexed",
+        "knowledge of all projects: 2 records, 1 indexed, 1 waiting for a checkpoint",
     ]
 
 
@@ -378,6 +378,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "index",
             "hooks",
             "capture",
+            "timeouts",
         ],
         "ok",
     )
@@ -394,6 +395,9 @@ def test_doctor_outside_a_project_only_warns(
 
     assert ran.json["checks"][-1]["todo"] == "Run: ralph init"
     assert checks(ran.json)["project"] == "warning"
+    # With hooks for every folder, none is needed.
+    ralph.well("config", "--user", "pause_folders", "[]")
+    assert checks(ralph.well("doctor", "--json").json)["project"] == "ok"
 
 
 def test_doctor_names_what_is_wrong_and_what_to_do(

@@ -26,6 +26,16 @@ def recent(ralph: Line) -> list[str]:
     return [hit["id"] for hit in ralph.well("recent", "--json").json]
 
 
+def test_without_a_project_an_id_can_be_forgotten(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = ralph.well("remember", "My test user is bob", "--json").json["id"]
+    assert recent(ralph) == [note]
+    ralph.well("forget", note[:8])
+    assert recent(ralph) == []
+
+
 def test_a_sound_journal_is_told_so(ralph: Line) -> None:
     ralph.record("auth", LOGIN, COOKIE)
 

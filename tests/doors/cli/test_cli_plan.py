@@ -358,7 +358,7 @@ def test_a_feature_is_shown_with_its_lines_and_provenance(planned: Line) -> None
 
     assert "architecture:\n  First line.\n\n    - indented\n" in shown
     assert "context_files:\n  - a.py [human]\n" in shown
-    assert "Sessions expire. [human, unverified]" in shown
+    assert "Sessions expire. [human]" in shown
     assert "acronym" not in shown
 
 

@@ -301,3 +301,78 @@ def test_a_bar_makes_room_for_what_is_printed(monkeypatch: pytest.MonkeyPatch) -
     bar(3)
     assert screen.getvalue().count("indexing the journal") > shown.count("indexing the journal")
     bar.close()
+
+
+# -- words
+
+
+def test_knowledge_names_its_project_by_its_folder(ralph: Line, project: Path) -> None:
+    ralph.well(
+        *("knowledge", "capture", "--type", "failure_solution"),
+        *("--failure-description", "The tests fail: no such table: users"),
+        *("--solution", "Run the migrations in conftest.py before the tests."),
+    )
+
+    assert project.name in ralph.well("knowledge", "staged").out
+    ralph.well("knowledge", "checkpoint")
+    found = ralph.well("search", "--knowledge", "no such table users").out
+    assert f"project {project.name}" in found
+
+
+def test_one_of_a_thing_is_not_several(ralph: Line, home: Path) -> None:
+    notes = home / "cache" / "workers"
+    notes.mkdir(parents=True)
+    (notes / "one.json").write_text('{"error": "blue bananas"}', encoding="utf-8")
+
+    out = ralph.well("forget", "--match", "blue bananas", "--yes").out
+
+    assert "Also removed: 1 note of workers." in out
+
+
+def test_a_long_recording_says_so_on_a_terminal(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    lines = "\n".join(json.dumps({"summary": f"Number {n}"}) for n in range(2001))
+
+    ralph.well("record", "--feature", "auth", stdin=lines)
+
+    assert screen.getvalue().startswith("ralph: recording 2001 iterations\n")
+
+
+def test_single_context_files_come_and_go(ralph: Line, project: Path) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        (project / name).touch()
+    ralph.well("feature", "add", "auth", "--context-file", "a.py", "--context-file", "b.py")
+
+    ralph.well("feature", "update", "auth", "--add-context-file", "c.py")
+    ralph.well("feature", "update", "auth", "--remove-context-file", "a.py")
+
+    shown = ralph.well("feature", "show", "auth", "--json").json
+    assert [file["path"] for file in shown["context_files"]] == ["b.py", "c.py"]
+    assert "created: just now" in ralph.well("feature", "show", "auth").out
+
+
+def test_a_whole_conversation_can_be_rated(ralph: Line, project: Path) -> None:
+    with open_ralph(project) as opened:
+        talk = Conversation(id="e935ff77" * 4, title="Releases", source="claude-code")
+        ids = ("aaaa0000", "bbbb0000")
+        at = "2026-02-07T14:30:00Z"
+        asked = [
+            Exchange(
+                id=one,
+                conversation=talk.id,
+                user="How do releases work?",
+                assistant=one,
+                completed=at,
+            )
+            for one in ids
+        ]
+        opened.conversations.add(talk, asked)
+
+    assert ralph.well("conversations", "rate", "e935", "up").out.endswith("Rated up.\n")
+
+    with open_ralph(project) as opened:
+        hits = opened.search("how do releases work", min_score=0.0, kinds=["exchange"])
+        assert [hit.parts.rating for hit in hits if hit.parts] == [1, 1]

@@ -218,7 +218,7 @@ def test_the_log_of_recalls_has_no_words_of_the_session(
     session = live_session(project, tmp_path)
     fails(session, "pytest tests/test_db.py")
 
-    [log] = home.glob("cache/hooks/*/recalls.jsonl")
+    [log] = home.glob("cache/hooks/*/activity.jsonl")
 
     text = log.read_text(encoding="utf-8")
     assert json.loads(text)["session"] == session.name

@@ -116,10 +116,10 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
     assert ralph.well("summarizer").out == (
         "Conversation Summarizer: STOPPED\n"
         "  To do: 1\n"
-        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
+        "  Note: on, but not running. Started by the end of a session, or: `ralph workers run`\n"
         "Exchange Summarizer: STOPPED\n"
         "  To do: 2\n"
-        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
+        "  Note: on, but not running. Started by the end of a session, or: `ralph workers run`\n"
         "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
     )
     assert [one["total"] for one in ralph.well("summarizer", "--json").json["workers"]] == [1, 2, 2]
@@ -172,6 +172,17 @@ def test_rebuild_after_a_typed_yes_makes_them_anew_at_once(
     ran = ralph.well(*words, stdin="yes\n")
     assert ran.out == f"\nEmbeddings cleared.\nRecreated: {count}/{count} completed.\n"
     assert ralph.well("embeddings").out == before
+
+
+def test_a_rebuild_counts_only_what_it_deleted(ralph: Line, project: Path) -> None:
+    fill(project, [2])
+    ralph.well("workers", "run", "--once")
+    fill(project, [3, 3])  # nothing of these is embedded yet
+
+    ran = ralph.well("embeddings", "rebuild", "conversations", stdin="yes\n")
+
+    counts = ran.out.partition("Recreated: ")[2].split()[0].split("/")
+    assert counts[0] == counts[1]
 
 
 def test_rag_is_steered(ralph: Line, home: Path) -> None:

@@ -19,7 +19,7 @@ from ralph.config import Settings
 from ralph.doors.cli.commands.doctor import _asked, _exposed, _is_local, _judged
 from ralph.journal.session import migrations
 from ralph.memory.ralph import open_ralph
-from ralph.memory.store import CONVERSATIONS, home_journals, on_server
+from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_the_way_to_a_server_is_judged_from_this_end(server: Server, home: Path)
             "LANGUAGE sql AS $$ SELECT '172.18.0.2'::inet $$"
         )
         owner.execute("ALTER DATABASE postgres SET search_path = odd, public, pg_catalog")
-    journals = on_server(home_journals(CONVERSATIONS, Settings(journal_url=server.url), home))
+    journals = on_server(open_journals(CONVERSATIONS, Settings(journal_url=server.url), home))
     assert journals is not None
     told, openly = journals.server.link.run(_asked)
     journals.close()

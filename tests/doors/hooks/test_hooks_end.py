@@ -42,7 +42,8 @@ def test_an_exchange_is_kept_at_stop(shop: Path, tmp_path: Path) -> None:
     session.hook("user-prompt-submit", prompt="Add the login form")
     work(session)
 
-    assert session.hook("stop", last_assistant_message=DONE).out == ""
+    stopped = session.hook("stop", last_assistant_message=DONE)
+    assert (stopped.context, stopped.message) == ("", "Ralph: 1 memory saved in this session")
 
     [exchange] = exchanges(shop)
     assert exchange.conversation == conversation_id("claude-code", session.name)

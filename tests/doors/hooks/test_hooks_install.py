@@ -393,7 +393,8 @@ def test_all_clients_are_left_at_once(
         before = files(folder)
         for agent in TITLES:
             if (scope, agent) != ("--project", "windsurf"):  # it has no settings of projects
-                ralph.well("hooks", "install", "--agent", agent, scope)
+                said = ralph.well("hooks", "install", "--agent", agent, scope).err
+                assert ("codex" in said) == (agent == "codex")  # where they are not trusted yet
         assert files(folder) != before
         said = ralph.well("hooks", "uninstall", "--all", scope).out
         assert all(name in said for name in ("settings.json", "ralph.js", "hooks.json", "mcp.json"))
@@ -805,3 +806,66 @@ def test_the_plugin_has_a_folder(ralph: Line) -> None:
     assert folder == PLUGIN_FOLDER
     manifest = json.loads((folder / ".claude-plugin" / "plugin.json").read_bytes())
     assert manifest["version"] == __version__
+
+
+# -- the status line
+
+
+def own_settings(home: Path) -> Path:
+    return home.parent / ".claude" / "settings.json"
+
+
+def test_the_status_line_is_offered_added_kept_and_taken_out(ralph: Line, home: Path) -> None:
+    file = own_settings(home)
+    offered = ralph.well("hooks", "install", "--user", "--no-mcp")
+    assert "ralph hooks install --user --statusline" in offered.out
+    before = file.read_bytes()
+
+    added = ralph.well("hooks", "install", "--user", "--no-mcp", "--statusline")
+
+    line = json.loads(file.read_bytes())["statusLine"]
+    assert line["type"] == "command"
+    assert "--statusline" not in added.out
+    once = file.read_bytes()
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    assert file.read_bytes() == once
+    ralph.well("hooks", "uninstall", "--user")
+    assert not file.exists()
+    assert before != once
+
+
+@posix
+def test_the_status_line_that_was_added_works(ralph: Line, project: Path, home: Path) -> None:
+    ralph.well("hooks", "install", "--user", "--no-mcp", "--statusline")
+    command = json.loads(own_settings(home).read_bytes())["statusLine"]["command"]
+
+    given = json.dumps({"session_id": "s", "cwd": str(project)})
+    shown = subprocess.run(
+        ["/bin/sh", "-c", command], input=given, capture_output=True, text=True, check=True
+    )
+
+    assert shown.stdout == "Ralph on | 0 shown, 0 saved\n"
+
+
+def test_a_persons_own_status_line_stays(ralph: Line, home: Path) -> None:
+    file = own_settings(home)
+    own = {"type": "command", "command": "~/bin/line.sh"}
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"statusLine": own}), encoding="utf-8")
+
+    ran = ralph.well("hooks", "install", "--user", "--no-mcp", "--statusline")
+
+    assert "your own status line stays" in ran.err
+    assert json.loads(file.read_bytes())["statusLine"] == own
+    assert "--statusline" not in ralph.well("hooks", "install", "--user", "--no-mcp").out
+    ralph.well("hooks", "uninstall", "--user")
+    assert json.loads(file.read_bytes()) == {"statusLine": own}
+
+
+@pytest.mark.parametrize("words", [(), ("--user", "--agent", "gemini")])
+def test_a_status_line_is_a_persons_own_and_claude_codes(
+    ralph: Line, words: tuple[str, ...]
+) -> None:
+    ran = ralph("hooks", "install", "--statusline", *words)
+    assert ran.code == 2
+    assert "add --user" in ran.err

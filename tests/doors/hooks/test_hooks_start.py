@@ -69,7 +69,7 @@ def test_a_session_begins_with_what_matters_now(shop: Path, tmp_path: Path) -> N
     assert "Last comment: The cookie is refused by Safari." in text
     assert "- iteration 3, 2026-02-07: failure. Keep people signed in. Attempt 3" in text
     assert "- 3 times: AssertionError: Set-Cookie refused in request 3 Fix: sent the" in text
-    assert "- Cookies need SameSite=Lax here. [human, unverified]" in text
+    assert "- Cookies need SameSite=Lax here. [human]" in text
     assert "search" in text
     assert "cart" not in text
     assert log(shop) == []

@@ -10,7 +10,7 @@ import click
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
 from ralph.recall import KINDS, Hit, Parts
-from ralph.text.times import ago, local_minute
+from ralph.records import ago, local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     rows: list[Sequence[Span]] = []
     for each in staged:
         entry, origin = each.record, each.imported or ""
-        about = entry.entry_type, entry.project[:SHORT_ID], entry.technology, origin
+        about = entry.entry_type, _project(entry), entry.technology, origin
         rows.append((short_id(each.id), *about, _entry_text(entry)))
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
@@ -271,7 +271,14 @@ def _entry_facts(entry: Entry) -> str:
     gate = getattr(entry, "gate_type", "")
     kind = f"{entry.entry_type} ({gate})" if gate else entry.entry_type
     facts = [kind, entry.agent_type, entry.task_type, entry.technology]
-    return " | ".join([*filter(None, facts), f"project {entry.project[:SHORT_ID]}"])
+    return " | ".join([*filter(None, facts), f"project {_project(entry)}"])
+
+
+def _project(entry: Entry) -> str:
+    from ralph.config import home_folder
+    from ralph.memory.project import project_name
+
+    return project_name(home_folder(), entry.project)
 
 
 # -- patterns
@@ -326,7 +333,7 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
         page.line(("entries", "bold"))
         for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-            facts = f"  {local_minute(record.at)[:10]}  project {entry.project[:SHORT_ID]}  {about}"
+            facts = f"  {local_minute(record.at)[:10]}  project {_project(entry)}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
     records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]

@@ -93,7 +93,7 @@ def completing(kind: Kind | None = None) -> Completer:
     """
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        from ralph.memory.store import feature_journals
+        from ralph.memory.store import FEATURES, open_journals
         from ralph.plan.model import entities
 
         with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
@@ -103,7 +103,7 @@ def completing(kind: Kind | None = None) -> Completer:
                 found = entities(the_plan().document(kind).data, kind)
                 names = [entity.key for entity in found if entity.key]
             elif project is not None:
-                names = list(feature_journals(project, config.settings, home).names())
+                names = list(open_journals(FEATURES, config.settings, home, of=project).names())
             return [name for name in names if name.startswith(incomplete)]
         return []
 

@@ -17,7 +17,7 @@ import click
 from ralph import __version__
 from ralph.current_run import current_run
 from ralph.doors.cli.render import clean_streams, one_line, render
-from ralph.errors import RalphError, os_error_text
+from ralph.errors import RalphError, os_error_text, suggestion
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
         "show": ("recall:show", "Show one record whole, whatever its kind."),
         "open": ("recall:open_", "Open one record in your editor or pager."),
+        "why": ("why:why", "Show what a session was told from memory, and from where."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
         "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
     },
@@ -83,6 +84,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
+        "statusline": ("", "Print one line on memory for Claude Code's status line."),
         "serve": ("", "Serve the page without opening a browser."),
         "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),
@@ -97,7 +99,7 @@ COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in r
 # Words that people try, and the command they mean.
 _MEANT = {"get": "show", "list": "recent", "history": "log", "find": "search", "recall": "search"}
 _MEANT |= {"add": "remember", "note": "remember", "delete": "forget", "remove": "forget"}
-_MEANT |= {"install": "hooks install", "settings": "config", "start": "init"}
+_MEANT |= {"install": "hooks", "settings": "config", "start": "init"}
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.
@@ -126,20 +128,17 @@ def wants_json() -> bool:
     return bool(click.get_current_context().meta.get(_JSON))
 
 
-_JSON_OPTION = click.Option(
-    ["--json"],
-    is_flag=True,
-    expose_value=False,
-    callback=lambda context, _, value: context.meta.update({_JSON: value}),
-    help="Print JSON.",
-)
-_PAGER_OPTION = click.Option(
-    ["--no-pager"],
-    is_flag=True,
-    expose_value=False,
-    callback=lambda context, _, value: context.meta.update({_NO_PAGER: True} if value else {}),
-    help="Print long output without a pager.",
-)
+def _meta_flag(name: str, key: str, help: str) -> click.Option:
+    """An option without a value that any group or command on the line may have."""
+
+    def keep(context: click.Context, _: click.Parameter, given: bool) -> None:
+        context.meta.update({key: True} if given else {})
+
+    return click.Option([name], is_flag=True, expose_value=False, callback=keep, help=help)
+
+
+_JSON_OPTION = _meta_flag("--json", _JSON, "Print JSON.")
+_PAGER_OPTION = _meta_flag("--no-pager", _NO_PAGER, "Print long output without a pager.")
 _PROJECT_OPTION = click.Option(
     ["--project"],
     type=click.Path(file_okay=False),
@@ -186,14 +185,10 @@ class Group(click.Group):
         word, names = args[0], self.list_commands(ctx)
         if word in names or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        from difflib import get_close_matches
-
         at_top = ctx.parent is None
-        near = [_MEANT[word]] if at_top and word in _MEANT else get_close_matches(word, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        if not (near or at_top):
-            hint = f" `{ctx.command_path}` has: {', '.join(names)}."
-        raise click.UsageError(f"There is no command {word!r}.{hint}", ctx)
+        hint = suggestion(_MEANT.get(word, word) if at_top else word, names, "{!r}")
+        hint = hint or ("" if at_top else f"`{ctx.command_path}` has: {', '.join(names)}.")
+        raise click.UsageError(f"There is no command {word!r}. {hint}".rstrip(), ctx)
 
 
 class Tree(Group):

@@ -27,7 +27,8 @@ _INLINE = re.compile(
     rf"|(?<![\w*])\*(?P<italic>(?=[^\s*])[^*]{{1,{_LONGEST}}}(?<=\S))\*(?![\w*])"
 )
 _MARK = re.compile(r"[*`]")
-_STYLES = {"code": CODE, "bold": BOLD, "italic": ITALIC}
+_STYLES = {"code": CODE, "bold": BOLD, "italic": ITALIC, "heading": HEADING, "quote": DIM}
+_MARKS = {"heading": "", "bullet": "\u2022 ", "quote": "\u2502 "}
 
 
 class MarkdownStream:
@@ -82,26 +83,19 @@ class MarkdownStream:
         self._in_line = True
 
     def _print_code(self, text: str, fence: re.Match[str] | None) -> None:
-        closes = bool(self._fence and fence and text.strip().startswith(self._fence))
-        if fence and (closes or not self._fence):
-            self._fence = "" if closes else fence[1]
-            self._write(_styled(text, DIM))
-        else:
-            self._write(_styled(text, CODE))
+        edge = fence is not None and fence[1].startswith(self._fence)
+        if fence is not None and edge:
+            self._fence = "" if self._fence else fence[1]
+        self._write(_styled(text, DIM if edge else CODE))
 
     def _begin(self, line: str) -> str:
         """Print the mark of a block, and return the rest of the line."""
         found = _BLOCK.match(line)
         if found is None:
             return line
-        indent = found["indent"]
-        mark, self._style = f"{found['number']} " if found["number"] else "", ""
-        if found["heading"]:
-            self._style = HEADING
-        elif found["bullet"]:
-            mark = "\u2022 "
-        elif found["quote"]:
-            mark, self._style = "\u2502 ", DIM
+        indent, kind = found["indent"], found.lastgroup or ""
+        mark = _MARKS.get(kind, f"{found[kind]} ")
+        self._style = _STYLES.get(kind, "")
         self._write(indent + mark)
         self._indent = self._column = len(indent) + len(mark)
         return line[found.end() :]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph import __version__, disk
 from ralph.doors.hooks.sessions import replace
@@ -26,6 +26,14 @@ _SETTING = "journal_url"
 _TALKS = ("journal", "conversations")
 
 
+class StoredBrief(NamedTuple):
+    """The text for a session that begins, the ids of what it shows, and whether to say so."""
+
+    text: str
+    shown: list[str]
+    messages: bool
+
+
 def answer_start(call: HookCall) -> str:
     """The text for a session that begins."""
     due = list[Any]()
@@ -37,8 +45,14 @@ def answer_start(call: HookCall) -> str:
         from ralph.doors.hooks.session_end import recover
 
         recover(call, due)
-    known = _stored_brief(call)
-    return _make_brief(call) if known is None else known
+    brief = _stored_brief(call) or _make_brief(call)
+    if brief.shown:
+        call.note_shown([(one, None) for one in brief.shown])
+    if brief.messages:
+        from ralph.doors.hooks.messages import start_message
+
+        call.message = start_message(call, brief)
+    return brief.text
 
 
 def refresh(call: HookCall, ralph: Ralph) -> None:
@@ -50,34 +64,35 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
         _store(call, state, text_now(call, ralph))
 
 
-def _make_brief(call: HookCall) -> str:
+def _make_brief(call: HookCall) -> StoredBrief:
     from ralph.doors.hooks.context import open_memory, settings_of, text_now
 
-    settings, state, text = settings_of(call), _state(call, []), ""
+    settings, state = settings_of(call), _state(call, [])
+    brief = StoredBrief("", [], settings.hook_messages)
     if settings.hook_inject:
         with open_memory(call) as ralph:
             state = _state(call, ralph.project.ids)
-            text = text_now(call, ralph)
+            brief = text_now(call, ralph)
     if not _on_a_server(call.home):
-        _store(call, state, text)
-    return text
+        _store(call, state, brief)
+    return brief
 
 
-def _stored_brief(call: HookCall) -> str | None:
+def _stored_brief(call: HookCall) -> StoredBrief | None:
     """The text as it was made, if everything it was made from is still the same."""
     if _on_a_server(call.home):
         return None
     try:
         kept = json.loads(disk.read(os.path.join(call.own_folder, _NAME)))
-        text = kept["text"]
+        brief = StoredBrief(str(kept["text"]), list(kept["shown"]), bool(kept["messages"]))
         same = kept["state"] == _state(call, kept["state"]["ids"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return text if same and isinstance(text, str) else None
+    return brief if same else None
 
 
-def _store(call: HookCall, state: dict[str, Any], text: str) -> None:
-    data = json.dumps({"state": state, "text": text}).encode()
+def _store(call: HookCall, state: dict[str, Any], brief: StoredBrief) -> None:
+    data = json.dumps({"state": state, **brief._asdict()}).encode()
     try:
         disk.make_folder(call.own_folder)
         replace(os.path.join(call.own_folder, _NAME), data)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import disk
 from ralph.current_run import current_run
+from ralph.memory.activity import note_activity, read_activity, work_is_pending
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
@@ -111,6 +112,8 @@ class HookCall:
         self.root = root
         self.home = home
         self.watch = watch
+        # The line that the person sees.
+        self.message = ""
         # How long the transcript was when this event said that its exchange is over.
         self.over_at: int | None = None
         # What hooks keep of this project between two calls is in the home of whoever works here: it
@@ -155,12 +158,11 @@ class HookCall:
 
         return BY_AGENT[self.agent].source
 
-    def note_recall(self, ids: list[str], *, after: str = "") -> None:
-        """The model is told of these records, `after` this failed command."""
-        self.sessions.note_recalled(self.session, ids)
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        recall = {"at": at, "session": self.session, "agent": self.agent, "ids": ids}
-        _log([self.own_folder], json.dumps({**recall, "after": after}) + "\n", disk.RECALL_LOG)
+    def note_shown(self, shown: list[tuple[str, float | None]], *, after: str = "") -> None:
+        """The model is shown these records, with their scores, `after` this failed command."""
+        pairs = [(name, score and round(score, 3)) for name, score in shown]
+        about = {"agent": self.agent, "after": after}
+        note_activity(self.own_folder, self.event, self.session, shown=pairs, **about)
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -185,16 +187,19 @@ def serve(argv: list[str]) -> int:
     project, agent, words = _words(argv)
     home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
+    session, answered = "", False
 
     def late(limit_s: float) -> None:
         known = root or find_root(_starts(project, {}), home)
+        if known and not answered:
+            note_activity(disk.hooks_folder(known, home), event, session, late_s=limit_s)
         if known:
             what = f"ended after {limit_s:g} s, with its work undone"
             note(log_folders(known, home), event, what, known)
 
     watch = HookTimer(_USUAL_S, late)
     try:
-        event_input, trouble = _read(_stdin())
+        event_input, trouble = _read(read_stdin())
         root = find_root(_starts(project, event_input), home)
         if root:
             disk.protect(home)
@@ -204,6 +209,7 @@ def serve(argv: list[str]) -> int:
                 return 0
             event_input = plain
             call = HookCall(event, event_input, root, home, watch, agent)
+            session = call.session
             watch.limit_s = _first_limit_s(event)
             if trouble:
                 call.note(trouble, "stdin")
@@ -211,7 +217,9 @@ def serve(argv: list[str]) -> int:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
                 _say(call, _answer(call))
+                answered = True
                 _catch_up(call)
+                _start_worker(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
             fault(log_folders(root, home), event, error, root)
@@ -296,6 +304,17 @@ def _catch_up(call: HookCall) -> None:
         recover(call, due)
 
 
+def _start_worker(call: HookCall) -> None:
+    """Start the worker where a session ended, or where the one before could not."""
+    if call.event not in ("session-start", "session-end") or current_run() is not None:
+        return
+    if work_is_pending(read_activity(call.own_folder)) and not _is_paused(call):
+        from ralph.doors.hooks.context import settings_of
+        from ralph.doors.hooks.worker import start_worker
+
+        start_worker(call, settings_of(call))
+
+
 def _is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
@@ -317,13 +336,18 @@ def _is_paused(call: HookCall) -> bool:
 
 
 def _say(call: HookCall, text: str) -> None:
-    if not text:
-        return
+    """Print the text for the model, and the line for the person."""
+    answer: dict[str, Any] = {}
+    if call.message and call.agent == CLAUDE:
+        answer["systemMessage"] = call.message
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
-    name = call.text("hook_event_name") or EVENTS[call.event]
-    told = {"hookEventName": name, "additionalContext": text}
-    data = json.dumps({"hookSpecificOutput": told}, ensure_ascii=False) + "\n"
+    if text:
+        name = call.text("hook_event_name") or EVENTS[call.event]
+        answer["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": text}
+    if not answer:
+        return
+    data = json.dumps(answer, ensure_ascii=False) + "\n"
     # A closed stdout's number may belong to another file by now.
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -344,7 +368,7 @@ def _words(argv: list[str]) -> tuple[str, str, list[str]]:
     return given["--project"], given["--agent"], words
 
 
-def _stdin() -> bytes | None:
+def read_stdin() -> bytes | None:
     """Everything on stdin, or None when it is more than any event needs."""
     if sys.stdin is None:  # closed: its number may belong to another file by now
         return b""
@@ -513,9 +537,9 @@ def fault(folders: list[str], event: str, error: BaseException, where: str = "")
         _log(folders, redact("".join(traceback.format_exception(error))))
 
 
-def _log(folders: list[str], text: str, name: str = LOG_NAME) -> None:
+def _log(folders: list[str], text: str) -> None:
     for folder in folders:
-        file = os.path.join(folder, name)
+        file = os.path.join(folder, LOG_NAME)
         try:
             disk.make_folder(folder)
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -13,7 +13,9 @@ import msgspec
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.disk import state_folder
+from ralph.doors.hooks.answers import StoredBrief
 from ralph.doors.hooks.call import MOST_CHARS
+from ralph.doors.hooks.messages import shown_message
 from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 # Shares of a hook's time that single waits may take.
 _PROMPT_HITS = 3
+_ID_CHARS = 12  # as a text shows an id
 _DEPTH = 20
 _PROMPT_TOKENS = 250
 _FAILURE_TOKENS = 300
@@ -91,15 +94,17 @@ def plan_view(call: HookCall) -> PlanView:
 # -- The text that a session begins with.
 
 
-def text_now(call: HookCall, ralph: Ralph) -> str:
+def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
     """What matters in the project now, or nothing where nothing was planned, said or done yet."""
     from ralph.memory.brief import brief
-    from ralph.prompt.build import brief_text
+    from ralph.prompt.build import brief_ids, brief_text
 
-    if not ralph.config.settings.hook_inject:
-        return ""
+    settings = ralph.config.settings
+    if not settings.hook_inject:
+        return StoredBrief("", [], settings.hook_messages)
     now = brief(ralph, plan_view(call), focus_of(call, ralph))
-    return brief_text(now, **_bounds(_SESSION_TOKENS))
+    text = brief_text(now, **_bounds(_SESSION_TOKENS))
+    return StoredBrief(text, brief_ids(now, text), settings.hook_messages)
 
 
 def _bounds(budget_tokens: int) -> dict[str, Any]:
@@ -138,7 +143,11 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
     text = recalled_text(chosen, prompt, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
-        call.note_recall([hit.id for hit in chosen])
+        call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
+        # What had no room was not shown.
+        shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]
+        call.note_shown(shown)
+        call.message = shown_message(len(shown)) if settings.hook_messages else ""
     return text
 
 
@@ -313,7 +322,9 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
 
         given = call.event_input.get("tool_input")
         command = given.get("command") if isinstance(given, dict) else None
-        call.note_recall([told], after=command_mark(str(command or "")) or "-")
+        call.sessions.note_recalled(call.session, [told])
+        call.note_shown([(found.id, None)], after=command_mark(str(command or "")) or "-")
+        call.message = shown_message(1) if settings.hook_messages else ""
     return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
 
 

@@ -20,7 +20,9 @@ from ralph.clients import BY_AGENT
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.call import CLAUDE
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
+from ralph.doors.hooks.messages import saved_message
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
+from ralph.memory.activity import note_activity
 from ralph.memory.pausing import unpaused
 from ralph.memory.sessions import keep_exchanges, keep_iteration, unkept, work_of
 from ralph.records import now
@@ -155,6 +157,8 @@ def keep(call: HookCall) -> None:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
             fresh, under_way = _capture(call, ralph, call.session, transcript, lock_s=lock_s)
+            if fresh and settings.hook_messages:
+                call.message = saved_message(call)
         except disk.Busy:
             call.note("another hook is capturing; this is left to a later one", call.own_folder)
             return
@@ -281,6 +285,7 @@ def _save(
             call.fault(error)  # what cannot be written here must not keep the conversation away
     # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
     keep_exchanges(ralph, new, title=title, **names)
+    note_activity(call.own_folder, call.event, session.name, saved=len(new))
     return True
 
 

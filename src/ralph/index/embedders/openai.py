@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,11 +69,15 @@ class OpenAI(Dialect):
         return [row.embedding for row in rows]
 
 
+def split_model(name: str) -> tuple[str, int | None]:
+    """A model's name, and the length of the vectors that it is asked for."""
+    model, _, length = name.rpartition("@")
+    chosen = model and length.isascii() and length.isdecimal() and len(length) < 6
+    return (model, int(length)) if chosen else (name, None)
+
+
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """The embedder at the URL that the settings name."""
-    url, model = settings.openai_base_url, settings.openai_model
-    name, _, length = model.rpartition("@")
-    dimensions = int(length) if name and re.fullmatch("[1-9][0-9]{0,4}", length) else None
-    model = name if dimensions else model
+    url, (model, dimensions) = settings.openai_base_url, split_model(settings.openai_model)
     dialect = OpenAI(url, model, key=settings.openai_api_key or "", dimensions=dimensions)
     return open_served(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -17,7 +17,7 @@ from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.recall import CONVERSATIONS_ALONE
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
@@ -124,10 +124,10 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
 
 
 @conversations.command()
-@click.argument("exchange", metavar="EXCHANGE_ID")
+@click.argument("wanted", metavar="ID")
 @click.argument("value", type=click.Choice(list(_VALUES)))
-def rate(exchange: str, value: str) -> Result:
-    """Rate an exchange as worth finding or not.
+def rate(wanted: str, value: str) -> Result:
+    """Rate an exchange, or all of a conversation, as worth finding or not.
 
     Searches rank it slightly higher or lower; `none` removes the rating.
 
@@ -136,10 +136,12 @@ def rate(exchange: str, value: str) -> Result:
       ralph conversations rate 3f9a1c20 up
     """
     with context.opened(anywhere=True) as ralph:
-        identity = ralph.conversations.get(exchange).id
-        ralph.conversations.rate(identity, _VALUES[value])
+        memory = ralph.conversations
+        hit = ralph.get(wanted, scope=CONVERSATIONS_ALONE)
+        for one in memory.exchanges(hit.id) if hit.kind == "conversation" else [hit]:
+            memory.rate(one.id, _VALUES[value])
     text = "Rating removed." if value == "none" else f"Rated {value}."
-    return _line({"id": identity, "rating": _VALUES[value]}, text)
+    return _line({"id": hit.id, "rating": _VALUES[value]}, text)
 
 
 def _line(value: dict[str, Any], text: str) -> Result:

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 import timeit
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,13 +29,15 @@ from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadInput, BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
 from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
-from ralph.memory.pausing import in_force
+from ralph.memory.activity import activity_everywhere
+from ralph.memory.pausing import in_force, paused_folders
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, home_journals, on_server
+from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _VERSION = re.compile(r"[0-9]+")
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _OLDEST_POSTGRES = 13
+_LATELY_S = 7 * 24 * 3600.0
 _ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
     (SELECT max(number) FROM ralph_migrations), pg_is_in_recovery(),
@@ -206,6 +210,21 @@ def _capture(scope: DoctorScope) -> Finding:
     return _warning(what, todo)
 
 
+def _timeouts(scope: DoctorScope) -> Finding:
+    """Hooks had the time they needed."""
+    # One that had less time than hooks have now says nothing.
+    limit_s = scope.settings.hook_timeout_s or 0.0
+    lately = activity_everywhere(str(scope.home), within_s=_LATELY_S)
+    late = sorted(one for one in lately if one.late_s and one.late_s >= limit_s)
+    if not late:
+        return _ok("no hook ran out of time in the last 7 days")
+    events = ", ".join(f"{n} {event}" for event, n in Counter(one.event for one in late).items())
+    last = local_minute(late[-1].at)
+    what = f"{plural(len(late), 'hook')} ran out of time in the last 7 days ({events}; last {last})"
+    todo = "Nothing was recalled there. Give hooks more time: ralph config --user hook_timeout_s 10"
+    return _warning(what, todo)
+
+
 # -- servers
 
 
@@ -218,7 +237,7 @@ def _postgres(scope: DoctorScope) -> Finding | None:
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(home_journals(CONVERSATIONS, scope.settings, scope.home))
+    journals = on_server(open_journals(CONVERSATIONS, scope.settings, scope.home))
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
@@ -304,7 +323,10 @@ def _median_ms(ask: Callable[[], object]) -> float:
 def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     if (project := scope.project) is None:
-        return _warning(f"no .ralph folder in {start_folder()} or above", "Run: ralph init")
+        where = f"no .ralph folder in {start_folder()} or above"
+        if paused_folders(scope.home) is not None:
+            return _ok(f"{where}; hooks save its sessions in {scope.home}")
+        return _warning(where, "Run: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
     if not project.has_id and not missing:
         missing = ["project_id in metadata.yaml"]
@@ -433,7 +455,8 @@ def _parameters(ralph: Ralph) -> Finding | None:
 
 
 _CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
-    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _postgres, _qdrant),
+    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _timeouts),
+    *(_postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )
 _MEMORY_CHECKS = (_journal, _cache, _index, _parameters)

@@ -23,6 +23,7 @@ from ralph.plan.store import Plan
 from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
+_TIMES = ("created", "updated", "completed")
 _STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
@@ -90,7 +91,8 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             entry = getattr(plan, word)(key)
             value = self.value(plan, entry) | self.history(entry)
-            return Result(value, lambda page: page.fields(value | self.texts(entry)))
+            times = {name: minute(value.get(name)) for name in _TIMES if value.get(name)}
+            return Result(value, lambda page: page.fields(value | times | self.texts(entry)))
 
         @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
         @key
@@ -159,7 +161,11 @@ def _feature_history(feature: Feature) -> dict[str, Any]:
 
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
-    """`--verified` sets `last_verified`, which counts in iterations."""
+    """`--verified` sets `last_verified`, which counts in iterations; single files come and go."""
+    added, removed = patch.pop("more_files", []), patch.pop("fewer_files", [])
+    if added or removed:
+        files = [file.path for file in plan.feature(name).context_files]
+        patch["context_files"] = [*(path for path in files if path not in removed), *added]
     if patch.pop("verified"):
         if "last_verified" in patch:
             raise BadInput("last_verified cannot be set and cleared at once")
@@ -194,7 +200,13 @@ feature = PlanCommands(
         _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
     ),
     value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-    update_options=[context.flag("--verified", "Its text was compared with the code just now.")],
+    update_options=[
+        context.flag("--verified", "Its text was compared with the code just now."),
+        context.option("--add-context-file", "Repeatable.", "PATH", "more_files", multiple=True),
+        context.option(
+            "--remove-context-file", "Repeatable.", "PATH", "fewer_files", multiple=True
+        ),
+    ],
     texts=_feature_texts,
     history=_feature_history,
     update=_verify,

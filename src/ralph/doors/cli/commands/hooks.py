@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ralph.clients import TITLES, client_setup
-from ralph.clients.hook_settings import PLUGIN_FOLDER
+from ralph.clients.hook_settings import PLUGIN_FOLDER, ClaudeCodeSetup, status_line_owner
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
@@ -50,7 +50,8 @@ def hooks() -> None:
 @hooks.command(json=False)
 @_scope
 @context.flag("--no-mcp", "The hooks alone, without the MCP server.")
-def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
+@context.flag("--statusline", "Show memory in Claude Code's status line, if you have none.")
+def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: bool) -> None:
     """Put Ralph into a client's settings.
 
     Your other settings stay. The previous file is kept once as .bak. Running this again changes
@@ -61,6 +62,9 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     if no_mcp and not setup.has_hooks:
         title = TITLES[agent]
         raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
+    if statusline and not (user and agent == ClaudeCodeSetup.agent):
+        raise click.UsageError("--statusline is for your own settings of Claude Code: add --user.")
+    setup.adds_status_line = statusline
     root = None if user else context.the_project().root
     call = best_call(root, variables=setup.fills_variables)
     edits = setup.edits(root, call, mcp=not no_mcp)
@@ -80,6 +84,12 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
             f"From now on sessions in every folder are saved in {home}. To leave folders out: "
             f"`ralph pause --here`, or `ralph config --user {pausing.SETTING} '[\"~/clients/*\"]'`."
         )
+    if user and agent == ClaudeCodeSetup.agent:
+        owner = status_line_owner()
+        if statusline and owner == "person":
+            note("your own status line stays; add the output of `ralph statusline` to it")
+        elif not owner:
+            page.line("For memory in the status line: ralph hooks install --user --statusline")
     if root is not None and call.words:
         note(
             "these files name a program of this machine, because `ralph` on the PATH (outside the "
@@ -87,7 +97,7 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
         )
     elif root is not None:
         page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
-    for warning in look(root).warnings:
+    for warning in look(root, [agent]).warnings:
         note(warning)
 
 

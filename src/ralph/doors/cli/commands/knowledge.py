@@ -379,7 +379,7 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
     Examples:
       ralph gate reject 42 --type design --feedback "Keep the session in a cookie."
     """
-    planned, name = _planned(task)
+    planned, name, notes = _planned(task)
     with context.opened() as ralph:
         waiting = gates.reject(ralph, name, gate_type, feedback, **_about(ralph, planned, only))
         rejected, fresh = waiting.gate, waiting.fresh
@@ -399,7 +399,7 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
 
     status = planned.status if planned else None
     value = waiting.to_json() | {"fresh": fresh, "status": status}
-    return Result(value, show, notes=_unplanned(planned, task))
+    return Result(value, show, notes=notes)
 
 
 @gate.command()
@@ -420,12 +420,12 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
     Examples:
       ralph gate approve 42 --type design --approach "Signed session cookies."
     """
-    planned, name = _planned(task)
+    planned, name, notes = _planned(task)
     with context.opened() as ralph:
         approved = gates.approach_of(ralph, name) if approach is None else approach
         captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
     if captured:
-        return _captured(captured)._replace(notes=_unplanned(planned, task))
+        return _captured(captured)._replace(notes=notes)
     why = f"the {gate_type} gate of task {name} was rejected and passed before"
     none = "so this is no approval at the first attempt; nothing was captured"
     return Result([], "", notes=[f"{why}, {none}"])
@@ -444,17 +444,13 @@ def list_gates() -> Result:
     return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
 
 
-def _planned(task: str) -> tuple[Task | None, str]:
-    """The task as the plan has it, and its name."""
+def _planned(task: str) -> tuple[Task | None, str, list[str]]:
+    """The task as the plan has it, its name, and a note if the plan has no such task."""
     try:
         planned = context.the_plan().task(task.strip())
     except NotFound:
-        return None, task
-    return planned, str(planned.id)
-
-
-def _unplanned(planned: Task | None, task: str) -> list[str]:
-    return [] if planned else [f"the plan has no task {task!r}; saved all the same"]
+        return None, task, [f"the plan has no task {task!r}; saved all the same"]
+    return planned, str(planned.id), []
 
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
-from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound
+from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestion
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
-from ralph.memory.store import NOTES, feature_journals
+from ralph.memory.store import FEATURES, NOTES, open_journals
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -299,17 +299,16 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
 
 def _check_feature(project: projects.Project, feature: str) -> None:
     """Refuse a name that is likely mistyped: no feature of plan or memory has it, and some are."""
-    from difflib import get_close_matches
-
     names = {entry.name for entry in context.the_plan().read("features").features}
     names |= {
-        *feature_journals(project, context.project_config()[1].settings, home_folder()).names()
+        *open_journals(
+            FEATURES, context.project_config()[1].settings, home_folder(), of=project
+        ).names()
     }
     names -= {NOTES}
     if names and feature not in names:
-        near = get_close_matches(feature, names, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        todo = f"{meant}Features: {', '.join(sorted(names))}. For a new one add --new."
+        listed = f"Features: {', '.join(sorted(names))}. For a new one add --new."
+        todo = suggestion(feature, names) + listed
         raise NotFound(f"no feature {feature!r} in the plan or in memory", todo=todo)
 
 

@@ -16,7 +16,8 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
-from ralph.text.times import local_minute
+from ralph.records import local_minute
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.conversation_stream import ConversationState
@@ -465,7 +466,7 @@ def status() -> Result:
             if one["journalled"]:
                 staged = one.get("staged", 0)
                 waiting = f", {staged} waiting for a checkpoint" if staged else ""
-                counts = f"{one['journalled']} journalled, {one['indexed']} indexed"
+                counts = f"{plural(one['journalled'], 'record')}, {one['indexed']} indexed"
                 page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
     return Result(plain(found) | {"paused": paused.since if paused else None}, show)

@@ -28,7 +28,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
-from ralph.text.times import local_minute
+from ralph.records import local_minute
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def shown(
     Once `stopping`, it says that instead. The bar of `progress` makes room for it. `moving` is what
     it shows at first. Paths are relative to the `root`.
     """
-    bar = progress if isinstance(progress, context.Bar) else None
+    bar = progress if isinstance(progress, context.Bar) else context.Bar(lambda: None)
     with contextlib.closing(RunScreen(stopping, root, bar)) as screen:
         if moving:
             screen.move(moving)
@@ -151,9 +151,7 @@ def shown(
 class RunScreen:
     """Prints the events of a run; on a terminal a moving line stands below them."""
 
-    def __init__(
-        self, stopping: Callable[[], bool], root: str, bar: context.Bar | None = None
-    ) -> None:
+    def __init__(self, stopping: Callable[[], bool], root: str, bar: context.Bar) -> None:
         self._page, self._bar = Page(), bar
         self._stopping, self._root = stopping, root
         self._text, self._start = "", 0.0
@@ -163,8 +161,7 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.close()
-            if self._bar is not None:
-                self._bar.hide()
+            self._bar.hide()
         getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
@@ -180,8 +177,7 @@ class RunScreen:
             return
         from rich.live import Live
 
-        if self._bar is not None:
-            self._bar.hide(silent=True)
+        self._bar.hide(silent=True)
         self._text, self._start = text, time.monotonic()
         self._live = Live(
             get_renderable=self._moving_line,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from ralph.chat.loop import Chat
 from ralph.doors.cli.cards import SHORT_ID, show_hit
 from ralph.doors.cli.commands.recall import conversation_table, opened
 from ralph.doors.cli.render import Cards, TextView, page_text
-from ralph.errors import BadInput
+from ralph.errors import BadInput, suggestion
 from ralph.memory import pausing
 from ralph.memory.conversations import details
 from ralph.recall import CONVERSATIONS_ALONE
@@ -22,8 +21,7 @@ def run_command(chat: Chat, line: str) -> None:
     """Run a line that starts with a slash, and show its answer."""
     name, _, rest = line[1:].strip().partition(" ")
     if name.lower() not in COMMANDS:
-        near = get_close_matches(name.lower(), COMMANDS, n=1)
-        hint = f"Did you mean /{near[0]}? " if near else ""
+        hint = suggestion(name.lower(), COMMANDS, "/{}")
         todo = f"{hint}/help lists them; a space before the slash makes it a prompt."
         raise BadInput(f"there is no command /{name}", todo=todo)
     if lines := COMMANDS[name.lower()][2](chat, rest.strip()):

@@ -20,7 +20,7 @@ from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, note, picked
-from ralph.errors import RalphError
+from ralph.errors import MemoryOff, RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
@@ -219,7 +219,7 @@ def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> 
 def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
-    claude-code and codex: the sessions of this project that the client stored on this machine (in
+    A name of a client: the sessions of this project that the client stored on this machine (in
     DIR, or where the client keeps them); outside a project, all sessions. FILE: conversations as
     JSON, as `export` writes them, or lists of messages with role and content. Known exchanges are
     not duplicated, forgotten ones stay forgotten, and secrets are removed.
@@ -256,6 +256,8 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
         with contextlib.closing(bar):
             found = importer.once()
         prune_if_due(memory)
+        with contextlib.suppress(MemoryOff):  # the next question finds it without waiting
+            memory.sync()
         result = _imported(found)
         if not follow:
             return result
@@ -363,7 +365,7 @@ def forget(
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
     reason: str | None = chosen.pop("reason")
-    with context.opened(anywhere=chosen["conversations"]) as ralph:
+    with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
             if not wants_json():

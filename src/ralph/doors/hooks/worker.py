@@ -1,0 +1,103 @@
+"""The worker after a session: hooks start it, and nobody waits for it.
+
+Workers run within `ralph chat` and `ralph workers run`. Who uses hooks alone has neither, so a
+session's end starts one pass of them in a process of its own. It ends by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph import disk
+from ralph.memory.activity import WORKER, activity_everywhere, note_activity
+
+if TYPE_CHECKING:
+    from ralph.config import Settings
+    from ralph.doors.hooks.call import HookCall
+
+_LIMIT_S = 120
+_DAY_S = 24 * 3600.0
+# How long after its time a worker may finish what it is at.
+_GRACE_S = 5.0
+
+
+def start_worker(call: HookCall, settings: Settings) -> None:
+    """Start the process, where the settings want it.
+
+    It gets none of our streams, which the client waits for, and a session of its own, which the
+    client does not end.
+    """
+    summarizes = settings.summarizer_conversation_enabled or settings.summarizer_exchange_enabled
+    if not (summarizes and settings.hook_capture):
+        return
+    import subprocess
+
+    from ralph.programs import python
+
+    words = ["hook", WORKER, str(_LIMIT_S), call.root]
+    more: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    if sys.platform == "win32":
+        more["creationflags"] = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        more["start_new_session"] = True
+    # Not in the project, whose folder may be moved meanwhile.
+    process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=call.home, **more)
+    process.returncode = 0  # nobody waits for it, and Python should not complain of that
+
+
+def run_worker(argv: list[str]) -> int:
+    """Do what is pending in a project, for so many seconds; one worker at a time on this machine.
+
+    Within a day all of them spend at most `summary_spend_cap_usd`.
+    """
+    from ralph.chat.workers import Workers
+    from ralph.config import PROJECT_FILE, load
+    from ralph.doors.hooks.answers import refresh
+    from ralph.doors.hooks.call import HookCall, HookTimer
+    from ralph.memory.conversations import prune_if_due
+    from ralph.memory.project import project_or_folder
+    from ralph.memory.ralph import open_ralph
+
+    limit_s, root, home = float(argv[0]), argv[1], Path(disk.home())
+    stop, left = threading.Event(), 1  # until we know better, something is left
+    crew: Workers | None = None
+
+    def end(_: float = 0.0) -> None:
+        spend_usd = round(crew.spent_usd, 6) if crew else 0.0
+        note_activity(disk.hooks_folder(root, home), WORKER, left=left, spend_usd=spend_usd)
+
+    # Ends it though it may wait for a model: journals are written all or nothing.
+    watch = HookTimer(limit_s + _GRACE_S, end)
+    call = HookCall(WORKER, {}, root, str(home), watch)
+    alarm = threading.Timer(limit_s, stop.set)
+    alarm.daemon = True
+    alarm.start()
+    lock = home / "cache" / "workers" / "after-session.lock"
+    disk.make_folder(lock.parent)
+    try:
+        file = Path(root) / disk.FOLDER / PROJECT_FILE
+        cap_usd = load(home=home, project_file=file).settings.summary_spend_cap_usd
+        spent_usd = sum(one.spend_usd for one in activity_everywhere(str(home), within_s=_DAY_S))
+        given: dict[str, Any] = {"summary_spend_cap_usd": max(0.0, cap_usd - spent_usd)}
+        project = project_or_folder(Path(root), home=home)
+        opened = partial(open_ralph, project=project, home=home, **given)
+        with disk.lock(lock, timeout_s=0.0):
+            with opened() as ralph:
+                prune_if_due(ralph.conversations)
+            crew = Workers(opened)
+            statuses = crew.run_once(stop=stop)
+            left = sum(max(0, one.total - one.completed - one.given_up) for one in statuses)
+            with opened() as ralph:
+                refresh(call, ralph)
+            end()
+    except disk.Busy:
+        pass  # another works; the next session starts one for what it leaves
+    except Exception as error:  # noqa: BLE001 - there is nobody to tell but the log
+        call.fault(error, root)
+        end()
+    watch.stop()
+    return 0

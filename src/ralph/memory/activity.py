@@ -1,0 +1,147 @@
+"""What hooks did: which memories a session was shown, how many it saved, and what ran out of time.
+
+One line an event in Ralph's home: ids and numbers, no text of a memory. `ralph why`, the status
+line, `ralph doctor` and the worker after sessions read it. Hooks load this before every prompt, so
+it needs the lightest of the standard library alone. The file and the one before it have a bounded
+size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, NamedTuple
+
+from ralph import disk
+
+_NAME = "activity.jsonl"
+# A file that is longer takes the place of the one before it.
+_MOST_BYTES = 500_000
+# So much of its end tells of the last sessions.
+_TAIL_BYTES = 100_000
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_LONGEST_NAME = 200
+_TEXTS = ("at", "event", "session", "agent", "after")
+_NUMBERS = ("saved", "late_s", "warned", "left", "spend_usd")
+WORKER = "worker"
+# A worker that left something undone is tried again after this time, without a new reason.
+_WORKER_AGAIN_S = 3600.0
+
+
+class Activity(NamedTuple):
+    """One event: `shown` are the ids of memories with their scores, `saved` counts exchanges.
+
+    `late_s` is the limit that a hook ran into, `left` is what a worker could not finish. `after`
+    tells which command had failed, as a short hash.
+    """
+
+    at: str
+    event: str
+    session: str = ""
+    shown: tuple[tuple[str, float | None], ...] = ()
+    saved: int = 0
+    late_s: float = 0.0
+    warned: int = 0
+    left: int = 0
+    spend_usd: float = 0.0
+    agent: str = ""
+    after: str = ""
+
+    @property
+    def age_s(self) -> float:
+        """How long ago it was; what has no time is long past."""
+        import calendar
+
+        try:
+            return time.time() - calendar.timegm(time.strptime(self.at, _TIME))
+        except ValueError:
+            return float("inf")
+
+
+class SessionCounts(NamedTuple):
+    """What one session was shown and saved; `repeats` are errors that memory had met before."""
+
+    shown: int
+    saved: int
+    repeats: int
+
+
+def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> None:
+    """Add a line; where nothing can be written, nothing is known later and nothing else fails."""
+    at = time.strftime(_TIME, time.gmtime())
+    line = {"at": at, "event": event, "session": session[:_LONGEST_NAME]}
+    file = os.path.join(folder, _NAME)
+    try:
+        disk.make_folder(folder)
+        with disk.appending(file) as opened:
+            # Its own line, whatever a full disk left before it.
+            opened.write(b"\n" + json.dumps(line | fields, separators=(",", ":")).encode() + b"\n")
+            size = opened.tell()
+        if size > _MOST_BYTES:
+            os.replace(file, f"{file}.1")
+    except OSError:
+        return
+
+
+def read_activity(
+    folder: str, session: str | None = None, *, whole: bool = False
+) -> list[Activity]:
+    """What happened lately, or all that is known, of one session or of all; oldest first."""
+    data = b""
+    for file in (_NAME, f"{_NAME}.1"):
+        with contextlib.suppress(OSError):
+            if whole or len(data) < _TAIL_BYTES:
+                data = disk.read(os.path.join(folder, file)) + data
+    session = None if session is None else session[:_LONGEST_NAME]
+    wanted = b"" if session is None else json.dumps(session).encode()
+    lines = (data if whole else data[-_TAIL_BYTES:]).splitlines()
+    found = [_activity(line) for line in lines if line and wanted in line]
+    return [one for one in found if one is not None and session in (None, one.session)]
+
+
+def _activity(line: bytes) -> Activity | None:
+    """An event; None for a line that nobody can read."""
+    try:
+        plain = json.loads(line)
+        shown = tuple(
+            (str(identity), None if score is None else float(score))
+            for identity, score in plain.get("shown", ())
+        )
+        numbers = {name: plain[name] + 0 for name in _NUMBERS if name in plain}
+        texts: dict[str, Any] = {name: str(plain[name]) for name in _TEXTS if name in plain}
+        return Activity(**texts, **numbers, shown=shown)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def counts(events: list[Activity]) -> SessionCounts:
+    """What the events of one session come to; a memory that was shown twice counts once."""
+    shown = {identity: one.event for one in events for identity, _ in one.shown}
+    repeats = sum(event == "post-tool-use-failure" for event in shown.values())
+    return SessionCounts(len(shown), sum(one.saved for one in events), repeats)
+
+
+def late_hooks(events: list[Activity]) -> list[Activity]:
+    """The hooks that ran out of time since a session was told of any."""
+    told = max((at for at, one in enumerate(events) if one.warned), default=-1)
+    return [one for one in events[told + 1 :] if one.late_s]
+
+
+def work_is_pending(events: list[Activity]) -> bool:
+    """Whether something was saved since a worker ended, or that worker left something undone."""
+    last = max((at for at, one in enumerate(events) if one.event == WORKER), default=-1)
+    if any(one.saved for one in events[last + 1 :]):
+        return True
+    return last >= 0 and bool(events[last].left) and events[last].age_s > _WORKER_AGAIN_S
+
+
+def activity_everywhere(home: str, within_s: float) -> list[Activity]:
+    """What hooks of every project did lately."""
+    above = os.path.join(home, "cache", "hooks")
+    folders = os.listdir(above) if os.path.isdir(above) else []
+    found = [
+        one for name in folders for one in read_activity(os.path.join(above, name), whole=True)
+    ]
+    return [one for one in found if one.age_s < within_s]
