@@ -61,8 +61,7 @@ class Usage(msgspec.Struct):
             return
         self.iterations += 1
         self.outcomes[work.outcome] = self.outcomes.get(work.outcome, 0) + 1
-        if work.outcome in _JUDGED:
-            self.judged += 1
+        self.judged += work.outcome in _JUDGED
         if self.judged:
             self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
 
@@ -120,11 +119,7 @@ def feature_usage(ralph: Ralph, feature: str) -> Usage:
 
 
 def stats(
-    ralph: Ralph,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    feature: str | None = None,
+    ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
     """Count the work of these days, both included; of one feature without recalls."""
     first, end = moments_between(since, until)
