@@ -134,15 +134,24 @@ def test_no_view_is_wider_than_a_phone(demo: DemoPage, window: Chromium) -> None
 def test_screenshots(demo: DemoPage, window: Chromium) -> None:
     if not SCREENSHOTS:
         pytest.skip("RALPH_SCREENSHOTS names no folder for them")
-    paths = views(demo)
+    paths, folder = views(demo), Path(SCREENSHOTS)
     for screen, size in (("desktop", DESKTOP), ("phone", PHONE)):
         for dark in (False, True):
             window.look(size, dark=dark)
             for name in SHOWN:
                 window.open(paths[name])
-                file = Path(SCREENSHOTS) / f"{name}-{screen}-{'dark' if dark else 'light'}.png"
+                file = folder / f"{name}-{screen}-{'dark' if dark else 'light'}.png"
                 window.screenshot(file)
                 assert file.stat().st_size > 5_000
+    # Those of the README: what a first look shows, without the name of this folder.
+    for name, dark in (("home", False), ("search", True)):
+        window.look((1200, 640), dark=dark)
+        window.open(paths[name])
+        window.script(
+            "document.querySelector('.foot').hidden = true; document.activeElement.blur()"
+        )
+        window.screenshot(folder / f"page-{name}.png", whole=False)
+        assert (folder / f"page-{name}.png").stat().st_size < 150_000
 
 
 # -- what a person does

@@ -7,10 +7,17 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.current_run import current_run
 from ralph.errors import RalphError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ralph.memory.project import Project
 
 FAILED = 1
 HOST = "127.0.0.1"
@@ -84,10 +91,24 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
     return 0
 
 
+def page_of(
+    project: Project, port: int, tell: Callable[[str], None]
+) -> tuple[ASGIApp, str, Callable[[], object]]:
+    """The page as an application of another server, the address that lets a browser in, and what
+    ends it."""
+    from ralph.doors.web.app import make_app
+    from ralph.doors.web.page import Site
+
+    site = Site(project, port, tell=tell)
+    app = make_app(site)
+    site.start()
+    return app, site.address(), site.close
+
+
 def bound(port: int | None) -> socket.socket:
     """A socket on the loopback interface: on this port, else on the usual one or any."""
     for wanted in (PORT, 0) if port is None else (port,):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":  # there it would let two programs share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
