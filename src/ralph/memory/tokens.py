@@ -18,7 +18,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
 from ralph.journal import Fold
-from ralph.memory.store import home_journals
+from ralph.memory.store import open_journals
 from ralph.records import Record, now
 
 Right = Literal["read", "write", "orchestrator", "admin"]
@@ -57,7 +57,7 @@ class Tokens:
     """The tokens of one server. Used by one thread at a time."""
 
     def __init__(self, home: Path, settings: Settings) -> None:
-        self._journals = home_journals(_JOURNAL, settings, home)
+        self._journals = open_journals(_JOURNAL, settings, home)
         self._journal = self._journals.journal(_JOURNAL)
         self._fold = Fold(self._journal)
 
