@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ import msgspec
 from ralph import disk
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
-from ralph.journal import Journal
 from ralph.memory import store
 from ralph.memory.conversation_stream import folded, texts_of
 from ralph.memory.knowledge_state import stream_of
@@ -29,7 +28,7 @@ from ralph.memory.plan_stream import LEARNING, FeatureLearning, plan_content
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import read_marks, write_marks
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
-from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
+from ralph.memory.transfer import JournalKey, journal_keys, records_in, stream_at
 from ralph.plan.model import KINDS
 from ralph.recall import exchange_of_run
 from ralph.records import Record
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _TOLD_IDS = 10
-_LINES_AT_ONCE = 2000
 _Chosen = dict[JournalKey, list[str]]
 
 
@@ -178,15 +176,14 @@ def choose(
     found_ids: set[str] = set()
     words = Words((), match or "")
     beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
-    begins = tuple(one.lower() for one in beginnings)
+    begins = tuple(map(str.lower, beginnings))
 
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
         if wanted and not any(name.startswith(begins) for name in names):
-            return False  # as of nearly all, and there may be many
+            return False
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
-        fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
-        fit = fit and (not match or words.match_in(body))
+        fit = (limit is None or store.is_before(at, limit)) and (not match or words.match_in(body))
         for one, name in named if fit else ():
             meant[one].add(name)
         return fit
@@ -250,8 +247,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         remains.append(_command("the same told elsewhere", others))
     named = set(_ids_in(FEATURES, ids))
     features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
-    told = (pair for name in features for pair in ralph.feature(name).iterations(named))
-    iterations = [iteration for _, iteration in told]
+    iterations = [one for name in features for _, one in ralph.feature(name).iterations(named)]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     made = [x for x in learnings_of(ralph) if x.source != "human"] if numbers else []
     made = [one for one in made if (one.feature, one.iteration) in numbers]
@@ -333,19 +329,8 @@ def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    records = _in_journal(journal_of(ralph, key))
+    records = records_in(ralph, key)
     return (one for one in records if key.memory != KNOWLEDGE or one.kind in kinds)
-
-
-def _in_journal(journal: Journal) -> Iterator[Record]:
-    """Every record that stands in a journal, read in parts: there may be many."""
-    position: str | None = None
-    while True:
-        batch = journal.read(position, limit=_LINES_AT_ONCE)
-        yield from (located.record for located in batch.records)
-        if batch.done:
-            return
-        position = batch.position
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:

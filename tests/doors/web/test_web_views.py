@@ -16,6 +16,7 @@ from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
 from ralph.plan.store import Plan
+from ralph.recall import run_name
 from ralph.records import now
 from ralph.records.knowledge import GateApproval, GateRejection
 
@@ -281,7 +282,10 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
         [note] = ralph.recent(1, kinds=["note"])
         talk = ralph.conversations.start(title="Told", session="s1", source="claude-code")
         times = {"started": "2026-03-01T10:00:00Z", "completed": "2026-03-01T10:05:00Z"}
+        times["key"] = "one"
         said = ralph.conversations.exchange(talk, user="Reset?", assistant="Nightly.", **times)
+        run = run_name("s1", "one")
+        work = ralph.feature("auth").remember({"task_title": "Reset", "session_id": run})
     folder = Path(disk.hooks_folder(project.root, project.home))
     disk.make_folder(folder)
     line = {"event": "user-prompt-submit", "session": "s1", "agent": "claude"}
@@ -293,10 +297,11 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
     text = "".join(json.dumps(one) + "\n" for one in lines)
     (folder / "activity.jsonl").write_text(text, encoding="utf-8")
 
-    shown = browser.text(f"/record/{said.id}").partition("What memory told the model")[2]
+    for identity in (said.id, work.id):
+        shown = browser.text(f"/record/{identity}").partition("What memory told the model")[2]
 
-    assert "note The staging database resets every night." in shown
-    assert shown.count("It was forgotten since.") == 1
+        assert "note The staging database resets every night." in shown
+        assert shown.count("It was forgotten since.") == 1
 
 
 def test_a_long_text_is_cut_and_shown_whole_on_request(browser: Browser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory import keeping
 from ralph.memory.timeline import later_success
-from ralph.recall import Hit
+from ralph.recall import Hit, event_of
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import plural
@@ -126,12 +127,16 @@ class RecalledRecord(NamedTuple):
 
 def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
     """What hooks are known to have given to the model when this happened."""
-    if not isinstance(hit.record, Exchange):
-        return []
     from ralph.memory.stats import recalled_in
 
+    exchange = hit.record
+    if isinstance(exchange, Iteration) and (event := event_of(hit)) != hit.id:
+        with contextlib.suppress(RalphError):  # the session's own record may be gone
+            exchange = call.memory.conversations.get(event).record
+    if not isinstance(exchange, Exchange):
+        return []
     recalls: list[RecalledRecord] = []
-    for recall in recalled_in(call.memory, hit.record):
+    for recall in recalled_in(call.memory, exchange):
         for identity, _ in recall.shown:
             try:
                 row = hit_row(call.memory.get(identity, everywhere=True))
