@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
 from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
-from ralph.memory import keeping
 from ralph.memory.timeline import later_success
 from ralph.recall import Hit, event_of
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import plural
+
+if TYPE_CHECKING:
+    from ralph.memory.keeping import Choice
 
 _SHOWN = 100
 # Fields that a record's page shows in their own way, or that say nothing.
@@ -160,6 +162,8 @@ class GoingRecord(NamedTuple):
 
 def confirm_forget(call: PageCall) -> Response:
     """List everything that goes with a record, and ask."""
+    from ralph.memory import keeping
+
     wanted = call.query.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     kinds = {one.id: one.kind for one in keeping.chosen_records(call.memory, choice)}
@@ -169,7 +173,7 @@ def confirm_forget(call: PageCall) -> Response:
     return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
 
 
-def _going(call: PageCall, identity: str, kind: str, choice: keeping.Choice) -> GoingRecord:
+def _going(call: PageCall, identity: str, kind: str, choice: Choice) -> GoingRecord:
     derived = identity in choice.derived
     try:
         row = hit_row(call.memory.get(identity))
@@ -180,6 +184,8 @@ def _going(call: PageCall, identity: str, kind: str, choice: keeping.Choice) -> 
 
 def forget(call: PageCall) -> Response:
     """Forget a record with everything that goes along."""
+    from ralph.memory import keeping
+
     wanted = call.form.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     done = keeping.forget(call.memory, choice, reason=call.form.get("reason") or None)
