@@ -7,10 +7,17 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.current_run import current_run
 from ralph.errors import RalphError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ralph.memory.project import Project
 
 FAILED = 1
 HOST = "127.0.0.1"
@@ -82,6 +89,20 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
             if not site.close(_CLOSE_S):
                 os._exit(0)  # nobody waits for that call any more, and every write is atomic
     return 0
+
+
+def page_of(
+    project: Project, port: int, tell: Callable[[str], None]
+) -> tuple[ASGIApp, str, Callable[[], object]]:
+    """The page as an application of another server, the address that lets a browser in, and what
+    ends it."""
+    from ralph.doors.web.app import make_app
+    from ralph.doors.web.page import Site
+
+    site = Site(project, port, tell=tell)
+    app = make_app(site)
+    site.start()
+    return app, site.address(), site.close
 
 
 def bound(port: int | None) -> socket.socket:

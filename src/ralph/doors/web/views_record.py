@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -11,13 +11,12 @@ from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory.timeline import later_success
-from ralph.recall import Hit, event_of
-from ralph.records.conversation import Exchange
-from ralph.records.iteration import Iteration
+from ralph.recall import KINDS, Hit, event_of
+from ralph.records import Record
+from ralph.records.conversation import Exchange, content_of
+from ralph.records.iteration import KIND, Iteration, from_record
+from ralph.records.knowledge import knowledge_from
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.keeping import Choice
 
 _SHOWN = 100
 # Fields that a record's page shows in their own way, or that say nothing.
@@ -166,20 +165,24 @@ def confirm_forget(call: PageCall) -> Response:
 
     wanted = call.query.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
-    kinds = {one.id: one.kind for one in keeping.chosen_records(call.memory, choice)}
-    kinds |= {one.id: "learning" for one in choice.learnings}
-    going = [_going(call, one, kind, choice) for one, kind in list(kinds.items())[:_SHOWN]]
-    more = len(kinds) - len(going)
+    records = keeping.chosen_records(call.memory, choice)
+    going = [_going(each, each.id in choice.derived) for each in records[:_SHOWN]]
+    for one in choice.learnings:
+        going.append(GoingRecord(one.id, "learning", one.text, one.id in choice.derived))
+    more = len(records) - len(records[:_SHOWN])
     return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
 
 
-def _going(call: PageCall, identity: str, kind: str, choice: Choice) -> GoingRecord:
-    derived = identity in choice.derived
-    try:
-        row = hit_row(call.memory.get(identity))
-    except (RalphError, BadRecord):  # small ones, such as a tag or a rating
-        return GoingRecord(identity, kind, "", derived)
-    return GoingRecord(identity, row.label, row.title, derived)
+def _going(record: Record, derived: bool) -> GoingRecord:
+    """A record as the list shows it; of small ones, such as a tag or a rating, its kind alone."""
+    row, text = KINDS.get(record.kind), ""
+    if row is None:
+        return GoingRecord(record.id, record.kind, text, derived)
+    read = knowledge_from if row.stream == "knowledge" else content_of
+    with contextlib.suppress(BadRecord):  # one that cannot be read can still be forgotten
+        content = (from_record if record.kind == KIND else read)(record)
+        text = row.title(content) or row.text(content)
+    return GoingRecord(record.id, row.label, text, derived)
 
 
 def forget(call: PageCall) -> Response:

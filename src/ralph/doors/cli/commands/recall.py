@@ -16,7 +16,7 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
-from ralph.records import local_minute
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def log(feature: str | None, **given: Any) -> Result:
     def show(page: Page) -> None:
         day = ""
         for hit in reversed(hits):
-            at = local_minute(hit.at)
+            at = plain_date(hit.at, 16)
             if at[:10] != day:
                 day = at[:10]
                 page.line((day, "bold"))
