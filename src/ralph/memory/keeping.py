@@ -56,6 +56,7 @@ def _ids_in(memory: str, chosen: Mapping[JournalKey, Collection[str]]) -> list[s
 def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) -> _Chosen:
     """What else is the same event: iterations, and what was said."""
     wanted = set(_ids_in(CONVERSATIONS, chosen))
+    whole = bool(wanted) and not wanted.isdisjoint(ralph.conversations.states())
     if not any(key.memory in (FEATURES, CONVERSATIONS) for key in chosen):
         return {}
     found: _Chosen = {}
@@ -66,21 +67,20 @@ def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) 
         for record in memory.records():
             if record.id in mine:
                 told.update(_events(record.source.run))
-            elif wanted and not wanted.isdisjoint(_events(record.source.run)):
+            elif wanted and not wanted.isdisjoint(_events(record.source.run, whole=whole)):
                 found.setdefault(key, []).append(record.id)
     if told:
-        stream = ralph.conversations.stream
-        history = stream.history
+        history = (stream := ralph.conversations.stream).history
         told &= (history.records.keys() | history.conversations.keys()) - wanted
         found |= {JournalKey(CONVERSATIONS, stream.name): sorted(told)} if told else {}
     return found
 
 
-def _events(run: str | None) -> list[str]:
-    """What a run is called among conversations: an exchange of a session, or a whole one."""
+def _events(run: str | None, *, whole: bool = True) -> list[str]:
+    """What a run is called among conversations: an exchange, or a `whole` one (slow for many)."""
     if exchange := exchange_of_run(run):
         return [exchange]
-    return [conversation_id(client, run) for client in _CLIENTS] if run else []
+    return [conversation_id(client, run) for client in _CLIENTS] if run and whole else []
 
 
 def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:

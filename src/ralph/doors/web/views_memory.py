@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from ralph.doors.web.page import NavEntry, PageCall, Route, paged
 from ralph.errors import BadInput, NotFound
-from ralph.memory import keeping
 from ralph.recall import KINDS
 from ralph.records import knowledge as schema
 from ralph.records.conversation import content_of
@@ -106,6 +105,8 @@ def _remember(call: PageCall, like: NoteLine, text: str) -> Note:
 
 
 def _forget(call: PageCall, note: Note, reason: str) -> None:
+    from ralph.memory import keeping
+
     keeping.forget(call.memory, keeping.choose(call.memory, ids=[note.id]), reason=reason)
 
 

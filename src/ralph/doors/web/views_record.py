@@ -10,7 +10,6 @@ from starlette.responses import Response
 from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
-from ralph.memory import keeping
 from ralph.memory.timeline import later_success
 from ralph.recall import KINDS, Hit, event_of
 from ralph.records import Record
@@ -162,6 +161,8 @@ class GoingRecord(NamedTuple):
 
 def confirm_forget(call: PageCall) -> Response:
     """List everything that goes with a record, and ask."""
+    from ralph.memory import keeping
+
     wanted = call.query.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     records = keeping.chosen_records(call.memory, choice)
@@ -186,6 +187,8 @@ def _going(record: Record, derived: bool) -> GoingRecord:
 
 def forget(call: PageCall) -> Response:
     """Forget a record with everything that goes along."""
+    from ralph.memory import keeping
+
     wanted = call.form.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     done = keeping.forget(call.memory, choice, reason=call.form.get("reason") or None)
