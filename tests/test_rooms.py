@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "index",
         "recall",
         "plan",
+        "wire",
         "disk",
         "trust",
         "programs",

@@ -70,7 +70,7 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
     if word == "ui":
         from ralph.doors.web.main import run as open_page
 
-        return open_page("ui", rest)
+        return open_page(rest)
     if word == "serve":
         from ralph.doors.rest.main import run as serve_team
 

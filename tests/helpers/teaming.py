@@ -11,7 +11,7 @@ from browsing import lived_in
 from starlette.testclient import TestClient
 
 from ralph.config import home_folder, load
-from ralph.doors.rest.app import Limits, TeamServer, make_api
+from ralph.doors.rest.app import ServerLimits, TeamServer, make_api
 from ralph.memory.project import need_project
 from ralph.memory.ralph import open_ralph
 from ralph.memory.tokens import Right, Tokens
@@ -24,7 +24,7 @@ SECRET = "zyxwvault"
 class Team:
     """A server in this process, and its tokens."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(self, folder: Path, limits: ServerLimits | None = None) -> None:
         self.home = home = home_folder()
         roots = [lived_in(folder / name) for name in (OWN, OTHER)]
         self.own, self.other = (need_project(root, home=home) for root in roots)
@@ -39,7 +39,7 @@ class Team:
             [self.own, self.other],
             Tokens(home, settings),
             home=home,
-            limits=limits or Limits(per_second=10_000, burst=10_000),
+            limits=limits or ServerLimits(per_second=10_000, burst=10_000),
             log=self.lines.append,
         )
         self.client = TestClient(make_api(self.server), raise_server_exceptions=False)
@@ -57,7 +57,7 @@ class Team:
 
 
 @contextlib.contextmanager
-def team(folder: Path, limits: Limits | None = None) -> Iterator[Team]:
+def team(folder: Path, limits: ServerLimits | None = None) -> Iterator[Team]:
     """The server of two projects."""
     made = Team(folder, limits)
     try:

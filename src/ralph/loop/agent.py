@@ -178,10 +178,8 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     if agent == "codex":
         what = "commands in its sandbox, which writes only in this folder and has no network"
         more = "full"
-    return [
-        f"Permissions: {agent} may edit files here and run {what}.",
-        f"To allow more: {change} {more}",
-    ]
+    first = f"Permissions: {agent} may edit files here and run {what}."
+    return [first, f"To allow more: {change} {more}"]
 
 
 # How long an agent may take to end after it was asked to.

@@ -44,8 +44,7 @@ def git(folder: Path, *words: str, given: bytes = b"") -> str:
     if program is None:
         raise BadInput("git is not installed", todo="Install it, or run without this option.")
     # What a hook or another git has set may point to another repository.
-    own = {key for key in os.environ if key.startswith("GIT_") and not key.startswith(_KEPT)}
-    env = {key: value for key, value in os.environ.items() if key not in own}
+    env = {k: v for k, v in os.environ.items() if k[:4] != "GIT_" or k.startswith(_KEPT)}
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
     command = [program, "--literal-pathspecs", "-C", str(folder), *words]
     try:

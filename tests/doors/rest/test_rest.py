@@ -17,7 +17,7 @@ import pytest
 from commanding import Line
 from teaming import OWN, Team, team
 
-from ralph.doors.rest.app import Limits
+from ralph.doors.rest.app import ServerLimits
 from ralph.memory.ralph import open_ralph
 
 
@@ -130,13 +130,13 @@ def test_bad_input_is_told_as_a_problem(
 
 
 def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    with team(tmp_path, Limits(body_bytes=1000)) as served:
+    with team(tmp_path, ServerLimits(body_bytes=1000)) as served:
         answer = served.call("POST", "/notes", served.token(), json={"text": "x" * 2000})
         assert answer.status_code == 413
 
 
 def test_a_token_that_calls_too_often_waits_and_others_do_not(tmp_path: Path) -> None:
-    with team(tmp_path, Limits(per_second=0.001, burst=3)) as served:
+    with team(tmp_path, ServerLimits(per_second=0.001, burst=3)) as served:
         busy, calm = served.token("read"), served.token("read")
         codes = [served.call("GET", "/features", busy).status_code for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
@@ -148,7 +148,7 @@ def test_a_call_that_takes_too_long_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
-    with team(tmp_path, Limits(request_s=5.0)) as served:
+    with team(tmp_path, ServerLimits(request_s=5.0)) as served:
         token = served.token("read")
         good(served.call("GET", "/features", token))
         served.server.limits = served.server.limits._replace(request_s=0.05)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from teaming import OWN, Team, team
 
 from ralph.doors.rest.app import openapi
-from ralph.doors.rest.calls import CALLS, Call
+from ralph.doors.rest.calls import CALLS, ApiRoute
 
 DOCUMENT = openapi()
 NAMES = st.sampled_from(["auth", "1", "0" * 16, "..", "nobody", "a b", "é", "%2e%2e%2f", "x" * 300])
@@ -75,7 +75,7 @@ def token(served: Team) -> str:
     return served.token("admin")
 
 
-def operation(call: Call) -> dict[str, Any]:
+def operation(call: ApiRoute) -> dict[str, Any]:
     path = f"/v1/projects/{{project}}{call.path}"
     found: dict[str, Any] = DOCUMENT["paths"][path][call.method.lower()]
     return found
@@ -85,7 +85,7 @@ def operation(call: Call) -> dict[str, Any]:
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_call_fails_in_an_unforeseen_way(
-    served: Team, token: str, call: Call, data: st.DataObject
+    served: Team, token: str, call: ApiRoute, data: st.DataObject
 ) -> None:
     about = operation(call)
     path, query = call.path, []

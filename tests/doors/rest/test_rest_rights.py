@@ -10,7 +10,7 @@ import pytest
 from teaming import OTHER, OWN, SECRET, Team, team
 
 from ralph.doors.rest.app import PREFIX
-from ralph.doors.rest.calls import CALLS, Call
+from ralph.doors.rest.calls import CALLS, ApiRoute
 from ralph.memory.tokens import RIGHTS, Right
 
 NAMES = {"feature": "auth", "task": "1", "id": "0" * 16, "learning": "1"}
@@ -22,7 +22,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         yield made
 
 
-def path_of(call: Call, project: str = OWN, **names: str) -> str:
+def path_of(call: ApiRoute, project: str = OWN, **names: str) -> str:
     path = (PREFIX + call.path).replace("{project}", project)
     for name, value in {**NAMES, **names}.items():
         path = path.replace("{" + name + "}", value)
@@ -30,7 +30,7 @@ def path_of(call: Call, project: str = OWN, **names: str) -> str:
     return path
 
 
-def each(served: Team, call: Call, token: str, project: str = OWN) -> tuple[int, str]:
+def each(served: Team, call: ApiRoute, token: str, project: str = OWN) -> tuple[int, str]:
     """The status of a call with this token, and what it answered."""
     given = {"content": b"{}"} if call.has_body else {}
     answer = served.call(call.method, path_of(call, project), token, **given)
@@ -46,7 +46,7 @@ named = pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} 
 
 
 @named
-def test_without_a_valid_token_nothing_is_answered(served: Team, call: Call) -> None:
+def test_without_a_valid_token_nothing_is_answered(served: Team, call: ApiRoute) -> None:
     revoked = served.token()
     served.tokens.revoke(served.tokens.find(revoked).id)  # type: ignore[union-attr]
     expired = served.token(days=1e-9)
@@ -59,7 +59,7 @@ def test_without_a_valid_token_nothing_is_answered(served: Team, call: Call) -> 
 
 
 @named
-def test_a_token_of_another_project_finds_no_project(served: Team, call: Call) -> None:
+def test_a_token_of_another_project_finds_no_project(served: Team, call: ApiRoute) -> None:
     foreign = served.token("admin", project=served.other)
     status, text = each(served, call, foreign)
     unknown = each(served, call, foreign, "nowhere")
@@ -71,7 +71,7 @@ def test_a_token_of_another_project_finds_no_project(served: Team, call: Call) -
 
 
 @named
-def test_a_token_with_too_small_a_scope_is_refused(served: Team, call: Call) -> None:
+def test_a_token_with_too_small_a_scope_is_refused(served: Team, call: ApiRoute) -> None:
     for right in RIGHTS[: RIGHTS.index(call.right)]:
         status, text = each(served, call, served.token(right))
         assert status == 403
@@ -81,7 +81,7 @@ def test_a_token_with_too_small_a_scope_is_refused(served: Team, call: Call) -> 
 
 
 @named
-def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: Call) -> None:
+def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRoute) -> None:
     right: Right = "write" if call.right == "write" else "read"
     if RIGHTS.index(call.right) > RIGHTS.index("write"):
         return  # such a token cannot be for one feature

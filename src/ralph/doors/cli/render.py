@@ -98,9 +98,8 @@ def page_text(view: TextView, *, styled: bool = False) -> str:
 
 def _pager() -> str:
     """The command that shows long output; empty where nobody reads it, or wants none."""
-    if isinstance(sys.stdout, FencedStream) or os.environ.get("TERM", "dumb") == "dumb":
-        return ""
-    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+    seen = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if not seen or isinstance(sys.stdout, FencedStream) or os.environ.get("TERM") in (None, "dumb"):
         return ""
     import shlex
 

@@ -29,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ralph import __version__
-from ralph.doors.rest.calls import CALLS, ApiCall, Call
+from ralph.doors.rest.calls import CALLS, ApiCall, ApiRoute
 from ralph.errors import (
     BadInput,
     JournalError,
@@ -55,7 +55,7 @@ HEADERS = {
 }
 
 
-class Limits(NamedTuple):
+class ServerLimits(NamedTuple):
     """How much a server does at once, and for one token."""
 
     body_bytes: int = 2_000_000
@@ -85,10 +85,10 @@ class TeamServer:
         tokens: Tokens,
         *,
         home: Path,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ServerLimits()
         self._home = home
         self.figures = Figures()
         self.ready = True
@@ -110,7 +110,7 @@ class TeamServer:
 
     # -- who may ask
 
-    async def allow(self, request: Request, call: Call | None) -> tuple[Token, Project]:
+    async def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
         """The token of a request and its project, if the token is enough."""
         given = request.headers.get("authorization", "")
         if not given.lower().startswith(_BEARER):
@@ -230,7 +230,7 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
     return AccessLog(Starlette(routes=routes, exception_handlers=handlers), server)
 
 
-def _endpoint(server: TeamServer, call: Call) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         token, project = await server.allow(request, call)
         given = await _given(request, call, server.limits.body_bytes)
@@ -246,7 +246,7 @@ def _endpoint(server: TeamServer, call: Call) -> Callable[[Request], Awaitable[R
     return answer
 
 
-async def _given(request: Request, call: Call, most_bytes: int) -> list[Any]:
+async def _given(request: Request, call: ApiRoute, most_bytes: int) -> list[Any]:
     """What a call takes, from its query or its body."""
     try:
         if not call.has_body:
@@ -467,7 +467,7 @@ def openapi() -> dict[str, Any]:
 
 
 def _operation(
-    call: Call, schemas: Mapping[Any, Any], components: Mapping[str, Any]
+    call: ApiRoute, schemas: Mapping[Any, Any], components: Mapping[str, Any]
 ) -> dict[str, Any]:
     names = [part[1:-1] for part in (PREFIX + call.path).split("/") if part.startswith("{")]
     parameters: list[dict[str, Any]] = [

@@ -64,7 +64,7 @@ class ApiCall(msgspec.Struct, eq=False):
         return task
 
 
-class Call(NamedTuple):
+class ApiRoute(NamedTuple):
     """One row; `takes` is the type of the query or the body, `whole` bars tokens of one feature."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -472,38 +472,44 @@ def _question(given: TaskQuestion | FailureQuestion) -> tuple[Json, Json]:
 
 _KNOWLEDGE: Right = "orchestrator"
 CALLS = (
-    Call("GET", "/status", "read", project_status),
-    Call("GET", "/search", "read", search, SearchQuery),
-    Call("GET", "/recent", "read", recent, RecentQuery),
-    Call("GET", "/records/{id}", "read", get_record),
-    Call("DELETE", "/records/{id}", "admin", forget_record, ForgetQuery, whole=True),
-    Call("POST", "/notes", "write", remember_note, NoteBody),
-    Call("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
-    Call("GET", "/features", "read", list_features),
-    Call("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
-    Call("GET", "/features/{feature}", "read", get_feature),
-    Call("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
-    Call("GET", "/features/{feature}/failures", "read", failed_attempts, FailuresQuery),
-    Call("GET", "/features/{feature}/files", "read", feature_files),
-    Call("GET", "/features/{feature}/learnings", "read", list_learnings),
-    Call("POST", "/features/{feature}/learnings", "write", add_learning, LearningBody),
-    Call("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
-    Call("GET", "/tasks", "read", list_tasks, TasksQuery),
-    Call("POST", "/tasks", "write", create_task, dict[str, Any]),
-    Call("GET", "/tasks/{task}", "read", get_task),
-    Call("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
-    Call("GET", "/conversations", "read", list_conversations, whole=True),
-    Call("POST", "/conversations", "write", save_conversation, ConversationBody, whole=True),
-    Call("GET", "/conversations/{id}", "read", get_conversation, whole=True),
-    Call("POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True),
-    Call("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
-    Call("POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True),
-    Call("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, CheckpointBody, True),
-    Call("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
-    Call("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, TaskQuestion, whole=True),
-    Call("POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, FailureQuestion, whole=True),
-    Call("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, TaskQuestion, whole=True),
-    Call("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, OutcomeBody, whole=True),
+    ApiRoute("GET", "/status", "read", project_status),
+    ApiRoute("GET", "/search", "read", search, SearchQuery),
+    ApiRoute("GET", "/recent", "read", recent, RecentQuery),
+    ApiRoute("GET", "/records/{id}", "read", get_record),
+    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, ForgetQuery, whole=True),
+    ApiRoute("POST", "/notes", "write", remember_note, NoteBody),
+    ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
+    ApiRoute("GET", "/features", "read", list_features),
+    ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
+    ApiRoute("GET", "/features/{feature}", "read", get_feature),
+    ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
+    ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, FailuresQuery),
+    ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
+    ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
+    ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, LearningBody),
+    ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
+    ApiRoute("GET", "/tasks", "read", list_tasks, TasksQuery),
+    ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),
+    ApiRoute("GET", "/tasks/{task}", "read", get_task),
+    ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
+    ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
+    ApiRoute("POST", "/conversations", "write", save_conversation, ConversationBody, whole=True),
+    ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
+    ApiRoute(
+        "POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True
+    ),
+    ApiRoute("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
+    ApiRoute(
+        "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
+    ),
+    ApiRoute("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, CheckpointBody, True),
+    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
+    ApiRoute("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, TaskQuestion, whole=True),
+    ApiRoute(
+        "POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, FailureQuestion, whole=True
+    ),
+    ApiRoute("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, TaskQuestion, whole=True),
+    ApiRoute("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, OutcomeBody, whole=True),
 )
 
 

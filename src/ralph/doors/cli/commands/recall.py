@@ -226,9 +226,9 @@ def files(feature: str | None) -> Result:
         found = [(memory.name, file) for memory in memories for file in memory.files()]
     found.sort(key=lambda pair: -pair[1].count)
     several = len(memories) > 1
-    heads = ["path", "actions", "iterations", "last", *(["feature"] if several else [])]
+    heads = ("path", "actions", "iterations", "last", "feature")[: 4 + several]
     rows = [
-        (f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), name)[: len(heads)]
+        [f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), *[name] * several]
         for name, f in found
     ]
     value = [plain(f) | ({"feature": name} if several else {}) for name, f in found]
