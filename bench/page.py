@@ -132,9 +132,8 @@ def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
         } | {f"/search?q={question}&part=1": _SEARCH}
         for path, target in views.items():
             both = compared(partial(page.get, path), partial(page.get, _SHEET), rounds=repeat)
-            rows.append(
-                row_of(path.partition("?q")[0], size, both, "its style sheet", target=target)
-            )
+            what = path.partition("?q")[0].replace(record, "ID")
+            rows.append(row_of(what, size, both, "its style sheet", target=target))
         if held := page.memory_bytes():
             plain = float(fresh(python(_NUMPY_MEMORY), home=place.home)())
             memory = Compared((float(held),), (plain,))
