@@ -279,7 +279,8 @@ class TerminalScreen(PlainScreen):
         if self._markdown is None:
             super().piece(text)
             return
-        self._markdown.feed("".join(c for c in text if c.isprintable() or c == "\n"))
+        spaced = text.replace("\t", "    ")
+        self._markdown.feed("".join(c for c in spaced if c.isprintable() or c == "\n"))
         sys.stdout.flush()
         self._at_start = False
 
