@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "index",
         "recall",
         "plan",
+        "wire",
         "disk",
         "trust",
         "programs",
@@ -81,7 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
-DOORS = {"cli", "mcp", "hooks", "web"}
+DOORS = {"cli", "mcp", "hooks", "web", "rest"}
 
 # The front of the house: it may name anything, because it loads things only when they are used.
 FRONT = {"__init__", "__main__"}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from embedding_server import KEY, OLLAMA_MODEL, EmbeddingServer, running
 
+from ralph.config import Settings
 from ralph.errors import EmbedderOff
 from ralph.index.embedders.ollama import Ollama, ollama_wire
 from ralph.index.embedders.openai import OpenAI
+from ralph.index.embedders.openai import open_embedder as open_openai
 from ralph.index.embedders.served import Dialect, ServedEmbedder
 from ralph.wire import Deadline
 
@@ -476,3 +479,27 @@ def test_the_version_is_looked_up_now_and_then_not_every_time(
     clock.now += 31.0
     embedder.embed_query("later")
     assert len(server.asked("/api/tags")) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "model", "dimensions"),
+    [
+        ("m@64", "m", 64),
+        ("m", "m", None),
+        ("@cf/baai/bge", "@cf/baai/bge", None),
+        ("@64", "@64", None),
+    ],
+)
+def test_the_name_of_an_openai_model_may_say_how_long_its_vectors_are(
+    setting: str, model: str, dimensions: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[str, int | None]] = []
+
+    class Noted(OpenAI):
+        def __init__(self, url: str, model: str, **more: Any) -> None:
+            called.append((model, more["dimensions"]))
+            super().__init__(url, model, **more)
+
+    monkeypatch.setattr("ralph.index.embedders.openai.OpenAI", Noted)
+    open_openai(Settings(openai_model=setting), None)
+    assert called == [(model, dimensions)]

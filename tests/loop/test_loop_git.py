@@ -322,7 +322,7 @@ def test_uncommitted_changes_are_refused_before_a_worktree_is_made(
     loop: Loop, repository: Path, home: Path
 ) -> None:
     (repository / "README").write_text("My own words.\n")
-    with pytest.raises(BadInput, match=r"would lack your uncommitted changes: README.*stash"):
+    with pytest.raises(BadInput, match=r"would lack your uncommitted changes: README.*Commit them"):
         loop(scripted(repository.parent, {"steps": []}), worktree=True)
     assert loop.facts("started") == []
     assert not (home / "worktrees").exists()

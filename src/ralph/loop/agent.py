@@ -174,14 +174,12 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     if clients.agent_permissions(setting).full:
         return [f"Permissions: {agent} may run any command as you. To limit it: {change} project"]
     what = "build, test and lint tools, and git without push; other commands are refused"
+    more = "full, or 'project, COMMAND'. The list: ralph run --dry-run"
     if agent == "codex":
         what = "commands in its sandbox, which writes only in this folder and has no network"
-    elif setting != "project":
-        what = f"{what} ({setting})"
-    return [
-        f"Permissions: {agent} may edit files here and run {what}.",
-        f"To allow more: {change} full, or 'project, COMMAND'. The list: ralph run --dry-run",
-    ]
+        more = "full"
+    first = f"Permissions: {agent} may edit files here and run {what}."
+    return [first, f"To allow more: {change} {more}"]
 
 
 # How long an agent may take to end after it was asked to.

@@ -11,6 +11,7 @@ import re
 import subprocess
 import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,23 +38,13 @@ class Worktree(msgspec.Struct, frozen=True):
     branch: str
 
 
-class Commit(msgspec.Struct, frozen=True):
-    """A commit, or why there is none; `left_out` are files with changes from before the run."""
-
-    commit: str = ""
-    files: int = 0
-    left_out: tuple[str, ...] = ()
-    error: str = ""
-
-
 def git(folder: Path, *words: str, given: bytes = b"") -> str:
     """What git prints; BadInput with its last words where it fails."""
     program = find_program("git", root=folder)
     if program is None:
         raise BadInput("git is not installed", todo="Install it, or run without this option.")
     # What a hook or another git has set may point to another repository.
-    own = {key for key in os.environ if key.startswith("GIT_") and not key.startswith(_KEPT)}
-    env = {key: value for key, value in os.environ.items() if key not in own}
+    env = {k: v for k, v in os.environ.items() if k[:4] != "GIT_" or k.startswith(_KEPT)}
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
     command = [program, "--literal-pathspecs", "-C", str(folder), *words]
     try:
@@ -114,7 +105,7 @@ def _add_worktree(top: Path, path: Path, branch: str) -> None:
     if not git(top, "branch", "--list", branch):
         if dirty := sorted(changed_files(top)):
             what = f"a new worktree would lack your uncommitted changes: {', '.join(dirty[:5])}"
-            raise BadInput(what, where=str(top), todo="Commit or stash them first.")
+            raise BadInput(what, where=str(top), todo="Commit them first.")
         words = ["-b", branch, str(path)]
     disk.make_folder(path.parent)
     git(top, "worktree", "add", "-q", *words)
@@ -132,23 +123,31 @@ def merge_hint(root: Path, worktree: Worktree) -> str:
 # -- Commits.
 
 
-def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -> Commit:
-    """Commit what changed since the run began, and nothing that had changed before it."""
+def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -> dict[str, Any]:
+    """Commit what changed since the run began, and nothing that had changed before it.
+
+    Gives the commit, or why there is none; `left_out` are files with changes from before the run.
+    """
+    made: dict[str, Any] = {"commit": "", "files": 0, "left_out": (), "error": ""}
     try:
         now = changed_files(top)
-        paths, left_out = sorted(now - before), tuple(sorted(now & before))
-        if not paths:
-            return Commit(left_out=left_out)
-        names = "\0".join(paths).encode("utf-8", "surrogateescape")
-        from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
-        git(top, "add", "--intent-to-add", *from_stdin, given=names)
-        subject = shorten(" ".join(redact(title).split()), _SUBJECT_CHARS)
-        message = ("-m", subject, "-m", f"Ralph-Iteration: {iteration}")
-        try:
-            git(top, "commit", "-q", "--only", *message, *from_stdin, given=names)
-        except BadInput:
-            git(top, "reset", "-q", *from_stdin, given=names)
-            raise
-        return Commit(git(top, "rev-parse", "--short", "HEAD").strip(), len(paths), left_out)
+        made["left_out"] = tuple(sorted(now & before))
+        if paths := sorted(now - before):
+            subject = shorten(" ".join(redact(title).split()), _SUBJECT_CHARS)
+            _commit(top, paths, "-m", subject, "-m", f"Ralph-Iteration: {iteration}")
+            commit = git(top, "rev-parse", "--short", "HEAD").strip()
+            made |= {"commit": commit, "files": len(paths)}
     except (BadInput, OSError) as error:
-        return Commit(error=str(error))
+        made["error"] = str(error)
+    return made
+
+
+def _commit(top: Path, paths: list[str], *message: str) -> None:
+    names = "\0".join(paths).encode("utf-8", "surrogateescape")
+    from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    git(top, "add", "--intent-to-add", *from_stdin, given=names)
+    try:
+        git(top, "commit", "-q", "--only", *message, *from_stdin, given=names)
+    except BadInput:
+        git(top, "reset", "-q", *from_stdin, given=names)
+        raise

@@ -419,7 +419,7 @@ class _LoopRun:
         top = Path(tree.path) if tree else next(iter(self._dirty))
         title = f"{task.feature}: {done.iteration.task_title}"
         made = git.commit_changes(top, self._dirty[top], title=title, iteration=done.id)
-        self._tell("committed", **msgspec.structs.asdict(made))
+        self._tell("committed", **made)
 
     def _review_number(self, task: Task) -> int:
         """Which review of the feature is due now, 0 if none is."""
@@ -469,8 +469,8 @@ class _LoopRun:
         elif reason == "no_ready_task":
             self._knowledge.complete(self._options.feature)
         numbers = msgspec.structs.asdict(totals) | {"cost_usd": round(totals.cost_usd, 6)}
-        root = self._ralph.project.root
-        hints = [git.merge_hint(root, tree) for tree in self._worktrees.values()]
+        trees = self._worktrees.values()
+        hints = [git.merge_hint(self._ralph.project.root, tree) for tree in trees]
         if self._denied:
             named = ", ".join(dict.fromkeys(self._denied))
             hints.append(f"{plural(len(self._denied), 'call')} denied: {named}. {_ALLOW}")

@@ -158,9 +158,7 @@ def _lift_by_conversation(
     asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
-    lengths = [
-        sum(map(str.count, one.fields, "   ")) + 3 for talk in talks.values() for one in talk
-    ]
+    lengths = [sum(map(str.count, x.fields, "   ")) + 3 for talk in talks.values() for x in talk]
     short = 1.0 / (1.0 + (sum(lengths) / len(lengths) / _SHORT_WORDS) ** 2)
     best = {name: sum(one.value for one in talk[:_BEST]) for name, talk in talks.items()}
     held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
@@ -274,9 +272,8 @@ def grouped(
         best = [hit for hit in shown if hit.record.conversation == name][:exchanges]
         related = tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in best)
         value = round(similarity[name], 4)
-        found.append(
-            RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
-        )
+        about_it = (state.conversation, value, state.summary, state.exchanges, related)
+        found.append(RelatedConversation(*about_it))
     relevant = [hit for hit in hits if (hit.score or 0.0) >= RELEVANT]
     topical = [hit for hit in relevant if hit.id in home]
     names = dict.fromkeys(home[hit.id] for hit in topical)

@@ -78,9 +78,8 @@ class Conversations:
         if name not in self._streams:
             also = set(self._other_ids) if name == self._own else set[str]()
             also &= set(self.store.journals.names()) - {name} if also else set()
-            self._streams[name] = ConversationStream(
-                name, self.store, foreign=name != self._own, also=sorted(also)
-            )
+            more: dict[str, Any] = {"foreign": name != self._own, "also": sorted(also)}
+            self._streams[name] = ConversationStream(name, self.store, **more)
         return self._streams[name]
 
     def within(self, everywhere: bool) -> Sequence[ConversationStream]:
@@ -304,9 +303,8 @@ class Conversations:
         """What may answer the question; `summaries`: those of conversations too."""
         streams = self.within(everywhere)
         parts = [part for stream in streams for part in stream.parts]
-        without = {
-            kind for kind, shown in ((schema.DOCUMENT, documents), (NOTE, notes)) if not shown
-        }
+        optional = {schema.DOCUMENT: documents, NOTE: notes}
+        without = [kind for kind, shown in optional.items() if not shown]
         wanted = frozenset(tag.casefold() for tag in tags)
         allowed = SearchFilter(wanted, exclude, frozenset(without))
         how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
@@ -416,10 +414,8 @@ def details(
 ) -> ConversationDetails:
     """What is known of a conversation or of one exchange, by its id or a prefix of it."""
     if (conversation is None) == (exchange is None):
-        raise BadInput(
-            "give a conversation_id or an exchange_id, one of them",
-            todo='For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}',
-        )
+        todo = 'For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}'
+        raise BadInput("give a conversation_id or an exchange_id, one of them", todo=todo)
     wanted = (exchange or conversation or "").strip()
     if len(wanted) < store.SHORTEST_ID:
         raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
@@ -431,9 +427,8 @@ def details(
             wanted = exchanges[0].conversation
         talk = memory.conversation(wanted, everywhere=everywhere)
     except NotFound:
-        raise NotFound(
-            f"there is no {wanted!r} here", todo="Take an id from search_conversations."
-        ) from None
+        todo = "Take an id from search_conversations."
+        raise NotFound(f"there is no {wanted!r} here", todo=todo) from None
     if exchanges is None:
         exchanges = memory.exchanges(talk.id, everywhere=everywhere)
     summaries = {

@@ -424,11 +424,9 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
 
 # -- The git repository around a folder, and the commit that its history begins with.
 #
-# The repository is found without git, because hooks look for it before every prompt. The commit is
-# asked of git once, and kept in Ralph's home. It opens a project's memory, and a `.git` may come
-# with an archive. So a `.git` counts only if its history is its own: no link leads out of it, and
-# the file of a worktree only if the repository knows that worktree.
-
+# It is found without git, because hooks look for it before every prompt. Git is asked for the
+# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git`
+# counts only if no link leads out of it, and a worktree's file only if the repository knows it.
 
 _GIT = ".git"
 # In a shallow clone the first commit is missing, with the others the history is elsewhere.
@@ -441,15 +439,24 @@ _ASK_AGAIN_S = 86_400.0
 
 def history_folder(top: str) -> str:
     """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
+
+    def text(*parts: str) -> str:
+        data = disk.read(os.path.join(*parts), largest=_LARGEST_BYTES)
+        return data.decode("utf-8", "surrogateescape").strip()
+
     git = folder = os.path.join(top, _GIT)
     try:
         if os.path.isfile(git):
-            own = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
-            known = os.path.join(own, _text(os.path.join(own, "gitdir")))
+            own = os.path.join(top, text(git).removeprefix("gitdir:").strip())
+            known = os.path.join(own, text(own, "gitdir"))
             if os.path.realpath(known) != os.path.join(os.path.realpath(top), _GIT):
                 return ""
-            folder = os.path.realpath(os.path.join(own, _text(os.path.join(own, "commondir"))))
-        return folder if top and _is_complete(folder) else ""
+            folder = os.path.realpath(os.path.join(own, text(own, "commondir")))
+        elsewhere = any(os.path.lexists(os.path.join(folder, one)) for one in _INCOMPLETE)
+        if not top or os.path.islink(folder) or elsewhere:
+            return ""
+        with os.scandir(folder) as files, os.scandir(os.path.join(folder, "objects")) as objects:
+            return "" if any(one.is_symlink() for one in (*files, *objects)) else folder
     except OSError:
         return ""
 
@@ -486,18 +493,6 @@ def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
     command = [program, "-C", os.fspath(root), "-c", "core.fsmonitor=false", *words]
     return ask_program(command, timeout_s=_TIMEOUT_S, env=environ)
-
-
-def _is_complete(git: str) -> bool:
-    """Whether a git folder is a real one with all of its history in it."""
-    if os.path.islink(git) or any(os.path.lexists(os.path.join(git, one)) for one in _INCOMPLETE):
-        return False
-    with os.scandir(git) as own, os.scandir(os.path.join(git, "objects")) as objects:
-        return not any(one.is_symlink() for one in (*own, *objects))
-
-
-def _text(file: str) -> str:
-    return disk.read(file, largest=_LARGEST_BYTES).decode("utf-8", "surrogateescape").strip()
 
 
 # -- Focus: which feature a person's own interactive work belongs to, on this machine.
@@ -537,8 +532,6 @@ def clear_focus(project: Project) -> None:
 
 
 # -- What a project's folder asks for that a person must allow first.
-#
-# Each source of wishes is one function; `wishes_of` is the list of them.
 
 
 _SHOWN = ("command", "args", "url", "type")

@@ -18,9 +18,8 @@ from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
 from ralph.memory.activity import Activity, read_activity
 from ralph.memory.ralph import Ralph
-from ralph.recall import exchange_of_run
-from ralph.records.conversation import Exchange, Message, conversation_id
-from ralph.records.iteration import Iteration
+from ralph.memory.timeline import Event, events, local_day
+from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation_id
 from ralph.text.times import moments_between
 
 # Outcomes that say how an iteration went. Others were stopped, refused, or nobody could tell.
@@ -32,6 +31,8 @@ _SHELLS = frozenset(
 # A client may note the time of a prompt a little after its hook ran.
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
+# So many of the last iterations tell where a feature is going.
+_LAST = 10
 _CASES = ("first_with", "first_without", "retry_with", "retry_without")
 
 
@@ -52,12 +53,12 @@ class Usage(msgspec.Struct):
     tokens_used: int = 0
     unpriced: int = 0
 
-    def add(self, work: Iteration | Exchange) -> None:
+    def add(self, work: Event) -> None:
         """Count one piece of work."""
         self.cost_usd = round(self.cost_usd + (work.cost_usd or 0.0), 6)
         self.tokens_used += work.tokens_used or 0
         self.unpriced += work.cost_usd is None
-        if isinstance(work, Exchange):
+        if work.kind == EXCHANGE:
             self.exchanges += 1
             return
         self.iterations += 1
@@ -103,53 +104,48 @@ def command_mark(text: str) -> str:
     return hashlib.sha256(first.encode()).hexdigest()[:12] if first else ""
 
 
+def usage(work: Iterable[Event], key: str = "") -> Usage:
+    """What these came to."""
+    found = Usage(key)
+    for one in work:
+        found.add(one)
+    return found
+
+
 def feature_usage(ralph: Ralph, feature: str) -> Usage:
     """What one feature took so far."""
-    work = (one for _, one in ralph.feature(feature).iterations())
-    return next(iter(_grouped(work, lambda one: feature)), Usage(feature))
+    return usage(events(ralph, features=[feature]), feature)
+
+
+def trend(newest_first: Iterable[Event]) -> float | None:
+    """By how much the last ten that say how they went succeeded more often than all of them."""
+    ends = [one.outcome == "success" for one in newest_first if one.outcome in _JUDGED]
+    if len(ends) <= _LAST:
+        return None
+    return sum(ends[:_LAST]) / _LAST - sum(ends) / len(ends)
 
 
 def stats(
     ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
     """Count the work of these days, both included; of one feature without recalls."""
-    first, end = moments_between(since, until)
-    memories = ralph.features() if feature is None else [ralph.feature(feature)]
-    told = (one for memory in memories for _, one in memory.iterations())
-    iterations = [one for one in told if first <= (one.timestamp or "") < end]
-    exchanges: dict[str, list[Exchange]] = {}
-    if feature is None and ralph.conversations.exist:
-        history = ralph.conversations.stream.history
-        for name, state in history.conversations.items():
-            if state.last >= first:
-                found = history.read_exchanges([name])
-                exchanges[name] = [e for e in found if first <= (e.completed or "") < end]
-    # An exchange that was work on a feature is counted as that iteration.
-    doubled = {exchange_of_run(one.session_id) for one in iterations}
-    alone = (one for some in exchanges.values() for one in some if one.id not in doubled)
-    work: list[Iteration | Exchange] = [*iterations, *alone]
-    recalls = [r for r in _recalls(ralph) if feature is None and first <= r.at < end]
+    features = None if feature is None else [feature]
+    work = events(ralph, features=features, since=since, until=until)
     return Stats(
-        next(iter(_grouped(work, lambda one: "total")), Usage("total")),
-        sorted(_grouped(work, _day), key=lambda row: row.key),
-        _grouped(work, lambda one: getattr(one, "feature", "")),
-        _grouped(work, lambda one: one.model or ""),
-        _recall_stats(recalls, exchanges),
+        usage(work, "total"),
+        sorted(grouped(work, lambda one: local_day(one.at)), key=lambda row: row.key),
+        grouped(work, lambda one: one.feature),
+        grouped(work, lambda one: one.model or ""),
+        recall_stats(ralph, since=since, until=until) if feature is None else RecallStats(),
     )
 
 
-def _grouped(
-    work: Iterable[Iteration | Exchange], key: Callable[[Iteration | Exchange], str]
-) -> list[Usage]:
+def grouped(work: Iterable[Event], key: Callable[[Event], str]) -> list[Usage]:
+    """The work by day, feature or whatever the key is; most work first."""
     rows: dict[str, Usage] = {}
     for one in work:
         rows.setdefault(name := key(one), Usage(name)).add(one)
     return sorted(rows.values(), key=lambda row: (-row.iterations - row.exchanges, row.key))
-
-
-def _day(work: Iteration | Exchange) -> str:
-    at = _moment(work.completed if isinstance(work, Exchange) else work.timestamp)
-    return at.date().isoformat() if at else ""
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -165,16 +161,40 @@ def _moment(text: str | None) -> datetime | None:
 
 def _recalls(ralph: Ralph) -> list[Activity]:
     """What hooks showed the model for a prompt or an error."""
-    events = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
-    return [one for one in events if one.shown and one.event != "session-start"]
+    found = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
+    return [one for one in found if one.shown and one.event != "session-start"]
+
+
+def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
+    """What hooks showed the model in one exchange of a session."""
+    mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
+    return [one for one in mine if _is_under_way(exchange, one.at)]
+
+
+def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> RecallStats:
+    """How often hooks showed the model memories in these days, and what came next."""
+    first, end = moments_between(since, until)
+    recalls = [one for one in _recalls(ralph) if first <= one.at < end]
+    exchanges: dict[str, list[Exchange]] = {}
+    if recalls and ralph.conversations.exist:
+        history = ralph.conversations.stream.history
+        for name, state in history.conversations.items():
+            if state.last >= first:
+                held = history.read_exchanges([name])
+                exchanges[name] = [one for one in held if first <= (one.completed or "") < end]
+    return _recall_stats(recalls, exchanges)
+
+
+def _conversation(recall: Activity) -> str:
+    source = BY_AGENT[recall.agent].source if recall.agent in BY_AGENT else recall.agent
+    return conversation_id(source, recall.session)
 
 
 def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]]) -> RecallStats:
     found = RecallStats(len(recalls), sum(len(one.shown) for one in recalls))
     given: dict[str, list[Activity]] = {}
     for one in recalls:
-        source = BY_AGENT[one.agent].source if one.agent in BY_AGENT else one.agent
-        held = exchanges.get(conversation_id(source, one.session), [])
+        held = exchanges.get(_conversation(one), [])
         if exchange := next((e for e in reversed(held) if _is_under_way(e, one.at)), None):
             given.setdefault(exchange.id, []).append(one)
     # Before the first line of the log, memories were given that nobody counted.

@@ -89,9 +89,8 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
         moment = datetime.fromisoformat(timestamp)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
-        raise BadRecord(
-            f"{field} {timestamp!r} is not a time", todo="Write it as 2026-02-07T14:30:00Z."
-        ) from None
+        todo = "Write it as 2026-02-07T14:30:00Z."
+        raise BadRecord(f"{field} {timestamp!r} is not a time", todo=todo) from None
     spec = "auto" if moment.microsecond % 1000 or not moment.microsecond else "milliseconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 

@@ -221,7 +221,7 @@ def _timeouts(scope: DoctorScope) -> Finding:
     events = ", ".join(f"{n} {event}" for event, n in Counter(one.event for one in late).items())
     last = plain_date(late[-1].at, 16)
     what = f"{plural(len(late), 'hook')} ran out of time in the last 7 days ({events}; last {last})"
-    todo = "Nothing was recalled there. Give hooks more time: ralph config --user hook_timeout_s 10"
+    todo = "Nothing came in time there. Give hooks more: ralph config --user hook_timeout_s 10"
     return _warning(what, todo)
 
 

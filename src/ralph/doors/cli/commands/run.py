@@ -208,14 +208,12 @@ class RunScreen:
         self._page.line(f"Worktree of {facts['feature']}: {facts['path']} ({facts['branch']})")
 
     def _committed(self, facts: dict[str, Any]) -> None:
-        if facts["error"]:
-            self._page.line(("not committed: ", "yellow"), facts["error"], indent=2)
-        elif facts["commit"]:
-            text = f"{facts['commit']}, {plural(facts['files'], 'file')}"
-            self._page.line(("committed: ", "green"), text, indent=2)
-        if left_out := facts["left_out"]:
-            text = f"{', '.join(left_out)} had changes before this run"
-            self._page.line(("not committed: ", "yellow"), excerpt(text, 300), indent=2)
+        left_out = ", ".join(facts["left_out"])
+        why = facts["error"] or (left_out and f"{left_out} had changes before this run")
+        made = facts["commit"] and f"{facts['commit']}, {plural(facts['files'], 'file')}"
+        for word, text in (("committed", made), ("not committed", why)):
+            if text:
+                self._page.line((f"{word}: ", "yellow"), excerpt(text, 300), indent=2)
 
     def _recovered(self, facts: dict[str, Any]) -> None:
         what = plural(facts["iterations"], "unfinished iteration")

@@ -66,8 +66,8 @@ def _summary(total: Usage) -> str:
         parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
     parts += [f"{_short(total.tokens_used)} tokens"] if total.tokens_used else []
     parts += [usd(total.cost_usd)] if total.cost_usd else []
-    text = ", ".join(parts)
-    return f"{text}; cost unknown for {total.unpriced}" if total.unpriced else text
+    parts += [f"cost unknown for {total.unpriced}"] if total.unpriced else []
+    return ", ".join(parts)
 
 
 def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool) -> None:
@@ -89,12 +89,12 @@ def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool
 
 
 def _show_recall(page: Page, found: RecallStats) -> None:
-    times = plural(found.recalls, "time")
-    page.line(f"Hooks gave {plural(found.memories, 'memory', 'memories')} to the model, {times}.")
+    memories, times = plural(found.memories, "memory", "memories"), plural(found.recalls, "time")
+    page.line(f"Hooks gave {memories} to the model, {times}.")
     page.line(("next command passed        with memory     without", "dim"))
     for title, case in (("first after a prompt", "first"), ("after a failed command", "retry")):
-        ends = [found.next_commands[f"{case}_{one}"] for one in ("with", "without")]
-        cells = [f"{e['passed']}/{e['commands']} {_percent(*e.values())}" for e in ends]
+        ends = [getattr(found, f"{case}_{one}") for one in ("with", "without")]
+        cells = [f"{e.passed}/{e.commands} {_percent(e.commands, e.passed)}" for e in ends]
         page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
     page.line("This is no proof: memory is given where there was work like it before.")
 
