@@ -38,7 +38,6 @@ _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
 _GIT = "Git history keeps what was committed before."
-_INDEX_S = 10.0
 _OTHERS = "what is published of it is deleted for all other projects, too"
 
 
@@ -258,7 +257,7 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
             found = importer.once()
         prune_if_due(memory)
         with contextlib.suppress(MemoryOff):  # the next question finds it without waiting
-            memory.sync(budget_s=_INDEX_S)
+            memory.sync(budget_s=10.0)
         result = _imported(found)
         if not follow:
             return result
