@@ -11,6 +11,7 @@ import pytest
 from browsing import Browser, served_page
 
 from ralph import disk
+from ralph.config import store
 from ralph.memory import gates
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
@@ -197,6 +198,7 @@ def test_search_shows_score_why_and_kind_and_opens_the_record(browser: Browser) 
 
 
 def test_weaker_results_are_shown_on_request(browser: Browser) -> None:
+    store(browser.site.project.settings_file, "min_score", "1.0")
     asked = "/search?q=zebra+quantum+umbrella+violin+night"
     assert "Show weaker results" in browser.get(asked)
     assert record_ids(browser.get(f"{asked}&weak=1"))
