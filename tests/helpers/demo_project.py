@@ -233,9 +233,9 @@ def _work(ralph: Ralph) -> None:
             "session_id": f"run-{n}",
         }
         ralph.feature(feature).remember(work)
+    ralph.remember("The keys of the test shop are in the password manager.", private=True)
     ralph.remember("The staging database resets every night at 3:00.")
     ralph.remember("Feeds must stay valid for the old reader app.", feature="feed")
-    ralph.remember("My token for the test shop is in the password manager.", private=True)
 
 
 def _talk(ralph: Ralph) -> None:

@@ -102,6 +102,8 @@ function onKey(event, state) {
 }
 
 localize(document);
+// On a narrow screen the links do not all fit.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 document.querySelectorAll("[data-live]").forEach(keepLive);
 document.querySelectorAll("[data-search]").forEach(searchAsYouType);
 document.querySelectorAll("[data-help]").forEach((button) => {
