@@ -21,6 +21,7 @@ BENCHES = {
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
     "everything": "one search over iterations, conversations and knowledge together",
+    "page": "start, every view and memory of the page in the browser",
     "paths": "how many files and functions each data path crosses",
     "calibrate": "what a score means: its constants, and how well they fit",
 }

@@ -456,7 +456,7 @@ _RIDGE = 0.05
 _STEPS = 60
 # What a set counts: all questions of a set as much as the root of their number; less where nothing
 # answers, and less again in small memories; chats and memories count double, there are few of them.
-_NOTHING, _NOTHING_THERE, _SMALL = 0.5, 0.6, 0.7
+_NOTHING, _NOTHING_THERE, _SMALL = 0.45, 0.75, 0.7
 _NOWHERE = ("absent", "unrelated", "other")
 _FEW = ("pairs", "memories")
 _CHAT, _SUMMARIZED, _MEMORIES = 2.0, 0.3, 2.0
@@ -508,12 +508,21 @@ def _columns(clues: Sequence[Sequence[float]]) -> Numbers:
 
 
 def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> Logistic:
-    """By iteratively reweighted least squares, with a small ridge."""
+    """By iteratively reweighted least squares, with a small ridge; words and meaning never count
+    against a hit."""
     columns = np.column_stack([np.ones(len(values)), values])
     counts = counts / counts.sum() * len(counts)
     ridge = _RIDGE * np.eye(columns.shape[1]) * len(counts) / 1000
     ridge[0, 0] = 1e-6
-    found = np.zeros(columns.shape[1])
+    found = _solved(columns, right, counts, ridge)
+    while against := [place for place in (1, 2) if found[place] < -1e-3]:
+        ridge[against, against] = 1e9
+        found = _solved(columns, right, counts, ridge)
+    return Logistic(*(round(float(one), 2) + 0.0 for one in found))
+
+
+def _solved(columns: Numbers, right: Numbers, counts: Numbers, ridge: Numbers) -> Numbers:
+    found: Numbers = np.zeros(columns.shape[1])
     for _ in range(_STEPS):
         likely = 1.0 / (1.0 + np.exp(-(columns @ found)))
         slope = columns.T @ (counts * (right - likely)) - ridge @ found
@@ -523,7 +532,7 @@ def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> Logistic:
         found = found + step
         if np.abs(step).max() < 1e-6:
             break
-    return Logistic(*(round(float(one), 2) for one in found))
+    return found
 
 
 # -- the report

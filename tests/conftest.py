@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -46,6 +47,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+# People read local times: what a test expects is told in this zone, wherever it runs.
+os.environ["TZ"] = "UTC"
+if sys.platform != "win32":
+    time.tzset()
 
 # Fixtures that start a real client or a real database: what uses them takes long.
 _CLIENTS = {"codex", "world"}

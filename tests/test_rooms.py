@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "index",
         "recall",
         "plan",
+        "wire",
         "disk",
         "trust",
         "programs",
@@ -81,7 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
-DOORS = {"cli", "mcp", "hooks", "web"}
+DOORS = {"cli", "mcp", "hooks", "web", "rest"}
 
 # The front of the house: it may name anything, because it loads things only when they are used.
 FRONT = {"__init__", "__main__"}
@@ -100,7 +101,7 @@ STARTED = {"__main__.py"}
 LAZY = ("doors/cli/commands/", "index/embedders/")
 WIDEST_PORT = 7
 # Statements of the package: may only fall. Raised on purpose, in the commit that says why.
-MOST_STATEMENTS = 27_400
+MOST_STATEMENTS = 33_600
 
 
 def modules(package: Path) -> list[Path]:

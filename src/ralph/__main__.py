@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -66,13 +67,31 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.hooks.call import serve as answer
 
         return answer(rest)
-    if word in ("ui", "serve"):
-        from ralph.doors.web.main import run as serve_page
+    if word == "ui":
+        from ralph.doors.web.main import run as open_page
 
-        return serve_page(word, rest)
+        return open_page(rest)
+    if word == "serve":
+        from ralph.doors.rest.main import run as serve_team
+
+        return serve_team(rest, page_of=_page_of, mcp_of=_mcp_of)
     from ralph.doors.cli.main import run
 
     return run(argv)
+
+
+def _page_of(project: Any, port: int, tell: Any) -> Any:
+    """The page of a project, for the server."""
+    from ralph.doors.web.main import page_of
+
+    return page_of(project, port, tell)
+
+
+def _mcp_of(project: Any, feature: str | None, reads_only: bool) -> Any:
+    """An MCP server over HTTP, for the server."""
+    from ralph.doors.mcp.server import http_manager
+
+    return http_manager(project.root, feature, reads_only=reads_only)
 
 
 if __name__ == "__main__":

@@ -330,3 +330,14 @@ def test_bench_everything_measures_one_search_over_three_kinds(
         "one search over three kinds, warm",
     ]
     assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])
+
+
+@pytest.mark.slow
+def test_bench_page_measures_every_view(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main("page", ["--sizes", "40", "--repeat", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    told = {row["what"]: row for row in report["rows"]}
+    assert told["/timeline"]["target"] == {"value": 0.3}
+    assert told["/search"]["target"] == {"value": 0.1}
+    assert {"start to first answer", "/", "/conversations", "/settings"} <= set(told)
+    assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])

@@ -128,32 +128,43 @@ def test_its_hooks_save_a_session_and_tell_the_next_one(
     world.run(ralph("hooks", "install", "--agent", "gemini"), cwd=root)
     trusted = world.home / ".gemini" / "trustedFolders.json"
     trusted.write_text(json.dumps({str(root): "TRUST_FOLDER"}), encoding="utf-8")
-    script = write(root / "export.sh", "mkdir -p build\n")
-    fix = "Fixed: the csv export had no script export.sh, so I wrote one and it passes now."
+    complaint = "ExportError: the sheet has no column total_price"
+    script = f"test -e columns.txt || {{ echo '{complaint}' >&2; exit 3; }}\n"
+    (root / "export.sh").write_text(script, encoding="utf-8")
+    columns = write(root / "columns.txt", "total_price\n")
+    fix = "Fixed: the csv export had no columns.txt, so I wrote one and it passes now."
     first = Run(
         when="csv export",
-        steps=(Step(calls=(EXPORT,)), Step(calls=(script,)), Step(calls=(EXPORT,)), Step(text=fix)),
+        steps=(
+            Step(calls=(EXPORT,)),
+            Step(calls=(columns,)),
+            Step(calls=(EXPORT,)),
+            Step(text=fix),
+        ),
     )
-    find = Call(SEARCH, {"query": "csv export script"})
-    second = Run(when="again fails", steps=(Step(calls=(find,)), Step(text="I see.")))
+    find = Call(SEARCH, {"query": "csv export columns"})
+    steps = (Step(calls=(EXPORT,)), Step(calls=(find,)), Step(text="I see."))
+    second = Run(when="again fails", steps=steps)
     with ScriptedModel(first, second) as model:
         talk_to(world, model)
-        prompt(world, root, "Please make the csv export work with export.sh.")
+        prompt(world, root, "Please make the csv export work.")
         assert len(saved(root)) == 1
         world.run(ralph("hooks", "uninstall", "--agent", "gemini"), cwd=root)
         world.run(ralph("hooks", "install", "--user", "--agent", "gemini"), cwd=root)
-        prompt(world, root, "The csv export again fails, what did we do in export.sh?")
+        (root / "columns.txt").unlink()
+        prompt(world, root, "The csv export again fails, what did we do?")
     one, two = saved(root)
-    assert one.user == "Please make the csv export work with export.sh."
+    assert one.user == "Please make the csv export work."
     assert (one.assistant, one.status, one.model) == (fix, "complete", MODEL)
     [error] = one.errors
-    assert MISSING in error.message
+    assert error.message == complaint
     assert error.resolution is not None
-    assert [(file.path, file.action) for file in one.files_touched] == [("export.sh", "created")]
-    began, searched = model.asked(1)
-    assert "had no script export.sh" in began.shown
-    assert "had no script export.sh" in searched.results[-1]
-    assert two.user == "The csv export again fails, what did we do in export.sh?"
+    assert [(file.path, file.action) for file in one.files_touched] == [("columns.txt", "created")]
+    began, failed, searched = model.asked(1)
+    assert "had no columns.txt" in began.shown
+    assert "Edited columns.txt; then `sh export.sh` passed." in failed.results[-1]
+    assert "had no columns.txt" in searched.results[-1]
+    assert two.user == "The csv export again fails, what did we do?"
 
     # What it wrote down itself is the same, and is not saved twice.
     world.import_sessions("gemini-cli", root)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import html
+import http.client
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from commanding import COOKIE, LOGIN
 from looping import planned
+from measuring import measured
 from starlette.testclient import TestClient
 
 from ralph.config import home_folder
@@ -40,7 +45,7 @@ class Browser:
         assert self.client.get(f"{address.path}?{address.query}").status_code == 303
         return self
 
-    def get(self, path: str, *, code: int = 200, **headers: str) -> str:
+    def get(self, path: str, headers: dict[str, str] | None = None, *, code: int = 200) -> str:
         """The HTML of a view."""
         answer = self.client.get(path, headers=headers)
         assert answer.status_code == code, answer.text
@@ -56,9 +61,17 @@ class Browser:
         [session] = self.site._sessions.values()
         return session.csrf
 
-    def post(self, path: str, *, code: int = 303, origin: str = ORIGIN, **fields: Any) -> str:
+    def post(
+        self,
+        path: str,
+        form: Mapping[str, str] | None = None,
+        *,
+        code: int = 303,
+        origin: str = ORIGIN,
+        **fields: str,
+    ) -> str:
         """Send a form with its token; follow to the next view."""
-        given = {"csrf": self.token(), **fields}
+        given = {"csrf": self.token(), **(form or {}), **fields}
         answer = self.client.post(path, data=given, headers={"origin": origin})
         assert answer.status_code == code, answer.text
         return self.get(answer.headers["location"]) if code == 303 else answer.text
@@ -86,3 +99,47 @@ def lived_in(root: Path) -> Path:
         ralph.conversations.exchange(talk, user=asked, assistant="The pool is too small.")
         ralph.remember("The staging database resets every night.")
     return root
+
+
+# -- the page as a process
+
+ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)(/enter\?token=[\w-]{40,})")
+
+
+class ServedProcess(NamedTuple):
+    """A page that is served, and how it is reached."""
+
+    process: subprocess.Popen[str]
+    port: int
+    path: str
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """The answer to a request, its body read."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer
+
+
+@contextlib.contextmanager
+def serving(root: Path, *words: str, **env: str) -> Iterator[ServedProcess]:
+    """The page as a process of its own: `ralph serve`, or other words."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ralph", *(words or ("serve",)), "--port", "0"],
+        cwd=root,
+        env=os.environ | measured() | env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = ADDRESS.search(process.stdout.readline())
+        assert found, process.communicate()
+        yield ServedProcess(process, int(found[1]), found[2])
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=30)

@@ -35,7 +35,7 @@ FOLDER = Path(os.environ.get("RALPH_CLIENTS") or ROOT / ".clients").absolute()
 REQUIRED = os.environ.get("RALPH_REQUIRE_CLIENTS") == "1"
 BIN = FOLDER / "node_modules" / ".bin"
 # For the slowest machine; nothing waits for it to pass.
-PATIENCE_S = 120
+PATIENCE_S = 200
 
 FEATURES = """\
 version: 1

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from importing import Kept, import_sessions
 
 from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
-from ralph.clients import gemini_sessions, opencode_sessions
+from ralph.clients import gemini, opencode
 from ralph.errors import BadInput
 
 CHAT = (places.FIXTURES / "gemini" / "chat.lines").read_bytes()
 ROWS = (places.FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
-CLIENTS = {"gemini-cli": gemini_sessions, "opencode": opencode_sessions}
+CLIENTS = {"gemini-cli": gemini, "opencode": opencode}
 ASKED = "Please look around and write the file."
 
 
@@ -69,8 +69,8 @@ def lines_of(client: str, tmp_path: Path) -> bytes:
     if client == "gemini-cli":
         return CHAT
     folder = opencode_folder(tmp_path, Path("/home/dev/shop"))
-    [path] = opencode_sessions.session_files(folder)
-    return opencode_sessions.open_session(path).read()
+    [path] = opencode.session_files(folder)
+    return opencode.open_session(path).read()
 
 
 @each
@@ -130,4 +130,4 @@ def test_it_is_brought_in_once(client: str, tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "opencode.db").write_bytes(b"not a database, not at all, and long enough")
     with pytest.raises(BadInput, match="no database of OpenCode"):
-        list(opencode_sessions.session_files(tmp_path))
+        list(opencode.session_files(tmp_path))

@@ -316,3 +316,30 @@ def test_a_learning_goes_to_plain_data_and_back() -> None:
 def test_an_empty_learning_is_refused(plan: Plan) -> None:
     with pytest.raises(BadInput, match="without text"):
         learnings.add(plan, "auth", " \u200b ")
+
+
+def test_a_learning_is_restored_as_it_was_and_may_be_learned_again(plan: Plan) -> None:
+    seen(plan, SAME, 7)
+    seen(plan, AGAIN, 9)
+    (before,) = kept(plan)
+    learnings.remove(plan, "auth", before.id)
+    assert learnings.add(plan, "auth", AGAIN).what == "removed_before"
+
+    learnings.restore(plan, "auth", before)
+
+    assert kept(plan) == (before,)
+    assert before.hit_count == 2
+    assert learnings.add(plan, "auth", AGAIN).what == "known"
+
+
+def test_a_review_is_taken_back_and_other_keys_of_the_entry_stay(plan: Plan) -> None:
+    learnings.add(plan, "auth", SAME)
+    (before,) = kept(plan)
+    with plan.edit("features", "a key of a person's own") as data:
+        data["features"][0]["learnings"][0]["ticket"] = 12
+    learnings.review(plan, "auth", before.id)
+
+    learnings.restore(plan, "auth", before)
+
+    assert kept(plan) == (before,)
+    assert plan.document("features").data["features"][0]["learnings"][0]["ticket"] == 12

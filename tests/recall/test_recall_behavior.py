@@ -65,6 +65,23 @@ def test_a_question_about_something_else_finds_nothing(ralph: Ralph, question: s
     assert ralph.search(question) == []
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Kubernetes ingress annotations for sticky sessions",
+        "redis cluster failover in production",
+        "how does the mail server rotate DKIM keys",
+        "keyboard shortcuts in vim",
+        "domain registration renewal",
+    ],
+)
+def test_one_word_in_common_is_never_enough_to_be_given_unasked(
+    ralph: Ralph, question: str
+) -> None:
+    told(ralph, *LOGIN)
+    assert all((hit.score or 0.0) < INJECTED for hit in ralph.search(question, min_score=0.0))
+
+
 @pytest.mark.parametrize("question", ["fix the error", "what is it", "run the test", "the file"])
 def test_a_question_of_words_that_everybody_uses_finds_nothing(ralph: Ralph, question: str) -> None:
     told(ralph, *LOGIN)

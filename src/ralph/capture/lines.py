@@ -426,9 +426,8 @@ class Steps:
         self._after.clear()
         if len(self._open) >= _MOST_OPEN:
             del self._open[next(iter(self._open))]
-        self._open[identity] = self._add(
-            _ExchangeStep("tool", _clip(target, LONGEST_ASKED), tool[:100])
-        )
+        step = _ExchangeStep("tool", _clip(target, LONGEST_ASKED), tool[:100])
+        self._open[identity] = self._add(step)
 
     def answered(self, identity: str, output: str, *, failed: bool) -> None:
         """A tool answered."""

@@ -105,9 +105,7 @@ def _unset(words: list[str]) -> list[str]:
 def is_unmatched(line: str, output: str) -> bool:
     """Whether a pattern of names that matched nothing was only to be listed."""
     globs = _NO_MATCH.findall(output)
-    holds = (
-        one for one in shell.commands(line) if any(g in word for word in one.words for g in globs)
-    )
+    holds = (x for x in shell.commands(line) if any(g in word for word in x.words for g in globs))
     return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
 
 

@@ -420,9 +420,7 @@ def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
 
 def _within(target: str, others: frozenset[str]) -> bool:
     """Whether one of the others is the target, or holds it: a folder, a file, a class."""
-    return any(
-        target == other or target.startswith((other + "/", other + "::")) for other in others
-    )
+    return any(target == one or target.startswith((one + "/", one + "::")) for one in others)
 
 
 def how_it_went(call: ToolAttempt, output: str, *, failed: bool) -> CallOutcome:
@@ -460,9 +458,8 @@ def _says_passed(end: str) -> bool:
 
 def is_check(line: str) -> bool:
     """Whether a line runs tests, a build or a linter, by itself or through a task."""
-    return _CHECKS.search(line[:_READ]) is not None and any(
-        call.checks for call in shell_call(line).calls
-    )
+    may_check = _CHECKS.search(line[:_READ]) is not None
+    return may_check and any(call.checks for call in shell_call(line).calls)
 
 
 def short(line: str) -> str:

@@ -423,9 +423,8 @@ def _ran(steps: list[_AttemptStep]) -> str:
     told = []
     for line in each:
         files = ", ".join(shell.written_by(line))
-        told.append(
-            f"`{shell.short(line)}`" + (f" (a script that writes {files})" if files else "")
-        )
+        writes = f" (a script that writes {files})" if files else ""
+        told.append(f"`{shell.short(line)}`{writes}")
     return f"ran {_few(told)}" if told else ""
 
 

@@ -204,10 +204,9 @@ def _words(command: str) -> list[str]:
             return [word.strip('"') for word in shlex.split(command, posix=False)]
         return shlex.split(command)
     except ValueError as error:
-        raise BadInput(
-            f"the agent's command {command!r} cannot be read: {error}",
-            todo="Close the quotes; write it as you would type it.",
-        ) from None
+        todo = "Close the quotes; write it as you would type it."
+        what = f"the agent's command {command!r} cannot be read: {error}"
+        raise BadInput(what, todo=todo) from None
 
 
 def found_command(

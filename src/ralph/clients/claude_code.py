@@ -8,18 +8,17 @@ killed. `claude_code_sessions` has its session files, `hook_settings` its settin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from ralph.capture import AgentRun, Capture, TerminalReason, lines
 from ralph.capture.lines import Steps, clip, content_text, count, items, mapping, moment, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
-from ralph.records.iteration import ErrorSeen, FileAction
+from ralph.clients.turns import LONGEST_COMMAND, SHELLS, OpenCall, tool_call
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
 if TYPE_CHECKING:
@@ -111,21 +110,7 @@ JsonObject = Mapping[str, Any]
 # Gives the structured result of a tool, which is often large and seldom needed.
 Detail = Callable[[], Any]
 MOST_OPEN = 5000
-_LONGEST_COMMAND = 20_000
-_LONGEST_EDIT = 4000
-_MOST_EDITS = 20
-
-_PATH_KEYS = ("file_path", "notebook_path", "path")
-_WRITERS: dict[str, FileAction] = {
-    "Edit": "modified",
-    "MultiEdit": "modified",
-    "NotebookEdit": "modified",
-    "Read": "read",
-}
 _SUBAGENTS = {"Task", "Agent"}
-_SHELLS = {"Bash", "PowerShell"}
-_CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
-_ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
 # What the client says of a call that goes on behind its result.
 _LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
 # What the client itself says in the model's place when there is nothing to say.
@@ -133,19 +118,6 @@ PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
 
 INTERRUPTED = "[Request interrupted by user"
-
-
-class ToolUse(msgspec.Struct):
-    """A tool call that waits for its result; only what will be needed."""
-
-    name: str
-    path: str = ""
-    command: str = ""
-    parent: str | None = None
-    begun: int = 0
-    # What it takes out of the file and puts in.
-    edits: tuple[tuple[str, str], ...] = ()
-    plan: str = ""
 
 
 class Messages(RunFindings):
@@ -163,7 +135,7 @@ class Messages(RunFindings):
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
         self.steps = Steps()
-        self._open: dict[str, ToolUse] = {}
+        self._open: dict[str, OpenCall] = {}
         # Errors of subagents count only when the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
 
@@ -198,25 +170,22 @@ class Messages(RunFindings):
     def _call(self, block: JsonObject, parent: str | None) -> None:
         name = text_of(block.get("name"))
         given = mapping(block.get("input"))
-        path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
-        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name in _SHELLS else ""
         identity = text_of(block.get("id"))
         if identity in self._open:
             return
-        asked = next((text_of(given.get(key)) for key in _ASKED if given.get(key)), "")
-        self.use_tool(name or "unnamed", path or command or asked)
+        use = tool_call(identity, name, given)
+        self.use_tool(name or "unnamed", use.target)
         if len(self._open) >= MOST_OPEN:
             self._open.pop(next(iter(self._open)))
         self._sees_below |= parent is not None
-        edits = tuple(_edits(given)) if name in _CHANGERS else ()
-        plan = text_of(given.get("plan"))[:_LONGEST_COMMAND] if name == "ExitPlanMode" else ""
-        use = ToolUse(name, path, command, parent, self.attempts.begin(), edits, plan)
+        use.parent, use.begun = parent, self.attempts.begin()
+        use.plan = text_of(given.get("plan"))[:LONGEST_COMMAND] if name == "ExitPlanMode" else ""
         self._open[identity or f"#{self.live.tool_uses}"] = use
-        self._left += bool(given.get("run_in_background") or LEFT.search(command))
+        self._left += bool(given.get("run_in_background") or LEFT.search(use.command))
         self.live.running = len(self._open) + self._left
         if parent is None:
-            place = self.place(path) if path else None
-            self.steps.called(identity, name, command or place or path or asked)
+            place = self.place(use.path) if use.path else None
+            self.steps.called(identity, name, use.command or place or use.target)
 
     def user(
         self, message: JsonObject, detail: Detail, *, parent: str | None, cwd: str | None = None
@@ -246,26 +215,26 @@ class Messages(RunFindings):
         below = self._below.pop(identity, [])
         if use is None and not failed:
             return
-        use = use or ToolUse("", parent=parent)
+        use = use or OpenCall(identity=identity, tool="", parent=parent)
         parent = parent or use.parent
         output = content_text(block.get("content"))
-        if use.name in {*_SHELLS, *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
+        if use.tool in {*SHELLS, *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
             self._left += 1
         self.live.running = len(self._open) + self._left
         self.steps.answered(identity, output, failed=failed)
         errors = list(below) if failed else []
         kind = self.stumble(output) if failed else None
         if kind == "denied":
-            self.denied = [*self.denied, use.name][:MOST_OPEN]
+            self.denied = [*self.denied, use.tool][:MOST_OPEN]
         if kind == "refused" and parent is None:
             place = self.place(use.path) if use.path else None
-            what = f"{use.name} of {place}" if place else f"`{clip(use.command, 80)}`"
-            self.refuse(output, what if place or use.command else use.name, use.plan)
+            what = f"{use.tool} of {place}" if place else f"`{clip(use.command, 80)}`"
+            self.refuse(output, what if place or use.command else use.tool, use.plan)
         elif kind:
             pass
-        elif use.name == "AskUserQuestion" and not failed and parent is None:
+        elif use.tool == "AskUserQuestion" and not failed and parent is None:
             self.take_answers(detail(), output)
-        elif use.name == "ExitPlanMode" and not failed and parent is None:
+        elif use.tool == "ExitPlanMode" and not failed and parent is None:
             self.accept(use.plan or text_of(mapping(detail()).get("plan")))
         elif use.command:
             base = cwd or (self._folder if parent is None else None)
@@ -278,18 +247,18 @@ class Messages(RunFindings):
                 errors += ran.errors
                 if not failed:
                     self.attempts.do("ran", use.command)
-        elif failed and use.name.startswith("mcp__"):
-            errors.append(ErrorSeen(f"{use.name}: {output.strip()}"))
+        elif failed and use.tool.startswith("mcp__"):
+            errors.append(ErrorSeen(f"{use.tool}: {output.strip()}"))
         elif failed:
             # The client's own tools fail over the client's own rules.
             self.stumbles["call"] += 1
         else:
             self._done(use, output, detail)
             self.see_injected(output)
-            if use.name in _SUBAGENTS and not self._sees_below:
+            if use.tool in _SUBAGENTS and not self._sees_below:
                 self.attempts.do("agent")
-            for old, new in use.edits:
-                self.edited(use.path, old, new)
+            for path, old, new in use.edits:
+                self.edited(path, old, new)
         self._add_errors(errors, parent)
 
     def _add_errors(self, errors: list[ErrorSeen], parent: str | None) -> None:
@@ -300,18 +269,18 @@ class Messages(RunFindings):
             waiting = self._below.setdefault(parent, [])
             waiting += errors[: 20 - len(waiting)]
 
-    def _done(self, use: ToolUse, output: str, detail: Detail) -> None:
+    def _done(self, use: OpenCall, output: str, detail: Detail) -> None:
         """A tool that is not the shell came back well: what it did to its file."""
-        if use.name == "Write":
+        if use.tool == "Write":
             start = output[:200].lower()
             kind = mapping(detail()).get("type")
             if kind not in {"create", "update"}:
                 kind = "create" if "created" in start else "update" if "updated" in start else None
             existed = self.knows(use.path) if kind is None else kind == "update"
             self.touch(use.path, "modified" if existed else "created")
-        elif use.name in _WRITERS:
-            self.touch(use.path, _WRITERS[use.name])
-        elif use.name in {"Glob", "Grep"} and _HAS_ENDING.search(use.path):
+        elif use.changes:
+            self.touch(*use.changes[0])
+        elif use.tool in {"Glob", "Grep"} and _HAS_ENDING.search(use.path):
             # A folder that was searched is not a file that was read.
             self.touch(use.path, "read")
 
@@ -320,22 +289,15 @@ class Messages(RunFindings):
         for use in self._open.values():
             if use.command:
                 self.ran(use.command, "", failed=False)
-            elif use.name not in _SUBAGENTS:
+            elif use.tool not in _SUBAGENTS:
                 self._done(use, "", lambda: None)
         self._open.clear()
-
-
-def _edits(given: JsonObject) -> Iterator[tuple[str, str]]:
-    """What a call changes in its file: the texts of an edit, or of several."""
-    for edit in (items(given.get("edits")) or [given])[:_MOST_EDITS]:
-        old, new = text_of(edit.get("old_string")), text_of(edit.get("new_string"))
-        yield old[:_LONGEST_EDIT], new[:_LONGEST_EDIT]
 
 
 def _denied_call(item: JsonObject) -> str:
     """The tool of a call that was denied; of a shell with how its command begins."""
     name, command = text_of(item.get("tool_name")), mapping(item.get("tool_input")).get("command")
-    return f"{name}({clip(text_of(command), 60)})" if name in _SHELLS and command else name
+    return f"{name}({clip(text_of(command), 60)})" if name in SHELLS and command else name
 
 
 _RESET = re.compile(r"limit reached\|(\d{10,13})\b")

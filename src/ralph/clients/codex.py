@@ -22,17 +22,8 @@ from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, text_of
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
+from ralph.clients import setup as settings
 from ralph.clients.hook_settings import HooksSetup, hook_groups
-from ralph.clients.setup import (
-    SERVER,
-    ClientSetup,
-    RalphCall,
-    SetupPlace,
-    foreign_server,
-    read_text,
-    refusal,
-    server_call,
-)
 from ralph.clients.turns import LONGEST_COMMAND, ToolRun
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
@@ -83,20 +74,20 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, Any]:
     """One server as Codex is told of it: nothing secret, and its tools need no approval."""
-    settings: dict[str, Any]
+    found: dict[str, Any]
     if "url" in entry:
         headers = {header: var for server, header, var in _headers(call) if server == name}
-        settings = {"url": str(entry["url"])}
+        found = {"url": str(entry["url"])}
         if headers:
-            settings["env_http_headers"] = headers
+            found["env_http_headers"] = headers
     else:
         program, *isolated = python()
         words = ["-m", "ralph.clients.codex", str(call.mcp_config), name]
-        settings = {"command": program, "args": [*isolated, *words]}
+        found = {"command": program, "args": [*isolated, *words]}
         if names := _names_in(json.dumps(entry)):
-            settings["env_vars"] = names
+            found["env_vars"] = names
     # A server of this name in the user's own settings may be switched off.
-    return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
+    return {**found, "enabled": True, "default_tools_approval_mode": "approve"}
 
 
 def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
@@ -133,7 +124,7 @@ def sessions() -> SessionFiles:
     return codex_sessions
 
 
-def setup() -> ClientSetup:
+def setup() -> settings.ClientSetup:
     """Hooks in `hooks.json`, the MCP server in `config.toml`."""
     return CodexSetup()
 
@@ -306,11 +297,11 @@ class CodexSetup(HooksSetup):
         """Its hooks, beside its settings."""
         return self.servers_file(root).with_name("hooks.json")
 
-    def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
+    def wanted_hooks(self, call: settings.RalphCall) -> dict[str, list[Any]]:
         """The groups of each event, calling Ralph so."""
         return hook_groups(self.agent, call, _HOOKS)
 
-    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+    def warnings(self, places: list[settings.SetupPlace], root: Path | None) -> list[str]:
         """Whether the person has yet to trust the hooks; that is noted by the file's path."""
         found = []
         for place in places:
@@ -318,7 +309,7 @@ class CodexSetup(HooksSetup):
                 continue
             with contextlib.suppress(BadInput):
                 known = json.dumps(place.hooks.file)[1:-1] in (
-                    read_text(self.servers_file(None)) or ""
+                    settings.read_text(self.servers_file(None)) or ""
                 )
                 if not known:
                     todo = "Start codex and accept them with /hooks"
@@ -332,19 +323,19 @@ class CodexSetup(HooksSetup):
         given = os.environ.get("CODEX_HOME")
         return (Path(given).expanduser() if given else Path.home() / ".codex") / "config.toml"
 
-    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+    def with_server(self, text: str | None, call: settings.RalphCall, where: Path) -> str:
         """The settings with our server in them."""
         rest = text
         if text is not None:
             if self.server_in(text, where) == call:
                 return text
             rest = self.without_server(text, where)
-            if rest is not None and SERVER in _servers_in(rest, where):
-                raise foreign_server(where)
+            if rest is not None and settings.SERVER in _servers_in(rest, where):
+                raise settings.foreign_server(where)
         newline = "\r\n" if "\r\n" in (rest or "") else "\n"
         lines = [
             _BEGIN,
-            f"[mcp_servers.{SERVER}]",
+            f"[mcp_servers.{settings.SERVER}]",
             f"command = {json.dumps(call.program, ensure_ascii=False)}",
             f"args = {json.dumps(call.server_words, ensure_ascii=False)}",
             # Without it `codex exec` refuses every tool that writes, even reporting on a task.
@@ -360,7 +351,9 @@ class CodexSetup(HooksSetup):
             fits = self.server_in(made, where) == call
         if not fits:
             todo = "Write it as tables ([mcp_servers.NAME]), then run this again."
-            raise refusal("no table can be added to mcp_servers as it is written", where, todo)
+            raise settings.refusal(
+                "no table can be added to mcp_servers as it is written", where, todo
+            )
         return made
 
     def without_server(self, text: str, where: Path) -> str | None:
@@ -372,14 +365,14 @@ class CodexSetup(HooksSetup):
                 line = text.count("\n", 0, text.index(_BEGIN)) + 1
                 what = f"the line {_END!r} that ends Ralph's block is missing"
                 todo = "Put it after the block, or take the block out."
-                raise refusal(what, f"{where}:{line}", todo)
+                raise settings.refusal(what, f"{where}:{line}", todo)
             return _LONE_END.sub("", text)
         left = text[: found.start()] + text[found.end() :]
         return None if not left and text.startswith(_BEGIN) else left
 
-    def server_in(self, text: str, where: Path) -> RalphCall | None:
+    def server_in(self, text: str, where: Path) -> settings.RalphCall | None:
         """How our server is called, None where it is not registered."""
-        return server_call(_servers_in(text, where).get(SERVER))
+        return settings.server_call(_servers_in(text, where).get(settings.SERVER))
 
 
 def _servers_in(text: str, where: Path) -> dict[str, Any]:
@@ -388,7 +381,7 @@ def _servers_in(text: str, where: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1  # "at end of document"
-        raise refusal(f"this is not valid TOML: {error}", f"{where}:{line}") from None
+        raise settings.refusal(f"this is not valid TOML: {error}", f"{where}:{line}") from None
     return servers if isinstance(servers, dict) else {}
 
 

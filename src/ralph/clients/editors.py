@@ -24,16 +24,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.clients import EDITORS
-from ralph.clients.setup import (
-    SERVER,
-    SERVERS,
-    ClientSetup,
-    RalphCall,
-    SetupPlace,
-    read_json,
-    refusal,
-)
+from ralph.clients import EDITORS, setup
 from ralph.errors import BadInput
 
 # A text is skipped whole, so that what looks like a comment in it is none.
@@ -150,7 +141,7 @@ class Editor(msgspec.Struct, frozen=True):
 
     user: Callable[[], Path]
     project: str | None
-    servers_key: str = SERVERS
+    servers_key: str = setup.SERVERS
     entry: dict[str, Any] = {}
 
 
@@ -162,32 +153,32 @@ _EDITORS = {
 }
 
 
-class JsoncSetup(ClientSetup):
+class JsoncSetup(setup.ClientSetup):
     """A client whose MCP servers are in a file with comments."""
 
-    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+    def with_server(self, text: str | None, call: setup.RalphCall, where: Path) -> str:
         """The file with our MCP server in it."""
         try:
             self.read(text or "", where)
         except BadInput as error:
-            servers = {self.servers_key: {SERVER: self.server_entry(call)}}
+            servers = {self.servers_key: {setup.SERVER: self.server_entry(call)}}
             member = json.dumps(servers, ensure_ascii=False)
             todo = f"Fix it and run this again, or add by hand: {member}"
-            raise refusal(error.what, error.where, f"{todo}.") from None
+            raise setup.refusal(error.what, error.where, f"{todo}.") from None
         return super().with_server(text, call, where)
 
     def read(self, text: str, where: Path) -> dict[str, Any]:
         """What is in the file."""
-        return read_json(plain(text), where) if text.strip() else {}
+        return setup.read_json(plain(text), where) if text.strip() else {}
 
     def put(self, text: str | None, settings: dict[str, Any], entry: dict[str, Any]) -> str:
         """The file with this server, and all else as it is."""
         start = text if text is not None and text.strip() else "{}\n"
-        return put(start, (self.servers_key, SERVER), entry)
+        return put(start, (self.servers_key, setup.SERVER), entry)
 
     def take(self, text: str, where: Path) -> str | None:
         """The file without the server that is in it; None when nothing else was."""
-        left = take(text, (self.servers_key, SERVER))
+        left = take(text, (self.servers_key, setup.SERVER))
         return None if re.fullmatch(r"\s*\{\s*\}\s*", left) else left
 
 
@@ -208,10 +199,10 @@ class EditorSetup(JsoncSetup):
             raise BadInput(what, where=str(root), todo="Use --user.")
         return root / self._editor.project
 
-    def server_entry(self, call: RalphCall) -> dict[str, Any]:
+    def server_entry(self, call: setup.RalphCall) -> dict[str, Any]:
         """Our server as its settings describe one."""
         return {**self._editor.entry, "command": call.program, "args": call.server_words}
 
-    def places(self, root: Path | None) -> list[SetupPlace]:
+    def places(self, root: Path | None) -> list[setup.SetupPlace]:
         """What is set up for the person and, where it has a file, for the project at this root."""
         return super().places(root if self._editor.project else None)

@@ -1,26 +1,28 @@
 """Gemini CLI: its command, its output in `--output-format stream-json`, and its settings.
 
-The output does not tell how a shell command ended. The session's file does (`gemini_sessions`), so
-a run on this machine is told by that, and one from elsewhere by what its commands printed.
+The output does not tell how a shell command ended. The session's file does, so a run on this
+machine is told by that, and one from elsewhere by what its commands printed.
 Documented in google-gemini/gemini-cli: docs/cli/headless.md (output), docs/hooks/reference.md
 (hooks), docs/tools/mcp-server.md (servers), docs/reference/configuration.md (files, variables).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
-from ralph.capture import AgentRun, Capture
-from ralph.capture.lines import count, mapping, text_of
+from ralph.capture import AgentRun, Capture, lines
+from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients.hook_settings import HooksSetup, hook_groups
 from ralph.clients.setup import NAME, ClientSetup, RalphCall
-from ralph.clients.turns import ToolRun, failure_text, tool_call
+from ralph.clients.turns import ToolRun, ToolTurn, failure_text, tool_call
 
 DIALECTS: tuple[str, ...] = ("gemini",)
 OUTPUTS: tuple[str, ...] = ("the output of `gemini -p --output-format stream-json`",)
@@ -60,10 +62,10 @@ def open_capture(dialect: str, *, file: str, root: str | None, injected: str) ->
 
 
 def sessions() -> SessionFiles:
-    """The chats under `~/.gemini/tmp`."""
-    from ralph.clients import gemini_sessions
+    """The chats under `~/.gemini/tmp`: this module has them, too."""
+    from ralph.clients import gemini
 
-    return gemini_sessions
+    return gemini
 
 
 def setup() -> ClientSetup:
@@ -122,8 +124,6 @@ class GeminiRun(ToolRun):
             tokens_used=count(stats.get("total_tokens")),
             duration_ms=count(stats.get("duration_ms")),
         )
-        from ralph.clients.gemini_sessions import last_exchange
-
         if seen := last_exchange(self.session or "", root=self._root, injected=self._injected):
             told = seen.captured
             return msgspec.structs.replace(
@@ -133,6 +133,169 @@ class GeminiRun(ToolRun):
                 files_touched=told.files_touched,
             )
         return found
+
+
+# -- Its session files: `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
+#
+# The first line names the session. A message is a line, and stands there again, whole, whenever
+# more is known of it: its tool calls, then their results. Lines with `$set` are about the session;
+# the messages in them were or will be lines of their own. The folder it was held in stands in a
+# file beside the chats.
+
+_ROOT_FILE = ".project_root"
+_MOST_PATH_BYTES = 4096
+# What the client puts before the model beside a person's words.
+_CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
+_NOT_TYPED = ("/", "?", "<session_context>")
+_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.M)
+_WRAPPER = re.compile(r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$", re.M)
+_EXISTED = re.compile(r"\ASuccessfully (?:overwrote|(created))")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ENDED = {"success", "error", "cancelled"}
+
+
+class GeminiTurn(ToolTurn):
+    """An exchange, with what was already read of each of its messages."""
+
+    def __init__(self, start: lines.SessionStart, key: str, begins_at: int) -> None:
+        super().__init__("gemini", start, key, begins_at)
+        self._read_ids: set[str] = set()
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """A line of the model's."""
+        self.see_time(message.get("timestamp"))
+        self.model = text_of(message.get("model")) or self.model
+        identity, text = text_of(message.get("id")), content_text(message.get("content"))
+        if text.strip() and self._is_new(identity):
+            self.speak(text)
+        if total := count(mapping(message.get("tokens")).get("total")):
+            self.tokens[identity] = total
+        for call in items(message.get("toolCalls")):
+            name = text_of(call.get("id"))
+            status = text_of(call.get("status"))
+            if status in _ENDED and self._is_new(name):
+                self.call(tool_call(name, text_of(call.get("name")), mapping(call.get("args"))))
+                self._answer(name, call, status)
+
+    def _answer(self, name: str, call: Mapping[str, Any], status: str) -> None:
+        if status == "cancelled":
+            self.drop(name)
+            self.reason = "interrupted"
+            return
+        self.reason = None
+        back = (mapping(part.get("functionResponse")) for part in items(call.get("result")))
+        told = (mapping(one.get("response")) for one in back)
+        output = "\n".join(text_of(one.get("output")) or text_of(one.get("error")) for one in told)
+        self.see_injected(output)
+        output = _without_context(output)
+        code = _EXIT.search(output)
+        existed = _EXISTED.match(output)
+        self.answer(
+            name,
+            _EXIT.sub("", _WRAPPER.sub("", output)).strip(),
+            failed=status == "error",
+            code=int(code[1]) if code else None,
+            existed=None if existed is None else existed[1] is None,
+        )
+
+    def _is_new(self, identity: str) -> bool:
+        known = identity in self._read_ids
+        self._read_ids.add(identity)
+        return not known
+
+
+def _without_context(text: str) -> str:
+    """The text without what hooks added to it."""
+    first, *rest = text.split(_CONTEXT)
+    return "".join([first, *(part.partition(_CONTEXT_END)[2] for part in rest)]).strip()
+
+
+class GeminiSession(lines.SessionReader):
+    """A session's file being read."""
+
+    _parts = staticmethod(objects)
+    _open: GeminiTurn | None = None
+    injected = ""
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = text_of(event.get("type"))
+        if about := mapping(event.get("$set")):
+            self._title = lines.session_title(text_of(about.get("summary"))) or self._title
+        elif kind == "user":
+            self._ask(event)
+        elif self._open is not None and kind == "gemini":
+            self._open.take(event)
+        elif self._open is not None and kind == "error":
+            self._open.failure = content_text(event.get("content"))
+
+    def _ask(self, message: Mapping[str, Any]) -> None:
+        content = content_text(message.get("content"))
+        typed = _without_context(content_text(message.get("displayContent")) or content)
+        key = text_of(message.get("id"))
+        if not typed or typed.startswith(_NOT_TYPED) or (self._open and self._open.key == key):
+            return
+        self._close(self._at)
+        self._open = opened = GeminiTurn(self._start, key, self._at)
+        opened.see_time(message.get("timestamp"))
+        opened.see_injected(content)
+        opened.remember_injected(self.injected)
+        opened.ask(typed)
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Gemini CLI keeps its sessions."""
+    given = environ.get("GEMINI_CLI_HOME")
+    return (Path(given) if given else Path.home()) / ".gemini" / "tmp"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every session's file."""
+    return (file for file in lines.jsonl_files(folder) if file.name.startswith("session-"))
+
+
+def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
+    """The session that a file holds, and the folder that a file above it names."""
+    try:
+        first = objects(file.readline().removeprefix(lines.BOM).strip())[0]
+    except (lines.UnreadableLine, IndexError):
+        return None
+    if "projectHash" not in first:
+        return None
+    session = text_of(first.get("sessionId")) or path.stem
+    return lines.SessionHead(session, _folder(path), is_subagent=first.get("kind") == "subagent")
+
+
+def last_exchange(session: str, *, root: str | None, injected: str) -> lines.SessionExchange | None:
+    """The last exchange of a session on this machine; None where it has no file here."""
+    if not _UUID.fullmatch(session):
+        return None
+    for path in session_folder(os.environ).glob(f"*/chats/session-*-{session[:8]}.jsonl"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            head = session_head(path, file)
+            if head is None or head.session != session:
+                continue
+            reader = GeminiSession(lines.SessionStart(path.name, root, head))
+            reader.injected = injected
+            file.seek(0)
+            for line in file:
+                reader.feed(line)
+            return next(iter(reader.rest()), None)
+    return None
+
+
+def _folder(path: Path) -> str:
+    for above in path.parents[1:2]:
+        try:
+            with (above / _ROOT_FILE).open("rb") as file:
+                return file.read(_MOST_PATH_BYTES).decode("utf-8", "replace").strip()
+        except OSError:
+            break
+    return ""
+
+
+session_reader = GeminiSession
+session_stamp = lines.file_stamp
+open_session = lines.open_file
 
 
 # -- Its settings.

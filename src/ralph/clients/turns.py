@@ -1,7 +1,8 @@
 """What an agent said and did, for clients whose tools are a shell and tools that change files.
 
 Codex, Gemini CLI, OpenCode and Cursor are read with this: a run's output, and the exchanges of a
-session. What is special to a client is only how its events are laid out.
+session. What is special to a client is only how its events are laid out. Claude Code's calls are
+read with it, too.
 """
 
 from __future__ import annotations
@@ -13,27 +14,25 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason, lines
-from ralph.capture.lines import clip, mapping, objects, session_name, text_of
+from ralph.capture.lines import clip, items, mapping, objects, session_name, text_of
 from ralph.capture.outputs import stumble
 from ralph.capture.run import RunFindings
 from ralph.records.iteration import ErrorSeen, FileAction
 
-_SHELLS = {"run_shell_command", "bash", "shell"}
+SHELLS = {"run_shell_command", "bash", "shell", "Bash", "PowerShell"}
 _FILE_TOOLS: dict[str, FileAction] = {
-    "write_file": "created",
-    "write": "created",
-    "replace": "modified",
-    "edit": "modified",
-    "multiedit": "modified",
-    "patch": "modified",
+    **dict.fromkeys(("write_file", "write", "Write"), "created"),
+    **dict.fromkeys(("replace", "edit", "multiedit", "patch"), "modified"),
+    **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit"), "modified"),
+    **dict.fromkeys(("read_file", "read", "Read"), "read"),
     "delete": "deleted",
-    "read_file": "read",
-    "read": "read",
 }
-_PATH_KEYS = ("file_path", "filePath", "absolute_path", "path")
+_PATH_KEYS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _EDITS = (("old_string", "oldString"), ("new_string", "newString"))
-_TARGETS = ("pattern", "query", "url", "description", "prompt")
+_TARGETS = ("pattern", "query", "url", "description", "skill", "prompt")
 LONGEST_COMMAND = 20_000
+_LONGEST_EDIT = 4000
+_MOST_EDITS = 20
 _MOST_OPEN = 1000
 MOST_TYPED = 50
 _LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
@@ -44,7 +43,7 @@ class OpenCall(msgspec.Struct, kw_only=True):
     """A call that waits for its answer: what it runs or changes, and what it is shown as.
 
     `changes` are the files of a tool that reads or changes files, `edits` what it takes out of each
-    and puts in. `session` names a shell that is being waited for.
+    and puts in. `session` names a shell that is being waited for, `parent` the agent that calls.
     """
 
     identity: str
@@ -57,6 +56,8 @@ class OpenCall(msgspec.Struct, kw_only=True):
     edits: list[tuple[str, str, str]] = []
     session: str = ""
     begun: int = 0
+    parent: str | None = None
+    plan: str = ""
 
     @property
     def writes(self) -> bool:
@@ -66,14 +67,16 @@ class OpenCall(msgspec.Struct, kw_only=True):
 
 def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
     """A call of a tool that takes a command, or the path of one file."""
-    command = text_of(given.get("command"))[:LONGEST_COMMAND] if tool in _SHELLS else ""
+    command = text_of(given.get("command"))[:LONGEST_COMMAND] if tool in SHELLS else ""
     path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
     other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
     target = command or path or other
     call = OpenCall(identity=identity, tool=tool, target=target, command=command, path=path)
     if action := _FILE_TOOLS.get(tool):
-        old, new = (text_of(given.get(key) or given.get(other)) for key, other in _EDITS)
-        call.changes, call.edits = [(path, action)], [(path, old, new)]
+        call.changes = [(path, action)]
+        for edit in (items(given.get("edits")) or [given])[:_MOST_EDITS] if call.writes else ():
+            old, new = (text_of(edit.get(key) or edit.get(other)) for key, other in _EDITS)
+            call.edits = [*call.edits, (path, old[:_LONGEST_EDIT], new[:_LONGEST_EDIT])]
     return call
 
 
@@ -129,10 +132,9 @@ class ToolFindings(RunFindings):
         elif call.changes is not None and not failed:
             for path, action in call.changes:
                 known = self.knows(path) if existed is None else existed
-                self.touch(
-                    path, "modified" if action == "created" and known else action, call.folder
-                )
-            for path, old, new in call.edits if call.writes else ():
+                overwritten = action == "created" and known
+                self.touch(path, "modified" if overwritten else action, call.folder)
+            for path, old, new in call.edits:
                 self.edited(path, old, new, call.folder)
         elif call.command and not call.writes:
             text = f"Exit code {code}\n{output}" if code else output

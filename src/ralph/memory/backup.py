@@ -309,10 +309,8 @@ def _restore_plan(project: Project, name: str, raw: bytes) -> None:
 def _made(home: Path, key: str, saved: BackupProject, into: Path | None) -> Project:
     """A project that is not on this machine, in a folder with its name."""
     if into is None:
-        raise NotFound(
-            "this project is not on this machine",
-            todo="Clone it and run restore in it, or make its folder with --into DIR.",
-        )
+        todo = "Clone it and run restore in it, or make its folder with --into DIR."
+        raise NotFound("this project is not on this machine", todo=todo)
     project = Project(into / (key.rpartition("-")[0].strip("-") or "project"), home)
     disk.create(project.db / "metadata.yaml", f"project_id: {saved.id}\n".encode())
     if project.claimed_id != saved.id:

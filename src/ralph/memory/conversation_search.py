@@ -17,9 +17,10 @@ from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Candidate
-from ralph.records import Record, local_minute
+from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import compiled, spellings
 
 # An exchange is lifted by the better of its two neighbors and by its conversation: by the best
@@ -157,9 +158,7 @@ def _lift_by_conversation(
     asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
-    lengths = [
-        sum(map(str.count, one.fields, "   ")) + 3 for talk in talks.values() for one in talk
-    ]
+    lengths = [sum(map(str.count, x.fields, "   ")) + 3 for talk in talks.values() for x in talk]
     short = 1.0 / (1.0 + (sum(lengths) / len(lengths) / _SHORT_WORDS) ** 2)
     best = {name: sum(one.value for one in talk[:_BEST]) for name, talk in talks.items()}
     held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
@@ -273,9 +272,8 @@ def grouped(
         best = [hit for hit in shown if hit.record.conversation == name][:exchanges]
         related = tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in best)
         value = round(similarity[name], 4)
-        found.append(
-            RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
-        )
+        about_it = (state.conversation, value, state.summary, state.exchanges, related)
+        found.append(RelatedConversation(*about_it))
     relevant = [hit for hit in hits if (hit.score or 0.0) >= RELEVANT]
     topical = [hit for hit in relevant if hit.id in home]
     names = dict.fromkeys(home[hit.id] for hit in topical)
@@ -296,7 +294,7 @@ def _topic_line(
     if number < _MANY or not counts:
         return None
     topic = max(counts, key=lambda word: (counts[word], len(word), word))
-    days = sorted(local_minute(one.created)[:10] for one in conversations if one.created)
+    days = sorted(filter(None, (plain_date(one.created) for one in conversations)))
     since = f", the first on {days[0]}" if days else ""
     ending = "th" if number % 100 in (11, 12, 13) else _ENDINGS.get(number % 10, "th")
     name = spellings(question).get(topic, topic)

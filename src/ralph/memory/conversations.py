@@ -26,10 +26,11 @@ from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, least_of_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
-from ralph.records import Record, Tombstone, clean, local_minute, now, utc
+from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
 from ralph.records.note import NOTE, Note
+from ralph.text.sanitize import plain_date
 from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
@@ -77,9 +78,8 @@ class Conversations:
         if name not in self._streams:
             also = set(self._other_ids) if name == self._own else set[str]()
             also &= set(self.store.journals.names()) - {name} if also else set()
-            self._streams[name] = ConversationStream(
-                name, self.store, foreign=name != self._own, also=sorted(also)
-            )
+            more: dict[str, Any] = {"foreign": name != self._own, "also": sorted(also)}
+            self._streams[name] = ConversationStream(name, self.store, **more)
         return self._streams[name]
 
     def within(self, everywhere: bool) -> Sequence[ConversationStream]:
@@ -303,9 +303,8 @@ class Conversations:
         """What may answer the question; `summaries`: those of conversations too."""
         streams = self.within(everywhere)
         parts = [part for stream in streams for part in stream.parts]
-        without = {
-            kind for kind, shown in ((schema.DOCUMENT, documents), (NOTE, notes)) if not shown
-        }
+        optional = {schema.DOCUMENT: documents, NOTE: notes}
+        without = [kind for kind, shown in optional.items() if not shown]
         wanted = frozenset(tag.casefold() for tag in tags)
         allowed = SearchFilter(wanted, exclude, frozenset(without))
         how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
@@ -314,13 +313,9 @@ class Conversations:
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
             dated = self.store.ask(parts, asked, **how)
-            days = [
-                local_minute(hit.record.completed)[:10]
-                for hit in dated
-                if hit.kind == schema.EXCHANGE
-            ]
+            days = [hit.record.completed for hit in dated if hit.kind == schema.EXCHANGE]
             if days:
-                day = date.fromisoformat(days[0])
+                day = date.fromisoformat(plain_date(days[0]))
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)
@@ -419,10 +414,8 @@ def details(
 ) -> ConversationDetails:
     """What is known of a conversation or of one exchange, by its id or a prefix of it."""
     if (conversation is None) == (exchange is None):
-        raise BadInput(
-            "give a conversation_id or an exchange_id, one of them",
-            todo='For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}',
-        )
+        todo = 'For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}'
+        raise BadInput("give a conversation_id or an exchange_id, one of them", todo=todo)
     wanted = (exchange or conversation or "").strip()
     if len(wanted) < store.SHORTEST_ID:
         raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
@@ -434,9 +427,8 @@ def details(
             wanted = exchanges[0].conversation
         talk = memory.conversation(wanted, everywhere=everywhere)
     except NotFound:
-        raise NotFound(
-            f"there is no {wanted!r} here", todo="Take an id from search_conversations."
-        ) from None
+        todo = "Take an id from search_conversations."
+        raise NotFound(f"there is no {wanted!r} here", todo=todo) from None
     if exchanges is None:
         exchanges = memory.exchanges(talk.id, everywhere=everywhere)
     summaries = {

@@ -28,7 +28,7 @@ from ralph.memory.plan_stream import LEARNING, FeatureLearning, plan_content
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import read_marks, write_marks
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
-from ralph.memory.transfer import JournalKey, journal_keys, journal_of, stream_at
+from ralph.memory.transfer import JournalKey, journal_keys, records_in, stream_at
 from ralph.plan.model import KINDS
 from ralph.recall import exchange_of_run
 from ralph.records import Record
@@ -56,6 +56,7 @@ def _ids_in(memory: str, chosen: Mapping[JournalKey, Collection[str]]) -> list[s
 def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) -> _Chosen:
     """What else is the same event: iterations, and what was said."""
     wanted = set(_ids_in(CONVERSATIONS, chosen))
+    whole = bool(wanted) and not wanted.isdisjoint(ralph.conversations.states())
     if not any(key.memory in (FEATURES, CONVERSATIONS) for key in chosen):
         return {}
     found: _Chosen = {}
@@ -66,21 +67,20 @@ def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) 
         for record in memory.records():
             if record.id in mine:
                 told.update(_events(record.source.run))
-            elif wanted and not wanted.isdisjoint(_events(record.source.run)):
+            elif wanted and not wanted.isdisjoint(_events(record.source.run, whole=whole)):
                 found.setdefault(key, []).append(record.id)
     if told:
-        stream = ralph.conversations.stream
-        history = stream.history
+        history = (stream := ralph.conversations.stream).history
         told &= (history.records.keys() | history.conversations.keys()) - wanted
         found |= {JournalKey(CONVERSATIONS, stream.name): sorted(told)} if told else {}
     return found
 
 
-def _events(run: str | None) -> list[str]:
-    """What a run is called among conversations: an exchange of a session, or a whole one."""
+def _events(run: str | None, *, whole: bool = True) -> list[str]:
+    """What a run is called among conversations: an exchange, or a `whole` one (slow for many)."""
     if exchange := exchange_of_run(run):
         return [exchange]
-    return [conversation_id(client, run) for client in _CLIENTS] if run else []
+    return [conversation_id(client, run) for client in _CLIENTS] if run and whole else []
 
 
 def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
@@ -176,12 +176,14 @@ def choose(
     found_ids: set[str] = set()
     words = Words((), match or "")
     beginnings = [one for one in meant if len(one) >= store.SHORTEST_ID]
+    begins = tuple(map(str.lower, beginnings))
 
     def fits(names: Iterable[str], at: str, body: bytes) -> bool:
+        if wanted and not any(name.startswith(begins) for name in names):
+            return False
         named = [(one, i) for i in names for one in beginnings if i.startswith(one.lower())]
         found_ids.update(one for one, _ in named)
-        fit = bool(named or not wanted) and (limit is None or store.is_before(at, limit))
-        fit = fit and (not match or words.match_in(body))
+        fit = (limit is None or store.is_before(at, limit)) and (not match or words.match_in(body))
         for one, name in named if fit else ():
             meant[one].add(name)
         return fit
@@ -245,8 +247,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         remains.append(_command("the same told elsewhere", others))
     named = set(_ids_in(FEATURES, ids))
     features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
-    told = (pair for name in features for pair in ralph.feature(name).iterations(named))
-    iterations = [iteration for _, iteration in told]
+    iterations = [one for name in features for _, one in ralph.feature(name).iterations(named)]
     numbers = {(one.feature, one.iteration_number) for one in iterations}
     made = [x for x in learnings_of(ralph) if x.source != "human"] if numbers else []
     made = [one for one in made if (one.feature, one.iteration) in numbers]
@@ -311,7 +312,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
 
 
 def _without_conversations(
-    ralph: Ralph, standing: list[Record], said: list[str], match: str | None
+    ralph: Ralph, standing: Iterable[Record], said: list[str], match: str | None
 ) -> tuple[list[str], list[str]]:
     """What was picked without conversations of which only a part was, and those of them whose
     title has the text: a conversation goes with its last exchange, and by its title alone only if
@@ -323,13 +324,13 @@ def _without_conversations(
     return [one for one in said if one not in named], titles
 
 
-def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
+def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
     """What may be forgotten of a journal; a merge may have brought some of it back."""
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    records = [located.record for located in journal_of(ralph, key).read().records]
-    return [one for one in records if key.memory != KNOWLEDGE or one.kind in kinds]
+    records = records_in(ralph, key)
+    return (one for one in records if key.memory != KNOWLEDGE or one.kind in kinds)
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:

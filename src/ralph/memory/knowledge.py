@@ -340,17 +340,15 @@ class Knowledge(Stream):
         history = self.living()
         names = [name for name in history.patterns if name.startswith(begins)]
         found = [_pattern(history, name, self._first_of(history, name)) for name in names]
-        return Patterns(
-            sorted(found, key=lambda one: (-one.success_count, -one.success_rate, one.id))
-        )
+        found.sort(key=lambda one: (-one.success_count, -one.success_rate, one.id))
+        return Patterns(found)
 
     def pattern(self, wanted: str) -> Pattern:
         """One pattern by its id or the beginning of it."""
         history = self.living()
         todo = "`ralph knowledge patterns` lists them with their ids."
-        name = find_id(
-            wanted, history.patterns, NotFound(f"there is no pattern {wanted!r}", todo=todo)
-        )
+        missing = NotFound(f"there is no pattern {wanted!r}", todo=todo)
+        name = find_id(wanted, history.patterns, missing)
         return _pattern(history, name, self._first_of(history, name))
 
     def entries_of(self, pattern: Pattern) -> list[Record]:

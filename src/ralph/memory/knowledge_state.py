@@ -299,15 +299,12 @@ def read_entry(plain: Mapping[str, Any]) -> Entry:
     given = {name: value for name, value in plain.items() if value is not None}
     kind = given.pop("entry_type", None)
     if not isinstance(kind, str) or kind not in ENTRIES:
-        raise BadRecord(
-            "no entry_type" if kind is None else f"there is no entry_type {kind!r}",
-            todo=f"It is one of {', '.join(ENTRIES)}.",
-        )
+        what = "no entry_type" if kind is None else f"there is no entry_type {kind!r}"
+        raise BadRecord(what, todo=f"It is one of {', '.join(ENTRIES)}.")
     fields = ENTRIES[kind].__struct_fields__
     if unknown := sorted(plain.keys() - {"entry_type", *fields}):
-        raise BadRecord(
-            f"a {kind} has no field {unknown[0]!r}", todo=f"Its fields are {', '.join(fields)}."
-        )
+        todo = f"Its fields are {', '.join(fields)}."
+        raise BadRecord(f"a {kind} has no field {unknown[0]!r}", todo=todo)
     steps = given.get("solution_steps")
     if isinstance(steps, list | tuple):
         if not all(isinstance(step, str) for step in steps):
@@ -333,14 +330,11 @@ def prepared_entry(entry: Entry) -> Entry:
     if not project:
         raise BadRecord("an entry needs the project it comes from")
     if redact(project) != project:
-        raise BadRecord(
-            "the project's name looks like a secret", todo="Name the project by what it is."
-        )
+        todo = "Name the project by what it is."
+        raise BadRecord("the project's name looks like a secret", todo=todo)
     if isinstance(entry, kinds.FailureSolution) and not entry.success_verified:
-        raise BadRecord(
-            "a failure whose solution is not verified is not knowledge yet",
-            todo="Capture it when the solution was seen to work.",
-        )
+        what = "a failure whose solution is not verified is not knowledge yet"
+        raise BadRecord(what, todo="Capture it when the solution was seen to work.")
     # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
     texts = {
         name: cut(clean_text(strip_marked(visible(value)).strip()), _TEXT_CHARS)
@@ -357,10 +351,8 @@ def prepared_entry(entry: Entry) -> Entry:
             raise BadRecord(f"a {entry.entry_type} needs {name}", todo=todo)
     steps = texts.get("solution_steps", "")
     if isinstance(entry, kinds.FailureSolution) and not is_solution(steps):
-        raise BadRecord(
-            f"{shorten(steps, 60)!r} does not say what solved it",
-            todo="Say what was changed, or which command or option helped.",
-        )
+        todo = "Say what was changed, or which command or option helped."
+        raise BadRecord(f"{shorten(steps, 60)!r} does not say what solved it", todo=todo)
     return msgspec.structs.replace(entry, **texts)
 
 

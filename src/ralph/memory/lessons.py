@@ -231,16 +231,15 @@ def lessons(
         candidates = again or [error for _, error in reversed(seen)]
         if solution := next((one.resolution for one in candidates if one.resolution), ""):
             attempt, error = seen[-1]
-            found.append(
-                FailureSolution(
-                    project=project,
-                    technology=technology or "",
-                    subject=success.task_title,
-                    failure_description=_description(attempt),
-                    error_message=error.message,
-                    solution_steps=solution,
-                )
+            lesson = FailureSolution(
+                project=project,
+                technology=technology or "",
+                subject=success.task_title,
+                failure_description=_description(attempt),
+                error_message=error.message,
+                solution_steps=solution,
             )
+            found.append(lesson)
     return found[:MOST]
 
 

@@ -80,9 +80,9 @@ class Pause(NamedTuple):
         what = what or ("in this project" if self.project else "everywhere")
         if not self.since:
             return f"memory is paused {what} by the setting {SETTING}"
-        from ralph.records import local_minute
+        from ralph.text.sanitize import plain_date
 
-        return f"memory is paused {what} since {local_minute(self.since)}"
+        return f"memory is paused {what} since {plain_date(self.since, 16)}"
 
 
 def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:

@@ -208,7 +208,7 @@ class Project:
         if claimed is not None and not self._owner(claimed):
             owner = {"paths": [self._path], "commits": _commits(self.root)}
             with contextlib.suppress(OSError):  # one that cannot be written to keeps nothing
-                disk.create(_owner_file(self.home, claimed), _encoded(owner))
+                disk.create(owner_file(self.home, claimed), _encoded(owner))
         if self.git_id:
             own = [self.id] if self.id == claimed else []
             note_owner(self.home, self.git_id, paths=[self._path], ids=own)
@@ -248,7 +248,7 @@ class Project:
         return self.git_id or _path_id(self._path)
 
     def _owner(self, identity: str) -> dict[str, list[str]]:
-        return _read_owner(_owner_file(self.home, identity))
+        return read_owner(owner_file(self.home, identity))
 
     def _files(self) -> dict[Path, str]:
         metadata = (
@@ -356,24 +356,16 @@ def _no_project(start: Path) -> NotAProject:
 
 def note_owner(home: Path, identity: str, **more: list[str]) -> None:
     """Add folders, commits, or ids of the same first commit to what is noted of an id."""
-    file = _owner_file(home, identity)
-    if all(set(some) <= set(_read_owner(file).get(key, ())) for key, some in more.items()):
+    file = owner_file(home, identity)
+    if all(set(some) <= set(read_owner(file).get(key, ())) for key, some in more.items()):
         return
     with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
         disk.make_folder(file.parent)
         with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
-            owner = _read_owner(file) or {"paths": [], "commits": []}
+            owner = read_owner(file) or {"paths": [], "commits": []}
             for key, some in more.items():
                 owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
             disk.replace(file, _encoded(owner))
-
-
-def project_name(home: Path, identity: str) -> str:
-    """What a project is called here: its folder, else the beginning of its id."""
-    with contextlib.suppress(BadInput, OSError):
-        if paths := _read_owner(_owner_file(home, identity)).get("paths"):
-            return Path(paths[-1]).name
-    return identity[:8]
 
 
 def portable_ids(home: Path) -> dict[str, list[str]]:
@@ -382,7 +374,7 @@ def portable_ids(home: Path) -> dict[str, list[str]]:
     Instead of that of a path it is the project's own, with that of its first commit if there is.
     """
     found: dict[str, list[str]] = {}
-    owners = {file.stem: _read_owner(file) for file in (home / "projects").glob("*.json")}
+    owners = {file.stem: read_owner(file) for file in (home / "projects").glob("*.json")}
     for git_id, owner in owners.items():
         found |= {one: [one, git_id] for one in owner["ids"]}
     for name, owner in owners.items():
@@ -390,11 +382,13 @@ def portable_ids(home: Path) -> dict[str, list[str]]:
     return found
 
 
-def _owner_file(home: Path, identity: str) -> Path:
+def owner_file(home: Path, identity: str) -> Path:
+    """Where it is noted whose an id is."""
     return home / "projects" / f"{identity}.json"
 
 
-def _read_owner(file: Path) -> dict[str, list[str]]:
+def read_owner(file: Path) -> dict[str, list[str]]:
+    """What is noted of an id: its folders, commits and other ids."""
     try:
         owner = {"ids": [], **json.loads(disk.read(file))}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
@@ -430,11 +424,9 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
 
 # -- The git repository around a folder, and the commit that its history begins with.
 #
-# The repository is found without git, because hooks look for it before every prompt. The commit is
-# asked of git once, and kept in Ralph's home. It opens a project's memory, and a `.git` may come
-# with an archive. So a `.git` counts only if its history is its own: no link leads out of it, and
-# the file of a worktree only if the repository knows that worktree.
-
+# It is found without git, because hooks look for it before every prompt. Git is asked for the
+# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git`
+# counts only if no link leads out of it, and a worktree's file only if the repository knows it.
 
 _GIT = ".git"
 # In a shallow clone the first commit is missing, with the others the history is elsewhere.
@@ -447,15 +439,24 @@ _ASK_AGAIN_S = 86_400.0
 
 def history_folder(top: str) -> str:
     """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
+
+    def text(*parts: str) -> str:
+        data = disk.read(os.path.join(*parts), largest=_LARGEST_BYTES)
+        return data.decode("utf-8", "surrogateescape").strip()
+
     git = folder = os.path.join(top, _GIT)
     try:
         if os.path.isfile(git):
-            own = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
-            known = os.path.join(own, _text(os.path.join(own, "gitdir")))
+            own = os.path.join(top, text(git).removeprefix("gitdir:").strip())
+            known = os.path.join(own, text(own, "gitdir"))
             if os.path.realpath(known) != os.path.join(os.path.realpath(top), _GIT):
                 return ""
-            folder = os.path.realpath(os.path.join(own, _text(os.path.join(own, "commondir"))))
-        return folder if top and _is_complete(folder) else ""
+            folder = os.path.realpath(os.path.join(own, text(own, "commondir")))
+        elsewhere = any(os.path.lexists(os.path.join(folder, one)) for one in _INCOMPLETE)
+        if not top or os.path.islink(folder) or elsewhere:
+            return ""
+        with os.scandir(folder) as files, os.scandir(os.path.join(folder, "objects")) as objects:
+            return "" if any(one.is_symlink() for one in (*files, *objects)) else folder
     except OSError:
         return ""
 
@@ -492,18 +493,6 @@ def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
     command = [program, "-C", os.fspath(root), "-c", "core.fsmonitor=false", *words]
     return ask_program(command, timeout_s=_TIMEOUT_S, env=environ)
-
-
-def _is_complete(git: str) -> bool:
-    """Whether a git folder is a real one with all of its history in it."""
-    if os.path.islink(git) or any(os.path.lexists(os.path.join(git, one)) for one in _INCOMPLETE):
-        return False
-    with os.scandir(git) as own, os.scandir(os.path.join(git, "objects")) as objects:
-        return not any(one.is_symlink() for one in (*own, *objects))
-
-
-def _text(file: str) -> str:
-    return disk.read(file, largest=_LARGEST_BYTES).decode("utf-8", "surrogateescape").strip()
 
 
 # -- Focus: which feature a person's own interactive work belongs to, on this machine.
@@ -543,8 +532,6 @@ def clear_focus(project: Project) -> None:
 
 
 # -- What a project's folder asks for that a person must allow first.
-#
-# Each source of wishes is one function; `wishes_of` is the list of them.
 
 
 _SHOWN = ("command", "args", "url", "type")

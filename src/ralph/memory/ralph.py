@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
@@ -164,27 +164,25 @@ class Ralph:
         `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
         `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
-        question = self.store.question(
-            query, limit=limit, min_score=min_score, since=since, until=until
-        )
+        bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
+        question = self.store.question(query, since=since, until=until, **bounds)
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
             streams = self._streams(reach)
             found.append(self.store.find(streams, question, meaning=meaning, budget_s=budget_s))
         if "conversations" in reach.keepers:
-            found.append(
-                self.conversations.candidates(
-                    question,
-                    tags=tags,
-                    everywhere=everywhere,
-                    words_only=not meaning,
-                    exclude=exclude,
-                    documents=not (tags or since or until),
-                    notes=not tags,
-                    budget_s=budget_s,
-                )
+            said = self.conversations.candidates(
+                question,
+                tags=tags,
+                everywhere=everywhere,
+                words_only=not meaning,
+                exclude=exclude,
+                documents=not (tags or since or until),
+                notes=not tags,
+                budget_s=budget_s,
             )
+            found.append(said)
         if "knowledge" in reach.keepers:
             found.append(self.knowledge.candidates(question, budget_s=budget_s))
         hits = conclude(question, found, reach.has)
@@ -227,9 +225,8 @@ class Ralph:
         `everywhere`: where this project has none, the conversations of others are looked through.
         """
         reach = self._reach(scope, (), features)
-        missing = NotFound(
-            f"there is no record {record_id!r}", todo="`ralph recent` lists records with their ids."
-        )
+        todo = "`ralph recent` lists records with their ids."
+        missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:
             raise missing
         found = self._find(record_id, reach)
@@ -338,12 +335,19 @@ def open_ralph(
     home: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     project: Project | None = None,
+    token: str = "",
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
 
-    A path that holds no project yet gets one when the first record is kept.
+    A path that holds no project yet gets one when the first record is kept. An address like
+    `https://HOST/projects/NAME` is a project on a server; it needs `token`.
     """
+    if isinstance(path, str) and path.startswith(("https://", "http://")):
+        from ralph.memory.remote import RemoteRalph
+
+        # It has the same calls, and says so of those it has not.
+        return cast("Ralph", RemoteRalph(path, token))
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
         project = project or need_project(Path.cwd(), home=home_path)

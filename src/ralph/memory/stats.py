@@ -18,9 +18,8 @@ from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
 from ralph.memory.activity import Activity, read_activity
 from ralph.memory.ralph import Ralph
-from ralph.recall import exchange_of_run
-from ralph.records.conversation import Exchange, Message, conversation_id
-from ralph.records.iteration import Iteration
+from ralph.memory.timeline import Event, events, local_day
+from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation_id
 from ralph.text.times import moments_between
 
 # Outcomes that say how an iteration went. Others were stopped, refused, or nobody could tell.
@@ -32,6 +31,9 @@ _SHELLS = frozenset(
 # A client may note the time of a prompt a little after its hook ran.
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
+# So many of the last iterations tell where a feature is going.
+_LAST = 10
+_CASES = ("first_with", "first_without", "retry_with", "retry_without")
 
 
 class Usage(msgspec.Struct):
@@ -51,12 +53,12 @@ class Usage(msgspec.Struct):
     tokens_used: int = 0
     unpriced: int = 0
 
-    def add(self, work: Iteration | Exchange) -> None:
+    def add(self, work: Event) -> None:
         """Count one piece of work."""
         self.cost_usd = round(self.cost_usd + (work.cost_usd or 0.0), 6)
         self.tokens_used += work.tokens_used or 0
         self.unpriced += work.cost_usd is None
-        if isinstance(work, Exchange):
+        if work.kind == EXCHANGE:
             self.exchanges += 1
             return
         self.iterations += 1
@@ -64,18 +66,6 @@ class Usage(msgspec.Struct):
         self.judged += work.outcome in _JUDGED
         if self.judged:
             self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
-
-
-class NextCommands(msgspec.Struct):
-    """How many times a next command was seen, and how many of those commands passed."""
-
-    commands: int = 0
-    passed: int = 0
-
-    def add(self, command: Message) -> None:
-        """Count one."""
-        self.commands += 1
-        self.passed += not command.failed
 
 
 class RecallStats(msgspec.Struct):
@@ -88,10 +78,14 @@ class RecallStats(msgspec.Struct):
 
     recalls: int = 0
     memories: int = 0
-    first_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    first_without: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_with: NextCommands = msgspec.field(default_factory=NextCommands)
-    retry_without: NextCommands = msgspec.field(default_factory=NextCommands)
+    next_commands: dict[str, dict[str, int]] = msgspec.field(
+        default_factory=lambda: {case: {"commands": 0, "passed": 0} for case in _CASES}
+    )
+
+    def add(self, case: str, command: Message) -> None:
+        """Count a next command."""
+        self.next_commands[case]["commands"] += 1
+        self.next_commands[case]["passed"] += not command.failed
 
 
 class Stats(msgspec.Struct):
@@ -110,59 +104,48 @@ def command_mark(text: str) -> str:
     return hashlib.sha256(first.encode()).hexdigest()[:12] if first else ""
 
 
-def feature_usage(ralph: Ralph, feature: str) -> Usage:
-    """What one feature took so far."""
-    found = Usage(feature)
-    for _, one in ralph.feature(feature).iterations():
+def usage(work: Iterable[Event], key: str = "") -> Usage:
+    """What these came to."""
+    found = Usage(key)
+    for one in work:
         found.add(one)
     return found
+
+
+def feature_usage(ralph: Ralph, feature: str) -> Usage:
+    """What one feature took so far."""
+    return usage(events(ralph, features=[feature]), feature)
+
+
+def trend(newest_first: Iterable[Event]) -> float | None:
+    """By how much the last ten that say how they went succeeded more often than all of them."""
+    ends = [one.outcome == "success" for one in newest_first if one.outcome in _JUDGED]
+    if len(ends) <= _LAST:
+        return None
+    return sum(ends[:_LAST]) / _LAST - sum(ends) / len(ends)
 
 
 def stats(
     ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
     """Count the work of these days, both included; of one feature without recalls."""
-    first, end = moments_between(since, until)
-    memories = ralph.features() if feature is None else [ralph.feature(feature)]
-    iterations = [one for memory in memories for _, one in memory.iterations()]
-    exchanges: dict[str, list[Exchange]] = {}
-    if feature is None and ralph.conversations.exist:
-        history = ralph.conversations.stream.history
-        for name, state in history.conversations.items():
-            if state.last >= first:
-                found = history.read_exchanges([name])
-                exchanges[name] = [e for e in found if first <= (e.completed or "") < end]
-    iterations = [one for one in iterations if first <= (one.timestamp or "") < end]
-    # An exchange that was work on a feature is counted as that iteration.
-    doubled = {exchange_of_run(one.session_id) for one in iterations}
-    alone = (one for some in exchanges.values() for one in some if one.id not in doubled)
-    work: list[Iteration | Exchange] = [*iterations, *alone]
-    total = Usage("total")
-    for one in work:
-        total.add(one)
+    features = None if feature is None else [feature]
+    work = events(ralph, features=features, since=since, until=until)
     return Stats(
-        total,
-        sorted(_grouped(work, _day), key=lambda row: row.key),
-        _grouped(work, lambda one: getattr(one, "feature", "")),
-        _grouped(work, lambda one: one.model or ""),
-        _recall_stats([r for r in _recalls(ralph) if first <= r.at < end], exchanges)
-        if feature is None
-        else RecallStats(),
+        usage(work, "total"),
+        sorted(grouped(work, lambda one: local_day(one.at)), key=lambda row: row.key),
+        grouped(work, lambda one: one.feature),
+        grouped(work, lambda one: one.model or ""),
+        recall_stats(ralph, since=since, until=until) if feature is None else RecallStats(),
     )
 
 
-def _grouped(
-    work: Iterable[Iteration | Exchange], key: Callable[[Iteration | Exchange], str]
-) -> list[Usage]:
+def grouped(work: Iterable[Event], key: Callable[[Event], str]) -> list[Usage]:
+    """The work by day, feature or whatever the key is; most work first."""
     rows: dict[str, Usage] = {}
     for one in work:
         rows.setdefault(name := key(one), Usage(name)).add(one)
     return sorted(rows.values(), key=lambda row: (-row.iterations - row.exchanges, row.key))
-
-
-def _day(work: Iteration | Exchange) -> str:
-    at = _moment(work.completed if isinstance(work, Exchange) else work.timestamp)
-    return at.date().isoformat() if at else ""
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -178,41 +161,62 @@ def _moment(text: str | None) -> datetime | None:
 
 def _recalls(ralph: Ralph) -> list[Activity]:
     """What hooks showed the model for a prompt or an error."""
-    events = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
-    return [one for one in events if one.shown and one.event != "session-start"]
+    found = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
+    return [one for one in found if one.shown and one.event != "session-start"]
+
+
+def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
+    """What hooks showed the model in one exchange of a session."""
+    mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
+    return [one for one in mine if _is_under_way(exchange, one.at)]
+
+
+def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> RecallStats:
+    """How often hooks showed the model memories in these days, and what came next."""
+    first, end = moments_between(since, until)
+    recalls = [one for one in _recalls(ralph) if first <= one.at < end]
+    exchanges: dict[str, list[Exchange]] = {}
+    if recalls and ralph.conversations.exist:
+        history = ralph.conversations.stream.history
+        for name, state in history.conversations.items():
+            if state.last >= first:
+                held = history.read_exchanges([name])
+                exchanges[name] = [one for one in held if first <= (one.completed or "") < end]
+    return _recall_stats(recalls, exchanges)
+
+
+def _conversation(recall: Activity) -> str:
+    source = BY_AGENT[recall.agent].source if recall.agent in BY_AGENT else recall.agent
+    return conversation_id(source, recall.session)
 
 
 def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]]) -> RecallStats:
     found = RecallStats(len(recalls), sum(len(one.shown) for one in recalls))
     given: dict[str, list[Activity]] = {}
     for one in recalls:
-        source = BY_AGENT[one.agent].source if one.agent in BY_AGENT else one.agent
-        held = exchanges.get(conversation_id(source, one.session), [])
-        if exchange := _exchange_at(held, one.at):
+        held = exchanges.get(_conversation(one), [])
+        if exchange := next((e for e in reversed(held) if _is_under_way(e, one.at)), None):
             given.setdefault(exchange.id, []).append(one)
     # Before the first line of the log, memories were given that nobody counted.
     since = min((one.at for one in recalls), default="9")
     for exchange in (one for held in exchanges.values() for one in held):
         mine = given.get(exchange.id, [])
         commands = [m for m in exchange.messages if m.tool.lower() in _SHELLS]
-        commands = commands if (exchange.completed or "") >= since else []
-        if commands:
-            with_memory = any(not one.after for one in mine)
-            (found.first_with if with_memory else found.first_without).add(commands[0])
+        if not commands or (exchange.completed or "") < since:
+            continue
+        given_first = any(not one.after for one in mine)
+        found.add("first_with" if given_first else "first_without", commands[0])
         marks = {one.after for one in mine if one.after}
         for command, following in pairwise(commands):
             if command.failed:
                 mark = command_mark(command.content) if marks else ""
-                (found.retry_with if mark in marks else found.retry_without).add(following)
+                found.add("retry_with" if mark in marks else "retry_without", following)
                 marks.discard(mark)
     return found
 
 
-def _exchange_at(exchanges: list[Exchange], text: str) -> Exchange | None:
-    """The exchange of a session that was under way at a moment."""
-    at = _moment(text)
-    for one in reversed(exchanges):
-        began, ended = _moment(one.started), _moment(one.completed)
-        if at and began and ended and began - _CLOCKS_DIFFER <= at <= ended + _CLOCKS_DIFFER:
-            return one
-    return None
+def _is_under_way(exchange: Exchange, text: str) -> bool:
+    began, at, ended = map(_moment, (exchange.started, text, exchange.completed))
+    if not (began and at and ended):
+        return False
+    return began - _CLOCKS_DIFFER <= at <= ended + _CLOCKS_DIFFER

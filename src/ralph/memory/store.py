@@ -424,9 +424,8 @@ class Store:
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
-            found.candidates = [
-                one for one in found.candidates if one.stream != name or one.record.id in living
-            ]
+            known = found.candidates
+            found.candidates = [x for x in known if x.stream != name or x.record.id in living]
         return found, {one.stream: one.last_number for one in live}
 
     def _built_otherwise(self, target: IndexSpec) -> bool:

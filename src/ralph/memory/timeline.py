@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import date, datetime
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -18,17 +18,14 @@ from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.recall import exchange_of_run
 from ralph.records import Record
-from ralph.records.conversation import EXCHANGE
-from ralph.records.iteration import FAILED, KIND, ErrorSeen, Iteration
+from ralph.records.conversation import EXCHANGE, Exchange, content_of
+from ralph.records.iteration import KIND, ErrorSeen, Iteration
 from ralph.text.times import moments_between
 
 _T = TypeVar("_T")
 _TITLE_CHARS = 300
 # Repeated errors are looked for in so many of the last runs; older ones count as overcome.
 _RUNS = 300
-# The last iterations tell where a feature is going.
-_TREND = 10
-_NOT_TRIED = frozenset({"rate_limited", "interrupted", "unknown"})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +145,20 @@ def _event(record: Record) -> Event:
     )
 
 
+def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Exchange]:
+    """The whole records of these events, by id."""
+    found: dict[str, Iteration | Exchange] = {}
+    wanted: dict[str, set[str]] = {}
+    for one in some:
+        wanted.setdefault(one.feature if one.kind == KIND else "", set()).add(one.id)
+    said = wanted.pop("", set())
+    for feature, ids in wanted.items():
+        pairs = ralph.feature(feature).iterations(ids)
+        found |= {located.record.id: iteration for located, iteration in pairs}
+    records = ralph.conversations.stream.history.records if said else {}
+    return found | {one: content_of(records[one]) for one in said}
+
+
 def later_success(ralph: Ralph, record: Iteration) -> Event | None:
     """The first iteration on the same task that succeeded after this one, which did not."""
     if record.task_id is None or record.outcome == "success":
@@ -170,46 +181,6 @@ def _each(records: Iterable[Record], decode: Callable[[bytes], _T]) -> Iterator[
             yield record, decode(record.body)
 
 
-# -- a feature in numbers
-
-
-class FeatureFigures(msgspec.Struct, frozen=True):
-    """How the work on a feature went: success rates are of what was really tried."""
-
-    name: str
-    iterations: int
-    successes: int
-    failures: int
-    success_rate: float | None
-    # The rate of the last ten less that of all.
-    trend: float | None
-    last: Event | None
-    cost_usd: float
-    tokens_used: int
-
-
-def feature_figures(name: str, newest_first: Sequence[Event]) -> FeatureFigures:
-    """The figures of one feature, from its iterations."""
-    tried = [one for one in newest_first if one.outcome not in _NOT_TRIED]
-    rate, lately = _rate(tried), _rate(tried[:_TREND])
-    trend = lately - rate if rate is not None and lately is not None else None
-    return FeatureFigures(
-        name,
-        len(newest_first),
-        sum(one.outcome == "success" for one in tried),
-        sum(one.outcome in FAILED for one in tried),
-        rate,
-        trend if len(tried) > _TREND else None,
-        newest_first[0] if newest_first else None,
-        sum(one.cost_usd or 0.0 for one in newest_first),
-        sum(one.tokens_used or 0 for one in newest_first),
-    )
-
-
-def _rate(tried: Sequence[Event]) -> float | None:
-    return sum(one.outcome == "success" for one in tried) / len(tried) if tried else None
-
-
 def touched_files(ralph: Ralph, feature: str, most: int) -> list[tuple[str, int]]:
     """The files that most iterations of a feature touched, and how many did."""
     counts: Counter[str] = Counter()
@@ -218,33 +189,9 @@ def touched_files(ralph: Ralph, feature: str, most: int) -> list[tuple[str, int]
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
 
 
-# -- by day
-
-
-class DaySum(msgspec.Struct):
-    """What one day came to."""
-
-    day: date
-    cost_usd: float = 0.0
-    tokens_used: int = 0
-    outcomes: dict[str, int] = {}
-
-
-def by_day(found: Iterable[Event], days: Sequence[date]) -> list[DaySum]:
-    """Cost, tokens and outcomes of each of these days, in the local time zone."""
-    sums = {day: DaySum(day) for day in days}
-    for one in found:
-        day = sums.get(local_day(one.at))
-        if day is not None:
-            day.cost_usd += one.cost_usd or 0.0
-            day.tokens_used += one.tokens_used or 0
-            day.outcomes[one.outcome] = day.outcomes.get(one.outcome, 0) + 1
-    return list(sums.values())
-
-
-def local_day(at: str) -> Any:
-    """The day of a moment in the local time zone; None where that is unclear."""
+def local_day(at: str) -> str:
+    """The day of a moment in the local time zone; "" where that is unclear."""
     try:
-        return datetime.fromisoformat(at).astimezone().date()
+        return datetime.fromisoformat(at).astimezone().date().isoformat()
     except (ValueError, OverflowError):
-        return None
+        return ""

@@ -7,7 +7,7 @@ for a server is delivered here, too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -34,6 +34,8 @@ from ralph.records.knowledge import ENTRIES, is_knowledge_kind, knowledge_from
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
 
+_LINES_AT_ONCE = 2000
+
 
 class JournalKey(NamedTuple):
     """A journal: the memory that keeps it, and its name there."""
@@ -54,6 +56,17 @@ def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
 def journal_of(ralph: Ralph, key: JournalKey) -> Journal:
     """The journal itself."""
     return _store(ralph, key.memory).journals.journal(key.name)
+
+
+def records_in(ralph: Ralph, key: JournalKey) -> Iterator[Record]:
+    """Every record that stands in a journal, read in parts: there may be many."""
+    journal, position = journal_of(ralph, key), None
+    while True:
+        batch = journal.read(position, limit=_LINES_AT_ONCE)
+        yield from (located.record for located in batch.records)
+        if batch.done:
+            return
+        position = batch.position
 
 
 def _store(ralph: Ralph, memory: str) -> Store:

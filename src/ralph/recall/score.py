@@ -222,15 +222,19 @@ _COSINES = {
 }
 # A question of so many words is long enough; each it lacks lifts the cosines of unrelated texts.
 _PLAIN_WORDS, _NOISE = 4, 0.03
+# So much of a cosine at most is put down to the words that both texts hold.
+_MOST_SHARED = 0.3
 # From how many nats on a word by itself begins to say something, and says enough.
 _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further says no more: in a small memory even a wrong hit stands out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
 _NEXT, _BEST = 5, 3
+# What fits as well as the first hit and stands under it counts a little less.
+_LATER = 0.7
 # Smaller memories than this are taken as this large: none was measured.
 _FEWEST = 8
 # From this probability of an answer on the list is shown, if the first hit is at least so sure.
-_LISTED, LEAST = 0.35, 0.10
+_LISTED, LEAST = 0.35, 0.12
 # Hits of less than this share of the first one's value are not shown for the list's sake.
 _HALF = 0.5
 _PER_SHARE = 0.30
@@ -240,7 +244,8 @@ class Logistic(msgspec.Struct, frozen=True):
     """What the evidence counts, in nats.
 
     `words` and `meaning` are of the hit, `gap` is its distance from the next one; `rest_...` count
-    times its distance from the next five; `few` counts more the smaller the memory is.
+    times its distance from the next five; `few` counts more the smaller the memory is. Both count
+    as far as the hit fits.
     """
 
     base: float
@@ -258,11 +263,11 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-3.74, 0.51, 0.84, 2.32, 2.30, 3.89, 4.14, -1.72)
-THERE = Logistic(-3.00, 1.18, 0.90, 0.0, 2.31, 4.64, 6.30, -3.76)
+SURE = Logistic(-2.02, 0.0, 0.0, 3.54, 3.76, 0.62, 5.11, 4.85)
+THERE = Logistic(-1.99, 1.27, 0.0, 0.0, 3.16, 2.19, 7.81, 3.51)
 # The same where there are no vectors.
-SURE_BY_WORDS = Logistic(-3.04, 0.56, 0.0, 2.07, 3.90, 0.0, 2.29, 0.68)
-THERE_BY_WORDS = Logistic(-2.31, 1.80, 0.0, 0.0, 3.44, 0.0, 5.90, -3.52)
+SURE_BY_WORDS = Logistic(-2.10, 0.00, 0.00, 2.89, 3.69, 0.00, 4.04, 2.94)
+THERE_BY_WORDS = Logistic(-1.93, 1.68, 0.00, 0.00, 2.58, 0.00, 8.79, -1.39)
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -273,6 +278,8 @@ class Evidence(msgspec.Struct, frozen=True):
     coverage: float
     weight: float
     cosine: float | None
+    # The cosine that texts of this length have by these words alone, were all words unrelated.
+    shared: float = 0.0
 
 
 def weigh(
@@ -295,7 +302,9 @@ def weigh(
     matched = tuple(token for token in rarities if token in passage)
     total = sum(rarities.values()) + time_weight
     weight = sum(rarities[token] for token in matched) + time_weight * in_time
-    return Evidence(matched, len(rarities), weight / total if total else 0.0, weight, cosine)
+    coverage = weight / total if total else 0.0
+    shared = len(matched) / math.sqrt(max(1, len(rarities) * len(passage)))
+    return Evidence(matched, len(rarities), coverage, weight, cosine, min(shared, _MOST_SHARED))
 
 
 def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
@@ -306,15 +315,16 @@ def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
     return min(1.0, max(0.0, pointed, time_weight / 3.0))
 
 
-def nearness(cosine: float | None, embedder: str, asked: int = _PLAIN_WORDS) -> tuple[float, float]:
+def nearness(one: Evidence, embedder: str) -> tuple[float, float]:
     """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
-    related ones, 1 for the same text. The fewer words a question has, the more a cosine varies."""
+    related ones, 1 for the same text. The fewer words a question has, the more a cosine varies; and
+    what the words in common make of it is counted with the words."""
     unrelated, related, alike = _COSINES[
         max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
     ]
-    noise = _NOISE * max(0, _PLAIN_WORDS - asked)
+    noise = _NOISE * max(0, _PLAIN_WORDS - one.asked) + one.shared
     near, same = (
-        (min(cosine or 0.0, 1.0) - low) / (high - low)
+        (min(one.cosine or 0.0, 1.0) - low) / (high - low)
         for low, high in ((unrelated + noise, related + noise), (alike, 1.0))
     )
     return min(1.0, max(0.0, near)), max(0.0, same)
@@ -368,23 +378,31 @@ class Clues(msgspec.Struct, frozen=True):
         the passages searched; `embedder`: None without vectors.
 
         What is all but the text of the question needs neither rare words nor to stand out, and
-        nothing needs to stand out from what says the same.
+        nothing needs to stand out from what says the same. Standing out counts, and so does that a
+        memory is small, as far as the words or the meaning fit: in a small one something always
+        stands out.
         """
         rivals = [value for value, near in zip(values, near_first, strict=True) if not near]
         first = Outstanding.of([*values[:1], *rivals]) if values else Outstanding(0.0, 0.0)
         few = 1.0 / math.sqrt(max(count, _FEWEST))
-        near = [nearness(one.cosine, embedder or "", one.asked) for one in evidence]
+        near = [nearness(one, embedder or "") for one in evidence]
+        fit = [
+            max(pointed, same) * max(one.coverage, meaning)
+            for one, (meaning, same) in zip(evidence, near, strict=True)
+        ]
         each: list[Clue] = []
         for place, (one, (meaning, same)) in enumerate(zip(evidence, near, strict=True)):
             out = Outstanding(0.0, 0.0) if place else first
             point = max(pointed, same)
             gap, rest = max(out.gap, same * _MOST_GAP), max(out.rest, same * _MOST_REST)
             words = math.sqrt(point) * matched_words(one)
-            each.append((words, point * meaning, gap, rest, few))
+            fits = fit[place] * (_LATER if place else 1.0)
+            each.append((words, point * meaning, gap * fits, rest, few * fits))
         most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
         nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
         alike = [same > 0.0 for _, same in near]
-        return cls(each, alike, list(near_first), (most, nearest, 0.0, first.rest, few))
+        there = (most, nearest, 0.0, first.rest, few * max(fit[:_BEST], default=0.0))
+        return cls(each, alike, list(near_first), there)
 
 
 def scores(
@@ -424,7 +442,7 @@ def least_of_talk(words: Sequence[int], count: int) -> float:
     """How sure the first of exchanges must be: among many, and short ones, something always sounds
     alike. `words`: how many each candidate has."""
     average = sum(words) / (len(words) or 1)
-    return LEAST + 0.06 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
+    return LEAST + 0.09 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
 
 
 def relevance(value: float) -> Relevance | None:

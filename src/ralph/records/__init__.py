@@ -89,19 +89,10 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
         moment = datetime.fromisoformat(timestamp)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
-        raise BadRecord(
-            f"{field} {timestamp!r} is not a time", todo="Write it as 2026-02-07T14:30:00Z."
-        ) from None
+        todo = "Write it as 2026-02-07T14:30:00Z."
+        raise BadRecord(f"{field} {timestamp!r} is not a time", todo=todo) from None
     spec = "auto" if moment.microsecond % 1000 or not moment.microsecond else "milliseconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
-
-
-def local_minute(at: str | None) -> str:
-    """A timestamp to the minute where the person is: `2026-02-07 14:30`."""
-    try:
-        return datetime.fromisoformat(at or "").astimezone().isoformat(" ", "minutes")[:16]
-    except (ValueError, OverflowError, OSError):  # none, or one that no calendar has
-        return (at or "")[:16].replace("T", " ")
 
 
 def ago(at: str | None) -> str:
@@ -112,14 +103,8 @@ def ago(at: str | None) -> str:
         return ""
     if not 0 <= seconds < 24 * 3600:
         return ""
-    minutes = seconds // 60
-    return (
-        "just now"
-        if not minutes
-        else f"{minutes} min ago"
-        if minutes < 60
-        else f"{minutes // 60} h ago"
-    )
+    hours, minutes = divmod(seconds // 60, 60)
+    return f"{hours} h ago" if hours else f"{minutes} min ago" if minutes else "just now"
 
 
 # -- the codec

@@ -191,9 +191,8 @@ class Gist(NamedTuple):
 
     def signature(self) -> str:
         """The words in order, denied ones as `not:word`; texts that agree have the same one."""
-        return " ".join(
-            [*sorted(self.words - self.denied), *(f"not:{word}" for word in sorted(self.denied))]
-        )
+        denied = [f"not:{word}" for word in sorted(self.denied)]
+        return " ".join([*sorted(self.words - self.denied), *denied])
 
 
 @lru_cache(maxsize=8192)

@@ -14,6 +14,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from ralph.text.tokens import compiled
 
@@ -391,9 +392,11 @@ def plain_id(id: str, chars: int = 80) -> str:
 
 
 def plain_date(timestamp: str | None, chars: int = 10) -> str:
-    """The beginning of a timestamp; nothing where it is no date."""
-    date = (timestamp or "")[:chars]
-    return date.replace("T", " ") if compiled(r"[0-9]{4}[-0-9T:.Z+ ]*").fullmatch(date) else ""
+    """A timestamp where the person is, by default its day; nothing where it is no time."""
+    try:
+        return datetime.fromisoformat(timestamp or "").astimezone().isoformat(" ")[:chars]
+    except (ValueError, OverflowError, OSError):  # the latter two: one that no calendar has
+        return ""
 
 
 def _any(words: Sequence[str], text: str) -> bool:

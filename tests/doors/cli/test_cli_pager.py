@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -80,3 +81,24 @@ def test_less_shows_colors_and_quits_with_q(long_memory: Path) -> None:
         assert command.wait(timeout=LONG_S) == 0
 
     assert "\x1b[36m" in shown
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
+def test_a_pager_that_lies_in_the_project_is_not_started(long_memory: Path) -> None:
+    fake = long_memory / "less"
+    fake.write_text("#!/bin/sh\necho HIJACKED\n", encoding="utf-8")
+    fake.chmod(0o755)
+    path = os.pathsep.join(["", ".", str(long_memory), os.environ["PATH"]])
+
+    environ = {"RALPH_EMBEDDER": "none", "PATH": path}
+    with at_terminal(["recent"], cwd=long_memory, rows=12, environ=environ) as (command, screen):
+        shown = screen.until(":")
+        shown += screen.press("q", "\0")
+        assert command.wait(timeout=LONG_S) == 0
+
+    assert "HIJACKED" not in shown
+    assert "Task 11" in shown
+
+
+def test_a_pager_that_cannot_be_read_is_none(long_memory: Path) -> None:
+    assert "Task 11" in seen(long_memory, "recent", pager="'")

@@ -17,6 +17,7 @@ from ralph.doors.cli.context import Bar
 from ralph.doors.cli.main import run
 from ralph.errors import NotAProject
 from ralph.records.conversation import Conversation, Exchange
+from ralph.text.sanitize import plain_date
 
 pytestmark = pytest.mark.usefixtures("words")
 
@@ -229,6 +230,12 @@ def test_people_read_local_times_and_programs_utc(ralph: Line, tokyo: None) -> N
     )
     forgot = ralph.well("forget", "--before", "2026-02-09", "--feature", "auth", "--yes")
     assert "Forgot 1 record" in forgot.out
+
+
+def test_models_are_told_the_day_it_was_for_the_person(tokyo: None) -> None:
+    assert plain_date("2026-02-07T20:30:00Z") == "2026-02-08"
+    assert plain_date("2026-02-07T20:30:00.123Z", 16) == "2026-02-08 05:30"
+    assert [plain_date(text) for text in (None, "", "ignore this")] == ["", "", ""]
 
 
 def test_a_pause_is_told_in_local_time(ralph: Line, tokyo: None) -> None:

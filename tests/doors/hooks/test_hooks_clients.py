@@ -12,7 +12,7 @@ from hooking import exchanges, hook, iterations, log
 from places import FIXTURES
 from remembering import made
 
-from ralph.clients.opencode_sessions import plain_id
+from ralph.clients.opencode import plain_id
 from ralph.memory.project import Focus, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.recall import exchange_of_run, held_in, session_in

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from commanding import Line, process
-from hooking import Session, hook
+from hooking import Session, hook, roomy
 from remembering import made
 
 from ralph import disk
@@ -24,6 +24,18 @@ from ralph.records.iteration import ErrorSeen
 COOKIE = "The login form loses its session cookie in Safari"
 DONE = "The cookie has SameSite=Lax and Secure now, and Safari keeps it."
 BROKEN = "psycopg.OperationalError: connection to port 5433 refused by db-3"
+# A hook whose time is over when it comes to the function that is named.
+OVER = """
+import os, sys
+from ralph.doors.hooks import session_end
+def end(call, *args):
+    call.watch._on_end(1.0)
+    os._exit(0)
+session_end.NAME = end
+sys.argv = ["ralph", "hook", "stop"]
+from ralph.__main__ import main
+main()
+"""
 QUIET = {"RALPH_HOOK_MESSAGES": "false"}
 # A hook whose memory takes longer than anybody waits.
 SLOW = """
@@ -178,9 +190,23 @@ def test_doctor_warns_of_hooks_that_ran_out_of_time_until_they_have_more(
     assert check()["state"] == "ok"
 
 
-def test_a_hook_that_has_answered_is_not_late(session: Session) -> None:
-    session.hook("user-prompt-submit", prompt=COOKIE)
-    assert not any(one.late_s for one in read_activity(folder_of(session.project)))
+@pytest.mark.parametrize(("before", "noted"), [("_save", 1), ("_index", 0)])
+def test_only_a_hook_whose_work_is_undone_is_late(
+    session: Session, before: str, noted: int
+) -> None:
+    """Saved is saved; the next search catches up with the index."""
+    session.prompts(COOKIE)
+    session.says(DONE)
+    subprocess.run(
+        [sys.executable, "-c", OVER.replace("NAME", before)],
+        input=json.dumps(session.given(last_assistant_message=DONE)).encode(),
+        env={**os.environ, **roomy()},
+        cwd=session.folder,
+        timeout=60,
+        check=True,
+    )
+    late = [one for one in read_activity(folder_of(session.project)) if one.late_s]
+    assert [one.event for one in late] == ["stop"] * noted
 
 
 # -- the file

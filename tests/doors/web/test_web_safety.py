@@ -13,6 +13,7 @@ from ralph.doors.web.app import AREAS, HEADERS, LARGEST_FORM_BYTES
 from ralph.memory.ralph import open_ralph
 
 VIEWS = ["/", "/features", "/features/auth", "/features/auth/edit", "/timeline", "/search?q=cookie"]
+VIEWS += ["/conversations", "/notes", "/knowledge", "/documents", "/workers"]
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onmouseover=alert(3) {{7*7}}"
     " \u202egnp.exe\u202c \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b]8;;\x07 \u200bzero"
@@ -88,18 +89,18 @@ def test_a_wrong_token_lets_nobody_in(browser: Browser, token: str) -> None:
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", "", "localhost"]
 )
 def test_another_name_for_this_machine_gets_nothing(browser: Browser, host: str) -> None:
-    assert "not the page's own" in browser.get("/", code=403, host=host)
+    assert "not the page's own" in browser.get("/", {"host": host}, code=403)
 
 
 def test_localhost_is_a_name_of_the_page(browser: Browser) -> None:
-    browser.get("/", host=f"localhost:{PORT}")
+    browser.get("/", {"host": f"localhost:{PORT}"})
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", f"https://{HOST}", "http://127.0.0.1:1"]
 )
 def test_another_page_may_neither_read_nor_change(browser: Browser, origin: str) -> None:
-    assert "Another page" in browser.get("/", code=403, origin=origin)
+    assert "Another page" in browser.get("/", {"origin": origin}, code=403)
     browser.post("/features/auth/learnings/add", code=403, origin=origin, text="x")
 
 
@@ -111,8 +112,8 @@ def test_a_change_without_an_origin_is_refused(browser: Browser) -> None:
 
 def test_a_piece_of_another_page_gets_nothing(browser: Browser) -> None:
     fetched = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
-    browser.get("/search?q=cookie", code=403, **fetched)
-    browser.get("/", **{"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"})
+    browser.get("/search?q=cookie", fetched, code=403)
+    browser.get("/", {"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"})
 
 
 # -- changes

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
+from ralph.errors import BadInput
 from ralph.recall import KINDS, Hit, Parts
-from ralph.records import ago, local_minute
+from ralph.records import ago
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.store import Answer
     from ralph.recall.patterns import Pattern
@@ -54,7 +56,7 @@ def short_id(identity: str) -> Span:
 def minute(timestamp: str | None) -> str:
     """A timestamp for a person: how long ago it is within the last hour, else to the minute."""
     past = ago(timestamp)
-    return past if past and not past.endswith(" h ago") else local_minute(timestamp)
+    return past if past and not past.endswith(" h ago") else plain_date(timestamp, 16)
 
 
 def moment(hit: Hit) -> str:
@@ -112,7 +114,7 @@ def _ranked(rank: int) -> str:
 def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
     """What was forgotten because it is old, or would be."""
     verb = "Would forget" if dry_run else "Forgot"
-    text = f"{verb} {records} from before {local_minute(found.before)[:10]}, and {empty}."
+    text = f"{verb} {records} from before {plain_date(found.before)}, and {empty}."
     return Result(plain(found) | {"dry_run": dry_run}, text)
 
 
@@ -275,10 +277,13 @@ def _entry_facts(entry: Entry) -> str:
 
 
 def _project(entry: Entry) -> str:
+    """What a project is called here: its folder, else the beginning of its id."""
     from ralph.config import home_folder
-    from ralph.memory.project import project_name
+    from ralph.memory.project import owner_file, read_owner
 
-    return project_name(home_folder(), entry.project)
+    with contextlib.suppress(BadInput, OSError, IndexError, KeyError):
+        return Path(read_owner(owner_file(home_folder(), entry.project))["paths"][-1]).name
+    return entry.project[:SHORT_ID]
 
 
 # -- patterns
@@ -333,7 +338,7 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
         page.line(("entries", "bold"))
         for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-            facts = f"  {local_minute(record.at)[:10]}  project {_project(entry)}  {about}"
+            facts = f"  {plain_date(record.at)}  project {_project(entry)}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
     records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]

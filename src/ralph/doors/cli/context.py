@@ -71,7 +71,9 @@ POSITIVE = click.FloatRange(0, min_open=True)
 _TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeout_s)."
 timeout_option = option("--timeout", _TIMEOUT, "S", "timeout_s", type=POSITIVE)
 agent_option = option(
-    "--agent", "claude, codex, or a command of your own (default: the setting agent).", "AGENT"
+    "--agent",
+    "claude, codex, gemini, opencode, or a command (default: the setting agent).",
+    "AGENT",
 )
 
 

@@ -85,7 +85,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
         "statusline": ("", "Print one line on memory for Claude Code's status line."),
-        "serve": ("", "Serve the page without opening a browser."),
+        "serve": ("", "Serve the page here, and the memory to a team by tokens."),
+        "token": ("token:token", "Create, list and revoke tokens for `ralph serve`."),
         "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),
         "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
@@ -79,8 +78,8 @@ def render(result: Any, *, as_json: bool, paged: bool = False) -> Any:
         return result
     if as_json:
         sys.stdout.write(to_json(plain(result.value), indent=2) + "\n")
-    elif paged and _has_pager():
-        _show_paged(result.view)
+    elif paged and (pager := _pager()):
+        _show_paged(result.view, pager)
     else:
         Page().show(result.view)
     for text in result.notes:
@@ -97,24 +96,32 @@ def page_text(view: TextView, *, styled: bool = False) -> str:
     return text.getvalue()
 
 
-def _has_pager() -> bool:
-    """Whether a person reads this, who did not switch the pager off."""
-    if isinstance(sys.stdout, FencedStream) or os.environ.get("TERM", "dumb") == "dumb":
-        return False
-    pager = os.environ.get("PAGER", "more" if sys.platform == "win32" else "less").split()
-    found = bool(pager) and pager[0] != "cat" and shutil.which(pager[0]) is not None
-    return found and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+def _pager() -> str:
+    """The command that shows long output; empty where nobody reads it, or wants none."""
+    seen = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if not seen or isinstance(sys.stdout, FencedStream) or os.environ.get("TERM") in (None, "dumb"):
+        return ""
+    import shlex
+
+    from ralph.programs import find_program
+
+    name, *arguments = os.environ.get("PAGER", "less").split() or [""]
+    program = find_program(name) if name not in ("", "cat") else None
+    return shlex.join([program, *arguments]) if program else ""
 
 
-def _show_paged(view: TextView) -> None:
+def _show_paged(view: TextView, pager: str) -> None:
     """Show it in the pager if it is longer than the screen."""
+    import shutil
+
+    import click
+
     text = page_text(view, styled=True)
     if text.count("\n") < shutil.get_terminal_size().lines:
         raw(sys.stdout).write(text)
         return
-    import click
-
     sys.stdout.flush()
+    os.environ["PAGER"] = pager
     if not os.environ.get("LESS"):
         os.environ["LESS"] = "-FRX"  # as git sets it: colors stay, and so does what was read
     click.echo_via_pager(text.removesuffix("\n"))

@@ -112,8 +112,9 @@ class HookCall:
         self.root = root
         self.home = home
         self.watch = watch
-        # The line that the person sees.
+        # The line that the person sees, and whether what the event is for is done.
         self.message = ""
+        self.done = False
         # How long the transcript was when this event said that its exchange is over.
         self.over_at: int | None = None
         # What hooks keep of this project between two calls is in the home of whoever works here: it
@@ -187,11 +188,12 @@ def serve(argv: list[str]) -> int:
     project, agent, words = _words(argv)
     home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
-    session, answered = "", False
+    call: HookCall | None = None
 
     def late(limit_s: float) -> None:
         known = root or find_root(_starts(project, {}), home)
-        if known and not answered:
+        if known and not (call and call.done):
+            session = call.session if call else ""
             note_activity(disk.hooks_folder(known, home), event, session, late_s=limit_s)
         if known:
             what = f"ended after {limit_s:g} s, with its work undone"
@@ -209,7 +211,6 @@ def serve(argv: list[str]) -> int:
                 return 0
             event_input = plain
             call = HookCall(event, event_input, root, home, watch, agent)
-            session = call.session
             watch.limit_s = _first_limit_s(event)
             if trouble:
                 call.note(trouble, "stdin")
@@ -217,9 +218,10 @@ def serve(argv: list[str]) -> int:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
                 _say(call, _answer(call))
-                answered = True
+                call.done = True
                 _catch_up(call)
-                _start_worker(call)
+                if call.event == "session-start":
+                    start_due_worker(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
             fault(log_folders(root, home), event, error, root)
@@ -255,7 +257,7 @@ def _answer(call: HookCall) -> str:
     run = current_run()
     if run is None:
         _note_session(call)
-        if call.event in _ANSWERED_EVENTS and _is_paused(call):
+        if call.event in _ANSWERED_EVENTS and is_paused(call):
             return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.context import answer_failure
@@ -304,18 +306,17 @@ def _catch_up(call: HookCall) -> None:
         recover(call, due)
 
 
-def _start_worker(call: HookCall) -> None:
-    """Start the worker where a session ended, or where the one before could not."""
-    if call.event not in ("session-start", "session-end") or current_run() is not None:
-        return
-    if work_is_pending(read_activity(call.own_folder)) and not _is_paused(call):
-        from ralph.doors.hooks.context import settings_of
-        from ralph.doors.hooks.worker import start_worker
+def start_due_worker(call: HookCall) -> bool:
+    """Start a worker if something was saved since the last one; tells whether it did."""
+    if current_run() or not work_is_pending(read_activity(call.own_folder)) or is_paused(call):
+        return False
+    from ralph.doors.hooks.context import settings_of
+    from ralph.doors.hooks.worker import start_worker
 
-        start_worker(call, settings_of(call))
+    return start_worker(call, settings_of(call))
 
 
-def _is_paused(call: HookCall) -> bool:
+def is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 
@@ -410,7 +411,7 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
     if agent == "opencode":
         import uuid
 
-        # `opencode_sessions.plain_id`, without all that its module loads.
+        # `opencode.plain_id`, without all that its module loads.
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
         lines = given.get("messages")
         return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}

@@ -8,20 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
-from ralph.doors.hooks.call import find_root, read_stdin
-from ralph.memory.activity import (
-    SessionCounts,
-    counts,
-    late_hooks,
-    note_activity,
-    read_activity,
-)
-from ralph.memory.pausing import in_force
+from ralph.doors.hooks.call import HookCall, HookTimer, find_root, is_paused, read_stdin
+from ralph.memory.activity import counts, late_hooks, note_activity, read_activity
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.answers import StoredBrief
-    from ralph.doors.hooks.call import HookCall
-    from ralph.memory.project import Project
 
 STATUS_LINE_USAGE = """\
 Usage: ralph statusline < JSON
@@ -31,6 +22,7 @@ shown and has saved, the feature in focus, and errors that memory had met before
 `ralph hooks install --user --statusline` sets it up if you have none.
 """
 _LONGEST_NAME = 40
+_LIMIT_S = 2.0
 _SETTINGS = ("hook_capture", "hook_inject")
 
 
@@ -74,52 +66,37 @@ def print_status_line(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(STATUS_LINE_USAGE)
         return 0
+    watch = HookTimer(_LIMIT_S, lambda _: None)
     try:
         data = b"" if sys.stdin is None or sys.stdin.isatty() else read_stdin() or b""
         given = json.loads(data) if data.strip() else {}
-        line = status_line(given if isinstance(given, dict) else {})
+        line = status_line(given if isinstance(given, dict) else {}, watch)
     except Exception:  # noqa: BLE001 - a status line never breaks its client
         line = "Ralph: problem, see `ralph doctor`"
     sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "replace"))
     return 0
 
 
-def status_line(given: dict[str, Any]) -> str:
+def status_line(given: dict[str, Any], watch: HookTimer) -> str:
     """The line for what Claude Code says of a session."""
     home = disk.home()
     workspace = given.get("workspace")
     folders = [workspace.get("project_dir")] if isinstance(workspace, dict) else []
     root = find_root([*folders, given.get("cwd") or "."], home)
-    state = _state(root, home)
-    if not root or state == "off":
+    if not root:
         return "Ralph off"
-    session = given.get("session_id")
-    parts = [f"Ralph {state}"]
-    if isinstance(session, str):
-        parts += _counted(counts(read_activity(disk.hooks_folder(root, home), session)))
-    if focus := _focus(root, home):
-        parts.insert(2, focus)
-    return " | ".join(parts)
-
-
-def _counted(so_far: SessionCounts) -> list[str]:
+    call = HookCall("statusline", given, root, home, watch)
+    state = "paused" if is_paused(call) else _state(root, home)
+    if state == "off":
+        return "Ralph off"
+    so_far = counts(read_activity(call.own_folder, call.session))
+    parts = [f"Ralph {state}", f"{so_far.shown} shown, {so_far.saved} saved", _focus(root, home)]
     repeats = f"{so_far.repeats} repeat{'' if so_far.repeats == 1 else 's'}"
-    found = [f"{so_far.shown} shown, {so_far.saved} saved"]
-    return [*found, repeats] if so_far.repeats else found
+    return " | ".join(filter(None, [*parts, repeats if so_far.repeats else ""]))
 
 
 def _state(root: str, home: str) -> str:
     """Whether hooks recall and save here; settings are loaded only if one of them may be set."""
-
-    def project() -> Project:
-        from pathlib import Path
-
-        from ralph.memory.project import Project
-
-        return Project(Path(root), Path(home))
-
-    if not root or in_force(home, project, folder=root) is not None:
-        return "paused" if root else "off"
     files = [os.path.join(home, "config.json"), os.path.join(root, ".ralph", "rag_config.json")]
     if not any(f"RALPH_{one.upper()}" in os.environ for one in _SETTINGS):
         texts = [disk.read(file) for file in files if disk.exists(file)]

@@ -18,7 +18,7 @@ from ralph import disk
 from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients import BY_AGENT
 from ralph.doors.hooks.answers import refresh
-from ralph.doors.hooks.call import CLAUDE
+from ralph.doors.hooks.call import CLAUDE, start_due_worker
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
 from ralph.doors.hooks.messages import saved_message
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
@@ -162,8 +162,11 @@ def keep(call: HookCall) -> None:
         except disk.Busy:
             call.note("another hook is capturing; this is left to a later one", call.own_folder)
             return
+        call.done = True
         if call.event == "session-end" and not under_way:
             sessions.end(call.session)
+        # A worker has more time for the index.
+        fresh &= not (call.event == "session-end" and start_due_worker(call))
         _recover(call, ralph, sessions.due(call.session))
         if fresh:
             _index(call, ralph)

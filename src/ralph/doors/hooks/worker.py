@@ -25,15 +25,18 @@ _DAY_S = 24 * 3600.0
 _GRACE_S = 5.0
 
 
-def start_worker(call: HookCall, settings: Settings) -> None:
-    """Start the process, where the settings want it.
+def start_worker(call: HookCall, settings: Settings) -> bool:
+    """Start the process, where the settings want it; tells whether they do.
 
     It gets none of our streams, which the client waits for, and a session of its own, which the
     client does not end.
     """
     summarizes = settings.summarizer_conversation_enabled or settings.summarizer_exchange_enabled
+    spent_usd = _spent_usd(call.home)
+    if spent_usd and spent_usd >= settings.summary_spend_cap_usd:
+        return False
     if not (summarizes and settings.hook_capture):
-        return
+        return False
     import subprocess
 
     from ralph.programs import python
@@ -47,6 +50,12 @@ def start_worker(call: HookCall, settings: Settings) -> None:
     # Not in the project, whose folder may be moved meanwhile.
     process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=call.home, **more)
     process.returncode = 0  # nobody waits for it, and Python should not complain of that
+    return True
+
+
+def _spent_usd(home: str) -> float:
+    """What all workers after sessions have spent within a day."""
+    return sum(one.spend_usd for one in activity_everywhere(home, within_s=_DAY_S))
 
 
 def run_worker(argv: list[str]) -> int:
@@ -81,8 +90,7 @@ def run_worker(argv: list[str]) -> int:
     try:
         file = Path(root) / disk.FOLDER / PROJECT_FILE
         cap_usd = load(home=home, project_file=file).settings.summary_spend_cap_usd
-        spent_usd = sum(one.spend_usd for one in activity_everywhere(str(home), within_s=_DAY_S))
-        given: dict[str, Any] = {"summary_spend_cap_usd": max(0.0, cap_usd - spent_usd)}
+        given: dict[str, Any] = {"summary_spend_cap_usd": max(0.0, cap_usd - _spent_usd(str(home)))}
         project = project_or_folder(Path(root), home=home)
         opened = partial(open_ralph, project=project, home=home, **given)
         with disk.lock(lock, timeout_s=0.0):

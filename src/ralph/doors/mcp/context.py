@@ -50,6 +50,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     review: bool = False
     memory: bool = True
     everywhere: bool = False
+    # Without the tools that change anything.
+    reads_only: bool = False
 
 
 class _Parser(argparse.ArgumentParser):

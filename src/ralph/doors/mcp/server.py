@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -24,11 +24,14 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from ralph import __version__
-from ralph.doors.mcp.context import ServerContext, instructions
+from ralph.doors.mcp.context import Mode, ServerContext, ServerOptions, instructions
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
 from ralph.prompt.tool import Tool, input_schema, read_arguments
 from ralph.text.sanitize import mark, sanitised_error, sanitize
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _MOST_BYTES = 100_000
 
@@ -132,6 +135,21 @@ def serve(context: ServerContext) -> None:
         pass  # nobody reads any more
 
 
+def http_manager(
+    root: Path, feature: str | None, *, reads_only: bool
+) -> StreamableHTTPSessionManager:
+    """MCP over HTTP for a feature, or for a person's own work in the project.
+
+    No session is kept: any process may answer the next request.
+    """
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    mode: Mode = "focus" if feature is None else "feature"
+    options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only)
+    server = make_server(ServerContext(options, root))
+    return StreamableHTTPSessionManager(server, stateless=True, json_response=True)
+
+
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
     """The server for this context; nothing is opened before a call needs it."""
 
@@ -207,9 +225,13 @@ async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
 
 def tools_for(context: ServerContext) -> Sequence[Tool]:
     """The tools of this server; a folder that is no project gets some where the user wants that."""
+    tools = _tools_of(context, context.options)
+    return [one for one in tools if one.reads] if context.options.reads_only else tools
+
+
+def _tools_of(context: ServerContext, options: ServerOptions) -> Sequence[Tool]:
     from ralph.doors.mcp import tools_memory, tools_plan  # when they are asked for
 
-    options = context.options
     if options.mode == "planning":
         return tools_plan.PLANNING_TOOLS
     if options.mode == "conversations":

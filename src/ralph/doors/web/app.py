@@ -8,7 +8,9 @@ cookie that the one-time address was exchanged for, and, to change anything, the
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -21,11 +23,25 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ralph.doors.web import views_home, views_plan, views_record
+from ralph.doors.web import (
+    views_conversations,
+    views_home,
+    views_memory,
+    views_plan,
+    views_record,
+    views_system,
+)
 from ralph.doors.web.page import PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 
-AREAS = (views_home, views_plan, views_record)
+AREAS = (
+    views_home,
+    views_plan,
+    views_record,
+    views_conversations,
+    views_memory,
+    views_system,
+)
 LARGEST_FORM_BYTES = 256 * 1024
 _MOST_FIELDS = 200
 HEADERS = {
@@ -158,6 +174,12 @@ def _perform(view: View, call: PageCall) -> Response:
         return call.error(error.what, error.where, error.todo, code=code)
     except OSError as error:
         return call.error(os_error_text(error), code=500)
+    except Exception as error:  # noqa: BLE001 - the last place before a traceback
+        if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+            traceback.print_exc()
+        what = f"internal error ({type(error).__name__}: {error})"
+        todo = "Run with RALPH_DEBUG=1 for a traceback."
+        return call.error(what, todo=todo, code=500)
 
 
 def _missing(site: Site) -> Callable[[Request, Exception], Response]:

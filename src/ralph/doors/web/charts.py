@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 
 import msgspec
 from markupsafe import Markup
 
-from ralph.memory.timeline import DaySum, Event
+from ralph.memory.stats import Usage
+from ralph.memory.timeline import Event
 
 _HEIGHT, _TOP, _FOOT = 120, 18, 18
 _STEP, _GAP = 14, 3
@@ -22,10 +24,15 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def bars(
-    name: str, days: Sequence[DaySum], value: Callable[[DaySum], float], shown: Callable[..., str]
+    name: str,
+    days: Sequence[date],
+    used: Iterable[Usage],
+    value: Callable[[Usage], float],
+    shown: Callable[..., str],
 ) -> Chart:
-    """A bar for each day; `shown` writes a value."""
-    values = [value(day) for day in days]
+    """A bar for each day, also where nothing was done; `shown` writes a value."""
+    by_day = {one.key: value(one) for one in used}
+    values = [by_day.get(day.isoformat(), 0) for day in days]
     most, total, width = max(values, default=0), sum(values), _STEP * len(days)
     room, base = _HEIGHT - _TOP - _FOOT, _HEIGHT - _FOOT
     marks = Markup("")
@@ -35,7 +42,7 @@ def bars(
         marks += Markup(
             '<rect class="bar" x="{}" y="{}" width="{}" height="{}" rx="1">'
             "<title>{}: {}</title></rect>"
-        ).format(n * _STEP, base - height, _STEP - _GAP, height, day.day, shown(amount))
+        ).format(n * _STEP, base - height, _STEP - _GAP, height, day, shown(amount))
     ends = Markup("")
     if days:
         ends = Markup(
@@ -44,8 +51,8 @@ def bars(
         ).format(
             y=_HEIGHT - 4,
             x=width - _GAP,
-            first=days[0].day.strftime("%d %b"),
-            last=days[-1].day.strftime("%d %b"),
+            first=days[0].strftime("%d %b"),
+            last=days[-1].strftime("%d %b"),
             name=name,
             most=shown(most),
         )

@@ -1,4 +1,4 @@
-"""`ralph ui` and `ralph serve` as a process: options, project, address, exit code."""
+"""`ralph ui` as a process: options, project, address, exit code. `ralph serve` has the page too."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.current_run import current_run
 from ralph.errors import RalphError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ralph.memory.project import Project
 
 FAILED = 1
 HOST = "127.0.0.1"
 # Tried first, so that the address is the same every day; any free one does.
 PORT = 8757
-_HELP = {
-    "ui": "Open the page in your browser: see, search and correct what memory has.",
-    "serve": "Serve the page without opening a browser.",
-}
+_CLOSE_S = 2.0
+_HELP = "Open the page in your browser: see, search and correct what memory has."
 
 
-def run(word: str, argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Serve the page until Ctrl-C; 1 when it cannot be, 2 when the words are wrong."""
-    parser = argparse.ArgumentParser(prog=f"ralph {word}", description=_HELP[word])
+    parser = argparse.ArgumentParser(prog="ralph ui", description=_HELP)
     parser.add_argument("--project", metavar="DIR", help="project directory (default: around here)")
     parser.add_argument("--port", type=int, metavar="N", help=f"port (default: {PORT}, or a free)")
     try:
@@ -34,14 +40,14 @@ def run(word: str, argv: list[str]) -> int:
     if current_run() is not None:
         return _fail("the page is for people; this is an agent's run")
     try:
-        return _serve(options.project, options.port, opens=word == "ui")
+        return _serve(options.project, options.port)
     except KeyboardInterrupt:
         return 0
     except (RalphError, OSError) as error:
         return _fail(str(error))
 
 
-def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
+def _serve(folder: str | None, port: int | None) -> int:
     from ralph.config import home_folder
     from ralph.memory.project import PlainFolder, find_project, need_project
 
@@ -73,19 +79,33 @@ def _serve(folder: str | None, port: int | None, *, opens: bool) -> int:
         address = site.address()
         _tell(f"The page of {project.root}: {address}")
         _tell("Ctrl-C ends it.")
-        if opens:
-            threading.Thread(target=_open, args=[address], daemon=True).start()
+        threading.Thread(target=_open, args=[address], daemon=True).start()
         try:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
-            site.close()
+            if not site.close(_CLOSE_S):
+                os._exit(0)  # nobody waits for that call any more, and every write is atomic
     return 0
+
+
+def page_of(
+    project: Project, port: int, tell: Callable[[str], None]
+) -> tuple[ASGIApp, str, Callable[[], object]]:
+    """The page as an application of another server, the address that lets a browser in, and what
+    ends it."""
+    from ralph.doors.web.app import make_app
+    from ralph.doors.web.page import Site
+
+    site = Site(project, port, tell=tell)
+    app = make_app(site)
+    site.start()
+    return app, site.address(), partial(site.close, _CLOSE_S)
 
 
 def bound(port: int | None) -> socket.socket:
     """A socket on the loopback interface: on this port, else on the usual one or any."""
     for wanted in (PORT, 0) if port is None else (port,):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":  # there it would let two programs share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

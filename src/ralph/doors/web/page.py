@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -20,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ralph import __version__
-from ralph.errors import NotFound
+from ralph.errors import NotFound, RalphError
 from ralph.memory.project import PlainFolder, Project
 from ralph.text.sanitize import visible
 from ralph.text.tokens import plural
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 # How long what the badge says may be old.
 _STATUS_S = 10.0
+_WARM_UP_AFTER_S = 2.0
 _MOST_SESSIONS = 20
 _MOST_UNDO = 20
 PAGE_ROWS = 50
@@ -43,11 +45,12 @@ LONG_TEXT_CHARS = 400_000
 
 
 class NavEntry(NamedTuple):
-    """One link of the navigation; `order` is its place."""
+    """One link of the navigation; `order` is its place, and `g` with `key` goes there."""
 
     order: int
     title: str
     path: str
+    key: str
 
 
 class Flash(msgspec.Struct, frozen=True):
@@ -89,11 +92,24 @@ class Site:
     def start(self) -> None:
         """Read the journals ahead, so that the first view is not the slow one."""
         self.worker.submit(self.look)
+        # After the first view: the first search loads what it compares by.
+        timer = threading.Timer(_WARM_UP_AFTER_S, self._warm_up)
+        timer.daemon = True
+        timer.start()
 
-    def close(self) -> None:
-        """End the work, and let go of files."""
-        self.worker.submit(self.reopen)
-        self.worker.shutdown()
+    def _warm_up(self) -> None:
+        def search() -> None:
+            with contextlib.suppress(RalphError):
+                self.memory.search("what was done", limit=1, budget_s=_STATUS_S)
+
+        with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+            self.worker.submit(search)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Let go of files; False where a call is still at work after this time."""
+        closed = self.worker.submit(self.reopen)
+        self.worker.shutdown(wait=False)
+        return bool(wait([closed], timeout_s).done)
 
     # -- browsers
 
@@ -267,6 +283,7 @@ def templates() -> Environment:
     )
     made.filters |= {
         "moment": moment,
+        "day": day_text,
         "cut": cut,
         "long": long_text,
         "money": money,
@@ -302,6 +319,11 @@ def moment(at: str | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
 
 
+def day_text(day: str) -> str:
+    """A day in words; "" is no day."""
+    return date.fromisoformat(day).strftime("%A, %d %B %Y") if day else "Without a time"
+
+
 def cut(text: object, chars: int = 200) -> str:
     """The text on one line, cut to a length."""
     # So much of it can be shown at all; the rest is not worth looking at.
@@ -320,7 +342,7 @@ def money(amount: float | None) -> str:
     """An amount of US dollars."""
     if amount is None:
         return ""
-    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 def tokens_text(count: int | None) -> str:

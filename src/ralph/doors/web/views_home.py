@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from datetime import date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -15,6 +14,7 @@ from ralph.doors.web import charts
 from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens_text
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
+from ralph.memory.stats import grouped, recall_stats
 from ralph.memory.timeline import Event
 from ralph.recall import KINDS, LABELS, Hit
 from ralph.records.conversation import Status
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _DAYS = 30
 _TODAY_ROWS, _WEEK_ROWS = 12, 10
 _ENDS = 12
+_OPEN_DAYS = 7
 _SHORTEST_QUESTION = 3
+# How long a search may hold up the page to index what is new.
+_CATCH_UP_S = 2.0
 OUTCOMES = (*get_args(Outcome), *(one for one in get_args(Status) if one not in get_args(Outcome)))
 
 
@@ -59,7 +62,7 @@ def home(call: PageCall) -> Response:
     today = local_today()
     days = [today - timedelta(days=back) for back in reversed(range(_DAYS))]
     found = history.events(call.memory, since=days[0].isoformat())
-    sums = history.by_day(found, days)
+    used = grouped(found, lambda one: history.local_day(one.at))
     call.site.look()
     lately = _lately(call, found, today)
     return call.page(
@@ -69,10 +72,10 @@ def home(call: PageCall) -> Response:
         nothing=not any(rows for _, rows in lately) and not call.memory.recent(1),
         mistakes=history.mistakes(call.memory),
         ends=_open_ends(call),
-        cost=charts.bars("Cost", sums, lambda day: day.cost_usd, money),
-        tokens=charts.bars("Tokens", sums, lambda day: day.tokens_used, tokens_text),
-        spending=_spending(found),
-        used=_used(call),
+        cost=charts.bars("Cost", days, used, lambda day: day.cost_usd, money),
+        tokens=charts.bars("Tokens", days, used, lambda day: day.tokens_used, tokens_text),
+        spending=[one for one in grouped(found, lambda one: one.feature) if one.tokens_used],
+        used=_used(call, days[0]),
     )
 
 
@@ -84,7 +87,7 @@ def _lately(call: PageCall, found: list[Event], today: date) -> list[tuple[str, 
     named: dict[str, list[Row]] = {"Today": [], "Yesterday": [], "This week": [], "Before": []}
     for row in rows:
         day = history.local_day(row.at)
-        ago = (today - day).days if day else _DAYS
+        ago = (today - date.fromisoformat(day)).days if day else _DAYS
         name = "Today" if ago <= 0 else "Yesterday" if ago == 1 else "This week"
         named[name if ago < 7 else "Before"].append(row)
     before = named.pop("Before")[:_WEEK_ROWS]
@@ -122,21 +125,35 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
                 for task in tasks
                 if task.status == status
             ]
+    if call.memory.conversations.exist:
+        ends += _unfinished(call)
     return ends[:_ENDS]
 
 
-def _spending(found: Iterable[Event]) -> list[history.FeatureFigures]:
-    by_feature: dict[str, list[Event]] = {}
-    for one in found:
-        by_feature.setdefault(one.feature, []).append(one)
-    figures = [history.feature_figures(name, some) for name, some in by_feature.items()]
-    figures = [one for one in figures if one.cost_usd or one.tokens_used]
-    return sorted(figures, key=lambda one: (-one.cost_usd, -one.tokens_used))
+def _unfinished(call: PageCall) -> list[OpenEnd]:
+    """Sessions of the last days whose last exchange was interrupted or failed."""
+    since = local_today() - timedelta(days=_OPEN_DAYS)
+    last: dict[str, Event] = {}
+    for one in history.events(call.memory, kinds=["exchange"], since=since.isoformat()):
+        last.setdefault(one.conversation, one)
+    ended = [one for one in last.values() if one.outcome != "complete"]
+    return [OpenEnd(one.outcome, one.title, f"/record/{one.id}") for one in ended]
 
 
-def _used(call: PageCall) -> list[tuple[str, str]]:
-    """How often what was learned was met again, and lessons helped."""
+def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
+    """How often memory told something lately, and whether that helped."""
     found: list[tuple[str, str]] = []
+    recall = recall_stats(call.memory, since=since.isoformat(), until=None)
+    if recall.recalls:
+        memories = plural(recall.memories, "memory", "memories")
+        found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
+    for name, case in (
+        ("First command after a memory", "first_with"),
+        ("Next command after a solution", "retry_with"),
+    ):
+        given = recall.next_commands[case]
+        if given["commands"]:
+            found.append((name, f"passed {given['passed']} of {given['commands']} times"))
     with contextlib.suppress(BadPlan):
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:
@@ -153,7 +170,7 @@ def _used(call: PageCall) -> list[tuple[str, str]]:
 def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
     """The iterations under way, and whether their agent still runs."""
     folder = call.site.project.cache / "runs"
-    if not folder.is_dir():
+    if not disk.is_folder(folder):
         return []
     from ralph.loop.agent import RunFolder
     from ralph.loop.process import LOCK
@@ -200,10 +217,12 @@ def timeline(call: PageCall) -> Response:
         until=query.get("until") or None,
     )
     rows, paging = paged(found, call.number)
+    records = history.contents(call.memory, rows)
     days = [(day, list(some)) for day, some in groupby(rows, lambda one: history.local_day(one.at))]
     return call.page(
         "timeline.html",
         days=days,
+        records=records,
         paging=paging,
         outcomes=OUTCOMES,
         features=[memory.name for memory in call.memory.features()],
@@ -237,10 +256,17 @@ def search(call: PageCall) -> Response:
     notes: list[str] = []
     if len(question) >= _SHORTEST_QUESTION or not question.isascii():
         with contextlib.suppress(BadInput):  # nothing to search for is nothing found
-            answer = call.memory.search(question, kinds=kinds, limit=20)
+            floor = 0.0 if call.query.get("weak") else None
+            answer = call.memory.search(
+                question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
+            )
             hits, notes = [_result(hit) for hit in answer], list(answer.notes)
     values: dict[str, Any] = {"question": question, "kinds": kinds, "hits": hits, "notes": notes}
-    values |= {"labels": LABELS, "floor": f"{call.memory.config.settings.min_score:.2f}"}
+    values |= {
+        "labels": LABELS,
+        "weak": bool(call.query.get("weak")),
+        "floor": f"{call.memory.config.settings.min_score:.2f}",
+    }
     if call.query.get("part"):
         return call.part("results.html", **values)
     return call.page("search.html", **values)
@@ -267,9 +293,9 @@ def _result(hit: Hit) -> ResultRow:
 
 
 NAV = [
-    NavEntry(0, "Home", "/"),
-    NavEntry(2, "Timeline", "/timeline"),
-    NavEntry(3, "Search", "/search"),
+    NavEntry(0, "Home", "/", "h"),
+    NavEntry(2, "Timeline", "/timeline", "t"),
+    NavEntry(3, "Search", "/search", "s"),
 ]
 ROUTES: list[Route] = [
     ("GET", "/", home),

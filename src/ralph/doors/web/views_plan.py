@@ -13,10 +13,12 @@ from ralph.doors.web import charts
 from ralph.doors.web.page import NavEntry, PageCall, Route
 from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import timeline as history
-from ralph.memory.timeline import Event, FeatureFigures
+from ralph.memory.stats import Usage, trend, usage
+from ralph.memory.timeline import Event
 from ralph.plan import edit, learnings
 from ralph.plan.model import Feature, Limits, PlanView, Task
 from ralph.records.learning import Learning
+from ralph.text.tokens import plural
 
 _FILES = 15
 _STRIP = 60
@@ -38,7 +40,9 @@ class FeatureLine(NamedTuple):
     done: int
     tasks: int
     learnings: int
-    figures: FeatureFigures
+    used: Usage
+    trend: float | None
+    last: Event | None
 
 
 class LearningLine(NamedTuple):
@@ -63,7 +67,7 @@ def features(call: PageCall) -> Response:
     lines = []
     for name in dict.fromkeys([*planned, *(memory.name for memory in call.memory.features())]):
         tasks = [t for t in view.tasks if t.feature == name and t.status != "skipped"]
-        feature = planned.get(name)
+        feature, mine = planned.get(name), by_name.get(name, [])
         lines.append(
             FeatureLine(
                 name,
@@ -72,7 +76,9 @@ def features(call: PageCall) -> Response:
                 sum(task.status == "done" for task in tasks),
                 len(tasks),
                 len(feature.learnings) if feature else 0,
-                history.feature_figures(name, by_name.get(name, [])),
+                usage(mine, name),
+                trend(mine),
+                mine[0] if mine else None,
             )
         )
     return call.page("features.html", lines=lines, problems=view.problems)
@@ -85,7 +91,7 @@ def feature(call: PageCall) -> Response:
     """State, texts, tasks, outcomes, files, learnings and gates of a feature."""
     name = call.params["name"]
     view = call.plan.read()
-    found = _planned(view, name)
+    found = _feature_in(view, name)
     events = history.events(call.memory, kinds=["iteration"], features=[name])
     if found is None and not events:
         raise call.plan.missing("features", name)
@@ -97,7 +103,7 @@ def feature(call: PageCall) -> Response:
         planned=found is not None,
         state=view.current_state(name),
         tasks=_tasks(view, name),
-        figures=history.feature_figures(name, events),
+        used=usage(events, name),
         strip=charts.strip(events[:_STRIP]),
         recent=events[:_RECENT],
         files=history.touched_files(call.memory, name, _FILES),
@@ -107,7 +113,7 @@ def feature(call: PageCall) -> Response:
     )
 
 
-def _planned(view: PlanView, name: str) -> Feature | None:
+def _feature_in(view: PlanView, name: str) -> Feature | None:
     return next((one for one in view.features if one.name == name), None)
 
 
@@ -125,7 +131,13 @@ def _learnings(found: Feature, newest: int) -> list[LearningLine]:
     lines = []
     for one in found.learnings:
         ago = learnings.age(one, newest)
-        age = "" if ago is None else "in the last iteration" if ago <= 0 else f"{ago} ago"
+        age = (
+            ""
+            if ago is None
+            else "in the last iteration"
+            if ago <= 0
+            else f"{plural(ago, 'iteration')} ago"
+        )
         against = tuple(rivals.get(one.id, ()))
         lines.append(LearningLine(one, learnings.is_stale(one, newest + 1), age, against))
     return lines
@@ -236,7 +248,7 @@ def decide_gate(call: PageCall) -> Response:
     return call.done("Approved. This gate was passed before, so nothing new was saved.", path)
 
 
-NAV = [NavEntry(1, "Features", "/features")]
+NAV = [NavEntry(1, "Features", "/features", "f")]
 ROUTES: list[Route] = [
     ("GET", "/features", features),
     ("GET", "/features/{name}", feature),

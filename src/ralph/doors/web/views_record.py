@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -9,11 +10,12 @@ from starlette.responses import Response
 from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
-from ralph.memory import keeping
 from ralph.memory.timeline import later_success
-from ralph.recall import Hit
-from ralph.records.conversation import Exchange
-from ralph.records.iteration import Iteration
+from ralph.recall import KINDS, Hit, event_of
+from ralph.records import Record
+from ralph.records.conversation import Exchange, content_of
+from ralph.records.iteration import KIND, Iteration, from_record
+from ralph.records.knowledge import knowledge_from
 from ralph.text.tokens import plural
 
 _SHOWN = 100
@@ -65,7 +67,7 @@ def record(call: PageCall) -> Response:
         decisions=getattr(content, "decisions", ()),
         files=getattr(content, "files_touched", ()),
         steps=getattr(content, "messages", ()),
-        told=_told(call, hit),
+        recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
         **value,
     )
@@ -108,23 +110,41 @@ def _particulars(
         if summary := found.summaries.get(hit.id):
             texts.insert(0, ("Summary", summary))
         if isinstance(content, Exchange):
-            return {"links": [(f"/record/{talk.id}", "Whole conversation")]}
+            return {"links": [(f"/conversations/{talk.id}", "Whole conversation")]}
         return {"exchanges": found.exchanges}
     if hit.kind == "pattern":
         return {"entries": memory.knowledge.entries_of(content)}
     return {}
 
 
-class ToldText(NamedTuple):
-    """Something that memory told the model."""
+class RecalledRecord(NamedTuple):
+    """A record that hooks gave to the model, and when."""
 
-    name: str
-    text: str
+    at: str
+    id: str
+    label: str
+    title: str
 
 
-def _told(call: PageCall, hit: Hit) -> list[ToldText]:
-    """What is known to have been told to the model when this happened."""
-    return []
+def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
+    """What hooks are known to have given to the model when this happened."""
+    from ralph.memory.stats import recalled_in
+
+    exchange = hit.record
+    if isinstance(exchange, Iteration) and (event := event_of(hit)) != hit.id:
+        with contextlib.suppress(RalphError):  # the session's own record may be gone
+            exchange = call.memory.conversations.get(event).record
+    if not isinstance(exchange, Exchange):
+        return []
+    recalls: list[RecalledRecord] = []
+    for recall in recalled_in(call.memory, exchange):
+        for identity, _ in recall.shown:
+            try:
+                row = hit_row(call.memory.get(identity, everywhere=True))
+                recalls.append(RecalledRecord(recall.at, identity, row.label, row.title))
+            except RalphError:  # forgotten since
+                recalls.append(RecalledRecord(recall.at, "", "record", "It was forgotten since."))
+    return recalls
 
 
 # -- forget
@@ -141,26 +161,34 @@ class GoingRecord(NamedTuple):
 
 def confirm_forget(call: PageCall) -> Response:
     """List everything that goes with a record, and ask."""
+    from ralph.memory import keeping
+
     wanted = call.query.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
-    kinds = {one.id: one.kind for one in keeping.chosen_records(call.memory, choice)}
-    kinds |= {one.id: "learning" for one in choice.learnings}
-    going = [_going(call, one, kind, choice) for one, kind in list(kinds.items())[:_SHOWN]]
-    more = len(kinds) - len(going)
+    records = keeping.chosen_records(call.memory, choice)
+    going = [_going(each, each.id in choice.derived) for each in records[:_SHOWN]]
+    for one in choice.learnings:
+        going.append(GoingRecord(one.id, "learning", one.text, one.id in choice.derived))
+    more = len(records) - len(records[:_SHOWN])
     return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
 
 
-def _going(call: PageCall, identity: str, kind: str, choice: keeping.Choice) -> GoingRecord:
-    derived = identity in choice.derived
-    try:
-        row = hit_row(call.memory.get(identity))
-    except (RalphError, BadRecord):  # small ones, such as a tag or a rating
-        return GoingRecord(identity, kind, "", derived)
-    return GoingRecord(identity, row.label, row.title, derived)
+def _going(record: Record, derived: bool) -> GoingRecord:
+    """A record as the list shows it; of small ones, such as a tag or a rating, its kind alone."""
+    row, text = KINDS.get(record.kind), ""
+    if row is None:
+        return GoingRecord(record.id, record.kind, text, derived)
+    read = knowledge_from if row.stream == "knowledge" else content_of
+    with contextlib.suppress(BadRecord):  # one that cannot be read can still be forgotten
+        content = (from_record if record.kind == KIND else read)(record)
+        text = row.title(content) or row.text(content)
+    return GoingRecord(record.id, row.label, text, derived)
 
 
 def forget(call: PageCall) -> Response:
     """Forget a record with everything that goes along."""
+    from ralph.memory import keeping
+
     wanted = call.form.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     done = keeping.forget(call.memory, choice, reason=call.form.get("reason") or None)

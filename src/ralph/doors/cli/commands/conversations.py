@@ -17,7 +17,7 @@ from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.recall import CONVERSATIONS_ALONE
-from ralph.records import local_minute
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
@@ -193,7 +193,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
         memory, root = ralph.conversations, ralph.project.root
         if listing:
             found = documents.list_documents(memory)
-            rows = [[d.path, str(d.sections), local_minute(d.added)[:10], d.title] for d in found]
+            rows = [[d.path, str(d.sections), plain_date(d.added), d.title] for d in found]
             empty = "No documents here. Add some: ralph conversations add-document PATH"
             return Result(found, Table(("path", "sections", "added", "title"), rows, empty))
         if remove:

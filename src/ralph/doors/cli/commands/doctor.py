@@ -37,7 +37,7 @@ from ralph.memory.status import verify_index
 from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
-from ralph.records import local_minute
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -219,9 +219,9 @@ def _timeouts(scope: DoctorScope) -> Finding:
     if not late:
         return _ok("no hook ran out of time in the last 7 days")
     events = ", ".join(f"{n} {event}" for event, n in Counter(one.event for one in late).items())
-    last = local_minute(late[-1].at)
+    last = plain_date(late[-1].at, 16)
     what = f"{plural(len(late), 'hook')} ran out of time in the last 7 days ({events}; last {last})"
-    todo = "Nothing was recalled there. Give hooks more time: ralph config --user hook_timeout_s 10"
+    todo = "Nothing came in time there. Give hooks more: ralph config --user hook_timeout_s 10"
     return _warning(what, todo)
 
 

@@ -16,7 +16,7 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
-from ralph.records import local_minute
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def log(feature: str | None, **given: Any) -> Result:
     def show(page: Page) -> None:
         day = ""
         for hit in reversed(hits):
-            at = local_minute(hit.at)
+            at = plain_date(hit.at, 16)
             if at[:10] != day:
                 day = at[:10]
                 page.line((day, "bold"))
@@ -226,9 +226,9 @@ def files(feature: str | None) -> Result:
         found = [(memory.name, file) for memory in memories for file in memory.files()]
     found.sort(key=lambda pair: -pair[1].count)
     several = len(memories) > 1
-    heads = ["path", "actions", "iterations", "last", *(["feature"] if several else [])]
+    heads = ("path", "actions", "iterations", "last", "feature")[: 4 + several]
     rows = [
-        (f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), name)[: len(heads)]
+        [f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), *[name] * several]
         for name, f in found
     ]
     value = [plain(f) | ({"feature": name} if several else {}) for name, f in found]

@@ -24,8 +24,6 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-# So many records take some seconds.
-_MANY = 2000
 _OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -79,7 +77,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
             schema.read_iteration(_filled(plain, flags, f"{name}:{line}"), where=f"{name}:{line}")
             for line, plain in plain_records
         ]
-        if len(iterations) > _MANY and sys.stderr.isatty():
+        if len(iterations) > 2000 and sys.stderr.isatty():
             note(f"recording {plural(len(iterations), 'iteration')}")
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:

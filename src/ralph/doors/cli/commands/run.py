@@ -28,7 +28,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
-from ralph.records import local_minute
+from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class RunScreen:
             self._page.line(("Learnings full - review needed", "yellow"), indent=2)
 
     def _waiting(self, facts: dict[str, Any]) -> None:
-        until = f", until {local_minute(facts['until'])}" if facts["until"] else ""
+        until = f", until {plain_date(facts['until'], 16)}" if facts["until"] else ""
         text = f"rate limit: waiting {duration(facts['seconds'])}{until}"
         self._page.line((text, "yellow"), indent=2)
         self.move("waiting for the provider's limit")

@@ -10,20 +10,30 @@ const fetchPart = (path) =>
 // The server escaped everything in it; a parsed document runs no script either.
 const parse = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
+// As much of a time as is needed to tell when it was; the whole of it is in the tooltip.
+function shorten(moment) {
+  const now = new Date();
+  const time = { hour: "numeric", minute: "2-digit" };
+  if (moment.toDateString() === now.toDateString()) return moment.toLocaleTimeString(undefined, time);
+  const day = { month: "short", day: "numeric" };
+  const year = moment.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
+  return moment.toLocaleString(undefined, { ...day, ...year, ...time });
+}
+
 function localize(root) {
-  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.getTime())) {
-      time.title = `${time.dateTime} (server: ${time.textContent})`;
-      time.textContent = format.format(moment);
+      time.title = format.format(moment);
+      time.textContent = shorten(moment);
     }
   }
 }
 
 function keepLive(part) {
   const path = part.dataset.live;
-  const every = path === "/live" ? 3000 : 15000;
+  const every = path === "/badge" ? 15000 : 3000;
   setTimeout(async () => {
     let next = part;
     if (!document.hidden && !part.contains(document.activeElement) && !part.matches(":hover")) {
@@ -80,7 +90,7 @@ function onKey(event, state) {
   state.go = false;
   if (go) {
     const links = [...document.querySelectorAll(".nav a")];
-    const link = links.find((one) => one.textContent.toLowerCase().startsWith(event.key));
+    const link = links.find((one) => one.dataset.key === event.key);
     if (link) link.click();
   } else if (event.key === "/") {
     (document.querySelector("[data-search] input[name=q]") || document.getElementById("find")).focus();

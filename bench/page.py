@@ -1,0 +1,141 @@
+"""`scripts/bench page`: how long each view of the page takes, and how soon and how large it is.
+
+Half of the records are iterations, half are exchanges. The page runs as a process of its own, as
+`ralph serve` starts it; each view is measured in turns with its style sheet, a file that the same
+server reads.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote_plus
+
+from bench import corpus
+from bench.conversations import add_conversations
+from bench.measure import (
+    FEATURE,
+    BenchProject,
+    Compared,
+    child_environment,
+    compared,
+    fill,
+    fresh,
+    python,
+    ralph_command,
+    taken,
+    temporary_project,
+)
+from bench.report import Row, Target, Tell, parser, row_of, show_rows, teller
+
+_VIEW = Target(value=0.3)
+_SEARCH = Target(value=0.1)
+_START = Target(value=0.7)
+_MEMORY = Target(value=150e6)
+_NUMPY_MEMORY = """
+import numpy
+with open("/proc/self/status") as file:
+    print(next(1024 * int(line.split()[1]) for line in file if line.startswith("VmRSS")))
+"""
+_SHEET = "/static/style.css"
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)(/enter\S+)")
+_RECORD = re.compile(r'href="/record/([^"]+)"')
+
+
+def main(args: Sequence[str]) -> int:
+    """Measure, and show or write what came out."""
+    options = parser("page", __doc__, sizes="20000", repeat=5).parse_args(args)
+    rows = run(options.sizes, repeat=options.repeat, tell=teller())
+    return show_rows("page", rows, options)
+
+
+def run(sizes: Sequence[int], *, repeat: int, tell: Tell = lambda text: None) -> list[Row]:
+    """The rows at every size; nothing is left behind."""
+    rows: list[Row] = []
+    for size in sizes:
+        with temporary_project(size // 2) as place:
+            fill(place, tell)
+            with place.opened() as ralph:
+                add_conversations(ralph, place.size)
+                ralph.conversations.sync()
+            tell(f"{size:,}: conversations indexed")
+            rows += _rows(place, size, repeat)
+    return rows
+
+
+class _Page:
+    """A page that runs as a process, with a browser's cookie."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        found = _ADDRESS.search(process.stdout.readline())
+        assert found is not None
+        self.process, self._port, self._cookie = process, int(found[1]), ""
+        self._cookie = self.get(found[2])[0].partition(";")[0]
+
+    def get(self, path: str) -> tuple[str, str]:
+        """The cookie that an answer sets, and its text."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
+        connection.request("GET", path, headers={"cookie": self._cookie})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status < 400, f"{path}: {answer.status}"
+        return answer.getheader("set-cookie") or "", text
+
+    def memory_bytes(self) -> int:
+        """What the process holds; 0 where the system does not tell."""
+        file = Path(f"/proc/{self.process.pid}/status")
+        found = re.search(r"VmRSS:\s+(\d+)", file.read_text()) if file.exists() else None
+        return int(found[1]) * 1024 if found else 0
+
+
+@contextmanager
+def _served(place: BenchProject) -> Iterator[_Page]:
+    command = [*ralph_command(), "serve", "--project", str(place.project), "--port", "0"]
+    with subprocess.Popen(
+        command, env=child_environment(place.home), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield _Page(process)
+        finally:
+            process.terminate()
+
+
+def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
+    def start() -> None:
+        with _served(place):
+            pass
+
+    numpy = fresh(python("import numpy"), home=place.home)
+    starts = Compared(
+        tuple(taken(start) for _ in range(repeat)), tuple(taken(numpy) for _ in range(repeat))
+    )
+    rows = [row_of("start to first answer", size, starts, "import numpy", target=_START)]
+    question = quote_plus(corpus.queries(1, size=place.size)[0])
+    with _served(place) as page:
+        record = _RECORD.findall(page.get("/timeline")[1])[0]
+        views = {
+            path: _VIEW
+            for path in (
+                *("/", "/features", f"/features/{FEATURE}", "/timeline", "/timeline?text=timeout"),
+                *("/conversations", "/notes", "/knowledge", "/documents", "/workers", "/settings"),
+                *(f"/record/{record}", f"/forget?id={record}"),
+            )
+        } | {f"/search?q={question}&part=1": _SEARCH}
+        for path, target in views.items():
+            both = compared(partial(page.get, path), partial(page.get, _SHEET), rounds=repeat)
+            rows.append(
+                row_of(path.partition("?q")[0], size, both, "its style sheet", target=target)
+            )
+        if held := page.memory_bytes():
+            plain = float(fresh(python(_NUMPY_MEMORY), home=place.home)())
+            memory = Compared((float(held),), (plain,))
+            what, numpy_alone = "memory after every view", "Python with NumPy"
+            rows.append(row_of(what, size, memory, numpy_alone, unit="bytes", target=_MEMORY))
+    return rows

@@ -1,0 +1,504 @@
+"""Who may ask, and how much: tokens, limits, errors as problem details, figures and the log.
+
+A call is checked in this order: the token (401), its project (404, as if there were none), its
+right and feature (403), its rate (429). Only then anything of the call is read. Everything that
+touches memory runs in a few threads, each with its own memories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ralph import __version__
+from ralph.doors.rest.calls import CALLS, ApiCall, ApiRoute
+from ralph.errors import (
+    BadInput,
+    JournalError,
+    MemoryOff,
+    NotFound,
+    PlanBusy,
+    RalphError,
+    RecordForgotten,
+)
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.tokens import Token, Tokens
+
+PREFIX = "/v1/projects/{project}"
+_BEARER = "bearer "
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LISTS = ("kind", "feature")
+HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"no-referrer",
+}
+
+
+class ServerLimits(NamedTuple):
+    """How much a server does at once, and for one token."""
+
+    body_bytes: int = 2_000_000
+    per_second: float = 50.0
+    burst: int = 100
+    request_s: float = 30.0
+    threads: int = 4
+    waiting: int = 64
+
+
+class Refusal(Exception):
+    """A call that is not made: its status, and what is said of it."""
+
+    def __init__(
+        self, status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
+    ) -> None:
+        super().__init__(what)
+        self.status, self.what, self.todo, self.retry_s = status, what, todo, retry_s
+
+
+class TeamServer:
+    """The projects that are served, the tokens, the threads that work, and the figures."""
+
+    def __init__(
+        self,
+        projects: Sequence[Project],
+        tokens: Tokens,
+        *,
+        home: Path,
+        limits: ServerLimits | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.limits = limits or ServerLimits()
+        self._home = home
+        self.figures = Figures()
+        self.ready = True
+        self._projects = {name: one for one in projects for name in (one.id, one.root.name)}
+        self._tokens = tokens
+        self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
+        self._local = threading.local()
+        self._opened: list[Ralph] = []
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._log = log
+
+    def close(self) -> None:
+        """Finish what is under way, and let go of files."""
+        self.ready = False
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tokens.close()
+
+    # -- who may ask
+
+    async def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
+        """The token of a request and its project, if the token is enough."""
+        given = request.headers.get("authorization", "")
+        if not given.lower().startswith(_BEARER):
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "a token is needed", todo=_HOW)
+        token = await self.work(lambda: self._find(given[len(_BEARER) :].strip()))
+        if token is None:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
+        request.scope["ralph.token"] = token.id
+        self._slow_down(token)
+        only = token.feature
+        project = self._projects.get(request.path_params.get("project", ""))
+        if project is None or project.id != token.project:
+            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such project")
+        if call is not None and not token.allows(call.right):
+            what = f"this needs a token of the scope {call.right}, and this one has {token.right}"
+            raise Refusal(HTTPStatus.FORBIDDEN, what)
+        if call is not None and call.whole and only is not None:
+            raise Refusal(HTTPStatus.FORBIDDEN, "a token of one feature may not do this")
+        named = request.path_params.get("feature", only)
+        if only is not None and named != only:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
+        return token, project
+
+    def _find(self, secret: str) -> Token | None:
+        with self._lock:
+            return self._tokens.find(secret)
+
+    def _slow_down(self, token: Token) -> None:
+        """Count a call of this token; one that calls too often waits."""
+        now, limits = time.monotonic(), self.limits
+        left, then = self._buckets.get(token.id, (float(limits.burst), now))
+        left = min(float(limits.burst), left + (now - then) * limits.per_second)
+        if left < 1:
+            wait_s = (1 - left) / limits.per_second
+            self._buckets[token.id] = left, now
+            what = f"this token may make {limits.per_second:g} calls a second"
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, what, retry_s=wait_s)
+        self._buckets[token.id] = left - 1, now
+
+    # -- work
+
+    async def work(self, task: Callable[[], Any]) -> Any:
+        """Run this in a thread, unless too many wait already; its time is limited."""
+        if self._waiting >= self.limits.waiting + self.limits.threads:
+            what = "the server has too much to do"
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
+        self._waiting += 1
+        running = self._pool.submit(task)
+        running.add_done_callback(lambda _: self._done())
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(running), self.limits.request_s)
+        except TimeoutError:
+            what = f"the call took more than {self.limits.request_s:g} s"
+            raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, what) from None
+
+    def _done(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+    def memory(self, project: Project) -> Ralph:
+        """The memories of a project in this thread."""
+        opened: dict[str, Ralph] = self._local.__dict__.setdefault("opened", {})
+        if project.id not in opened:
+            opened[project.id] = open_ralph(project=project, home=self._home)
+        return opened[project.id]
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        """One line of the access log: no content, no secret."""
+        if self._log is not None:
+            self._log(json.dumps(line, separators=(",", ":")))
+
+
+_HOW = "Create one with `ralph token create`, and send it as `Authorization: Bearer TOKEN`."
+
+
+# -- the application
+
+
+def make_api(server: TeamServer, *more: Route) -> ASGIApp:
+    """The API as an application, with other routes beside it."""
+    routes = [
+        Route(PREFIX + call.path, _endpoint(server, call), methods=[call.method]) for call in CALLS
+    ]
+
+    def health(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readiness(_: Request) -> Response:
+        if not server.ready:
+            return PlainTextResponse("stopping\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        await server.work(lambda: None)
+        return PlainTextResponse("ready\n")
+
+    async def metrics(request: Request) -> Response:
+        await server.allow(request, None)
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(server.figures.text(), media_type=kind)
+
+    def document(_: Request) -> Response:
+        return _json(openapi())
+
+    routes += [
+        Route("/healthz", health),
+        Route("/readyz", readiness),
+        Route(f"{PREFIX}/metrics", metrics),
+        Route("/v1/openapi.json", document),
+        *more,
+    ]
+    handlers: Any = {
+        Refusal: _refused,
+        RalphError: _failed,
+        OSError: _failed,
+        404: _missing,
+        405: _missing,
+        Exception: _unforeseen,
+    }
+    return AccessLog(Starlette(routes=routes, exception_handlers=handlers), server)
+
+
+def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        token, project = await server.allow(request, call)
+        given = await _given(request, call, server.limits.body_bytes)
+
+        def perform() -> Any:
+            made = ApiCall(server.memory(project), token, request.path_params)
+            return msgspec.json.encode(call.perform(made, *given))
+
+        body = await server.work(perform)
+        created = call.method == "POST" and call.right == "write"
+        return Response(body, HTTPStatus.CREATED if created else HTTPStatus.OK, media_type=_JSON)
+
+    return answer
+
+
+async def _given(request: Request, call: ApiRoute, most_bytes: int) -> list[Any]:
+    """What a call takes, from its query or its body."""
+    try:
+        if not call.has_body:
+            plain_query = _query(request)
+            if call.takes is None:
+                if plain_query:
+                    raise BadInput(f"this takes no {next(iter(plain_query))!r}")
+                return []
+            return [msgspec.convert(plain_query, call.takes, strict=False)]
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > most_bytes:
+                what = f"the body is larger than {most_bytes} bytes"
+                raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
+        return [msgspec.json.decode(bytes(body), type=call.takes)]
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadInput(str(error) or "what was given is no JSON") from None
+    except ClientDisconnect:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
+
+
+def _query(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in _LISTS and not request.url.path.endswith("/tasks"):
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    return found
+
+
+# -- errors as problem details
+
+
+_JSON = "application/json"
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type=_JSON)
+
+
+def problem(
+    status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
+) -> Response:
+    """An error as programs read it."""
+    told = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": what}
+    told |= {"todo": todo} if todo else {}
+    headers = {"retry-after": str(math.ceil(retry_s))} if retry_s else {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    body = msgspec.json.encode(told)
+    return Response(body, status, headers, media_type="application/problem+json")
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return problem(error.status, error.what, todo=error.todo, retry_s=error.retry_s)
+
+
+def _failed(_: Request, error: Exception) -> Response:
+    """An error of the memory; where on the server it was says nothing to who asks."""
+    if isinstance(error, OSError):
+        return problem(
+            HTTPStatus.SERVICE_UNAVAILABLE, error.strerror or "a file cannot be used", retry_s=5
+        )
+    assert isinstance(error, RalphError)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    for kind, code in _STATUS.items():
+        if isinstance(error, kind):
+            status = code
+            break
+    retry_s = 5 if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
+    return problem(status, error.what, todo=error.todo, retry_s=retry_s)
+
+
+_STATUS: dict[type[RalphError], HTTPStatus] = {
+    NotFound: HTTPStatus.NOT_FOUND,
+    RecordForgotten: HTTPStatus.GONE,
+    BadInput: HTTPStatus.BAD_REQUEST,
+    MemoryOff: HTTPStatus.SERVICE_UNAVAILABLE,
+    JournalError: HTTPStatus.SERVICE_UNAVAILABLE,
+    PlanBusy: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def _missing(_: Request, error: Exception) -> Response:
+    status = HTTPStatus(getattr(error, "status_code", 404))
+    return problem(status, "there is nothing at this address")
+
+
+def _unforeseen(_: Request, error: Exception) -> Response:
+    what = f"something unforeseen in the server: {type(error).__name__}"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, what)
+
+
+# -- figures and the log
+
+
+class Figures:
+    """Counts of calls and how long they took, as Prometheus reads them."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[tuple[str, str, int]] = Counter()
+        self._times: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(_BUCKETS_S) + 2))
+        self.under_way = 0
+
+    def count(self, method: str, path: str, status: int, took_s: float) -> None:
+        """One call that was answered."""
+        self._calls[method, path, status] += 1
+        times = self._times[path]
+        for place, bound in enumerate(_BUCKETS_S):
+            times[place] += took_s <= bound
+        times[-2] += 1
+        times[-1] += took_s
+
+    def text(self) -> str:
+        """Everything counted since the start."""
+        lines = ["# TYPE ralph_requests_total counter"]
+        for (method, path, status), count in sorted(self._calls.items()):
+            named = f'method="{method}",path="{path}",status="{status}"'
+            lines.append(f"ralph_requests_total{{{named}}} {count}")
+        lines.append("# TYPE ralph_request_seconds histogram")
+        for path, times in sorted(self._times.items()):
+            for bound, within in zip((*map(str, _BUCKETS_S), "+Inf"), times, strict=False):
+                name = f'ralph_request_seconds_bucket{{path="{path}",le="{bound}"}}'
+                lines.append(f"{name} {int(within)}")
+            lines.append(f'ralph_request_seconds_count{{path="{path}"}} {int(times[-2])}')
+            lines.append(f'ralph_request_seconds_sum{{path="{path}"}} {times[-1]:.6f}')
+        lines += ["# TYPE ralph_requests_under_way gauge"]
+        lines += [f"ralph_requests_under_way {self.under_way}"]
+        return "\n".join(lines) + "\n"
+
+
+class AccessLog:
+    """Counts and logs every request, and gives every answer its headers."""
+
+    def __init__(self, app: ASGIApp, server: TeamServer) -> None:
+        self._app, self._server = app, server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        told: dict[str, int] = {"status": 500, "bytes": 0}
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                told["status"] = message["status"]
+                message["headers"] = [*message.get("headers", ()), *HEADERS.items()]
+            told["bytes"] += len(message.get("body", b""))
+            await send(message)
+
+        figures = self._server.figures
+        figures.under_way += 1
+        try:
+            # What is unforeseen was answered; only its name goes to the log.
+            with contextlib.suppress(Exception):
+                await self._app(scope, receive, send_counted)
+        finally:
+            figures.under_way -= 1
+            took_s = time.perf_counter() - began
+            route = scope.get("route")
+            path = getattr(route, "path", None) or "other"
+            figures.count(scope["method"], path, told["status"], took_s)
+            line: dict[str, Any] = {
+                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "method": scope["method"],
+                "path": path,
+                **told,
+                "ms": round(took_s * 1000, 1),
+                "token": scope.get("ralph.token"),
+            }
+            self._server.log(line)
+
+
+def log_to_stderr(line: str) -> None:
+    """A line of the access log."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+# -- the document
+
+
+def openapi() -> dict[str, Any]:
+    """The calls as OpenAPI describes them."""
+    structs = [one.takes for one in CALLS if isinstance(one.takes, type) and one.takes is not dict]
+    structs = [one for one in structs if issubclass(one, msgspec.Struct)]
+    refs, components = msgspec.json.schema_components(
+        structs, ref_template="#/components/schemas/{name}"
+    )
+    schemas = dict(zip(structs, refs, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        paths.setdefault(PREFIX + call.path, {})[call.method.lower()] = _operation(
+            call, schemas, components
+        )
+    bearer = {"type": "http", "scheme": "bearer"}
+    problem_schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("type", "title", "detail", "todo")}
+        | {"status": {"type": "integer"}},
+        "required": ["type", "title", "status", "detail"],
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Ralph", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Problem": problem_schema},
+            "securitySchemes": {"token": bearer},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(
+    call: ApiRoute, schemas: Mapping[Any, Any], components: Mapping[str, Any]
+) -> dict[str, Any]:
+    names = [part[1:-1] for part in (PREFIX + call.path).split("/") if part.startswith("{")]
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+    operation: dict[str, Any] = {
+        "operationId": call.name,
+        "summary": (call.perform.__doc__ or "").strip().splitlines()[0],
+        "description": f"Needs a token of the scope {call.right}.",
+    }
+    if call.has_body:
+        schema = schemas.get(call.takes) if call.takes in schemas else _loose(call.takes)
+        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+    elif call.takes is not None:
+        schema = components[call.takes.__name__]
+        needed = schema.get("required", ())
+        parameters += [
+            {"name": name, "in": "query", "required": name in needed, "schema": about}
+            for name, about in schema["properties"].items()
+        ]
+    problems = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    good = "201" if call.method == "POST" and call.right == "write" else "200"
+    codes = ["400", "401", "403", "404", "410", "413", "429", "503", "504"]
+    answers: dict[str, Any] = {
+        code: {"description": HTTPStatus(int(code)).phrase, "content": problems} for code in codes
+    }
+    answers[good] = {"description": "Done", "content": {_JSON: {"schema": {}}}}
+    return {**operation, "parameters": parameters, "responses": answers}
+
+
+def _loose(takes: Any) -> dict[str, Any]:
+    entry = {"type": "object"}
+    return {"type": "array", "items": entry} if str(takes).startswith("list") else entry

@@ -1,0 +1,548 @@
+"""Every call of the API in one table: its path, the right it needs, what it takes and what it does.
+
+The routes, the checks of rights and the OpenAPI document are made from the table. A token of one
+feature reaches that feature and the project's notes; what it may not see looks as if it were not
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ralph.errors import BadInput, NotFound
+from ralph.memory import keeping
+from ralph.memory.knowledge import SavedEntry
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import status
+from ralph.memory.store import Answer
+from ralph.memory.tokens import Right, Token
+from ralph.plan import edit, learnings
+from ralph.plan.model import Task
+from ralph.plan.store import Plan
+from ralph.recall import PERSON, SESSION, Hit, Scope, run_scope
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+
+_MOST_ITERATIONS = 100
+_MOST_EXCHANGES = 500
+Json = dict[str, Any]
+
+
+class ApiCall(msgspec.Struct, eq=False):
+    """One call: the project's memory, the token it came with, and the names in its path."""
+
+    ralph: Ralph
+    token: Token
+    path: Mapping[str, str]
+
+    @property
+    def plan(self) -> Plan:
+        """The project's plan."""
+        return Plan(self.ralph.project.root, state=self.ralph.project.cache)
+
+    @property
+    def scope(self) -> Scope:
+        """What a search may find."""
+        if self.token.feature is not None:
+            return run_scope(self.token.feature)
+        return PERSON if self.token.allows("orchestrator") else SESSION
+
+    def feature(self, name: str | None = None) -> str:
+        """The feature that is meant, if the token may reach it."""
+        name = self.path["feature"] if name is None else name
+        if self.token.feature not in (None, name):
+            raise NotFound(f"there is no feature {name!r}")
+        return name
+
+    def task(self) -> Task:
+        """The task in the path, if the token may reach it."""
+        task = self.plan.task(self.path["task"])
+        if self.token.feature not in (None, task.feature):
+            raise NotFound(f"there is no task {self.path['task']!r}")
+        return task
+
+
+class ApiRoute(NamedTuple):
+    """One row; `takes` is the type of the query or the body, `whole` bars tokens of one feature."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    right: Right
+    perform: Callable[..., Any]
+    takes: Any = None
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the call is called in the OpenAPI document."""
+        return self.perform.__name__
+
+    @property
+    def has_body(self) -> bool:
+        """Whether what it takes is its body."""
+        return self.method in ("POST", "PATCH") and self.takes is not None
+
+
+# -- what calls take
+
+
+class Narrowing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which records are wanted."""
+
+    kind: list[str] = []
+    feature: list[str] = []
+    since: str | None = None
+    until: str | None = None
+
+
+class SearchQuery(Narrowing, kw_only=True):
+    """A question."""
+
+    q: str
+    limit: int | None = None
+    min_score: float | None = None
+    explain: bool = False
+
+
+class RecentQuery(Narrowing, kw_only=True):
+    """How many of the newest."""
+
+    count: int = 10
+
+
+class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A note to keep."""
+
+    text: str
+    feature: str = ""
+
+
+class ForgetQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """With `dry_run` nothing is forgotten."""
+
+    dry_run: bool = False
+
+
+class TasksQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tasks: of a feature, of a status, or those that can be worked on."""
+
+    feature: str | None = None
+    status: str | None = None
+    ready: bool = False
+
+
+class FailuresQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Failed attempts at one task, or at all."""
+
+    task: str | None = None
+
+
+class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Something that later iterations should know."""
+
+    text: str
+    source: Literal["human", "agent"] = "agent"
+    reason: str | None = None
+
+
+class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A question and its answer; the same `key` twice is one exchange."""
+
+    user: str
+    assistant: str
+    key: str
+
+
+class RelatedQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A question about what was said before."""
+
+    q: str
+
+
+class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A conversation; a session that is known continues."""
+
+    session: str
+    exchanges: list[ExchangeBody]
+    title: str = ""
+    source: str = "api"
+
+
+class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Publish what is staged."""
+
+    kind: str = "manual"
+
+
+class TaskQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A task that an agent is to get."""
+
+    task: str
+    agent_type: str | None = None
+    task_type: str | None = None
+    technology: str | None = None
+    max_results: int | None = None
+    min_score: float | None = None
+
+
+class FailureQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A failure that somebody may have solved."""
+
+    failure: str
+    error: str = ""
+    agent_type: str | None = None
+    task_type: str | None = None
+    technology: str | None = None
+    max_results: int | None = None
+    min_score: float | None = None
+
+
+class OutcomeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Whether a pattern helped."""
+
+    pattern: str
+    worked: bool
+    task: str | None = None
+    run: str | None = None
+    note: str = ""
+
+
+# -- what calls do: all kinds
+
+
+def project_status(call: ApiCall) -> Any:
+    """Whether memory is available, and what it has."""
+    found = plain(status(call.ralph))
+    if call.token.feature is not None:
+        return {name: found[name] for name in ("available", "line")}
+    return found
+
+
+def search(call: ApiCall, given: SearchQuery) -> Json:
+    """Search everything that the token may see, best first."""
+    found = call.ralph.search(
+        given.q,
+        kinds=given.kind,
+        features=given.feature or None,
+        since=given.since,
+        until=given.until,
+        limit=given.limit,
+        min_score=given.min_score,
+        scope=call.scope,
+    )
+    return answer_json(found, explain=given.explain)
+
+
+def recent(call: ApiCall, given: RecentQuery) -> Json:
+    """What happened last, newest first."""
+    found = call.ralph.recent(
+        given.count,
+        kinds=given.kind,
+        features=given.feature or None,
+        since=given.since,
+        until=given.until,
+        scope=call.scope,
+    )
+    return answer_json(found)
+
+
+def get_record(call: ApiCall) -> Json:
+    """One record of any kind, whole."""
+    return hit_json(call.ralph.get(call.path["id"], scope=call.scope))
+
+
+def forget_record(call: ApiCall, given: ForgetQuery) -> Json:
+    """Forget a record and everything derived from it, or list what would go."""
+    identity = call.ralph.get(call.path["id"], scope=call.scope).id
+    choice = keeping.choose(call.ralph, ids=[identity])
+    ids = sorted({one for some in choice.ids.values() for one in some})
+    told = {"ids": ids, "learnings": [one.id for one in choice.learnings]}
+    if given.dry_run:
+        return {"forgotten": 0, **told, "remains": choice.remains}
+    gone = keeping.forget(call.ralph, choice)
+    return {"forgotten": gone.count, **told, "remains": gone.remains}
+
+
+def remember_note(call: ApiCall, given: NoteBody) -> Json:
+    """Keep a note of the project, or of one feature."""
+    feature = call.feature(given.feature or call.token.feature or "")
+    note, fresh = call.ralph.remember(given.text, feature=feature, by="agent")
+    return {"id": note.id, "fresh": fresh, "record": plain(note)}
+
+
+def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
+    """Keep what iterations came to, each under the feature it names: all of them, or none."""
+    if not 0 < len(given) <= _MOST_ITERATIONS:
+        raise BadInput(f"give 1 to {_MOST_ITERATIONS} iterations, not {len(given)}")
+    for one in given:
+        call.feature(str(one.get("feature", "")))
+    return [plain(saved) for saved in call.ralph.remember_all(given)]
+
+
+# -- the plan
+
+
+def list_features(call: ApiCall) -> list[Any]:
+    """The features of the plan."""
+    features = call.plan.read("features").features
+    return [plain(one) for one in features if call.token.feature in (None, one.name)]
+
+
+def get_feature(call: ApiCall) -> Any:
+    """One feature."""
+    return plain(call.plan.feature(call.feature()))
+
+
+def create_feature(call: ApiCall, given: Json) -> Any:
+    """Add a feature to the plan; `name` is needed."""
+    return plain(edit.create_feature(call.plan, _taken(given, "name"), given))
+
+
+def update_feature(call: ApiCall, given: Json) -> Any:
+    """Change a feature by the plan's own rules."""
+    return plain(edit.update_feature(call.plan, call.feature(), given))
+
+
+def failed_attempts(call: ApiCall, given: FailuresQuery) -> Json:
+    """Iterations of a feature that failed, newest first."""
+    return answer_json(call.ralph.feature(call.feature()).failed_attempts(given.task))
+
+
+def feature_files(call: ApiCall) -> Any:
+    """The files that a feature's iterations touched, the most touched first."""
+    return plain(call.ralph.feature(call.feature()).files())
+
+
+def list_tasks(call: ApiCall, given: TasksQuery) -> list[Any]:
+    """The tasks of the plan."""
+    tasks = list(call.plan.read("tasks").tasks)
+    wanted = call.token.feature or given.feature
+    if given.feature is not None:
+        call.feature(given.feature)
+    tasks = edit.ready(tasks, feature=wanted) if given.ready else tasks
+    fit = [one for one in tasks if wanted in (None, one.feature)]
+    return [plain(one) for one in fit if given.status in (None, one.status)]
+
+
+def get_task(call: ApiCall) -> Any:
+    """One task."""
+    return plain(call.task())
+
+
+def create_task(call: ApiCall, given: Json) -> Any:
+    """Add a task to the plan; `feature` and `title` are needed."""
+    feature = call.feature(_taken(given, "feature"))
+    return plain(edit.create_task(call.plan, feature, _taken(given, "title"), given))
+
+
+def update_task(call: ApiCall, given: Json) -> Any:
+    """Change a task; `comment` is appended."""
+    task = call.task()
+    comment = given.pop("comment", None)
+    if comment is not None and not isinstance(comment, str):
+        raise BadInput("comment is a text")
+    if "feature" in given:
+        call.feature(str(given["feature"]))
+    done = edit.update_task(call.plan, task.id, given, comment=comment, author=call.token.name)
+    return plain(done)
+
+
+def list_learnings(call: ApiCall) -> Any:
+    """What was learned of a feature."""
+    return plain(call.plan.feature(call.feature()).learnings)
+
+
+def add_learning(call: ApiCall, given: LearningBody) -> Any:
+    """Add a learning; one that is there already is not added twice."""
+    source, feature = given.source, call.feature()
+    return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
+
+
+def remove_learning(call: ApiCall) -> Any:
+    """Remove a learning."""
+    return plain(learnings.remove(call.plan, call.feature(), call.path["learning"]))
+
+
+# -- conversations
+
+
+def list_conversations(call: ApiCall) -> Any:
+    """The conversations of the project, newest first."""
+    return plain(call.ralph.conversations.list())
+
+
+def get_conversation(call: ApiCall) -> Json:
+    """A conversation with its exchanges."""
+    talks = call.ralph.conversations
+    talk = talks.conversation(call.path["id"])
+    return {**plain(talk), "exchanges": plain(talks.exchanges(talk.id))}
+
+
+def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
+    """Save exchanges of a conversation: all of them, or none."""
+    if len(given.exchanges) > _MOST_EXCHANGES:
+        raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
+    identity = conversation_id(given.source, given.session)
+    told = [
+        Exchange(
+            id=exchange_id(identity, one.key),
+            conversation=identity,
+            user=one.user,
+            assistant=one.assistant,
+        )
+        for one in given.exchanges
+    ]
+    talk = Conversation(id=identity, title=given.title, source=given.source)
+    saved = call.ralph.conversations.add(talk, told)
+    return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
+
+
+def save_exchange(call: ApiCall, given: ExchangeBody) -> Any:
+    """Save one exchange of a conversation that was started."""
+    talks = call.ralph.conversations
+    saved = talks.exchange(
+        call.path["id"], user=given.user, assistant=given.assistant, key=given.key
+    )
+    return plain(saved)
+
+
+def related_conversations(call: ApiCall, given: RelatedQuery) -> Any:
+    """The past conversations that matter for a question, and their exchanges that do."""
+    return plain(call.ralph.conversations.related(given.q))
+
+
+# -- knowledge, for whoever directs agents
+
+
+def capture_knowledge(call: ApiCall, given: Json) -> Any:
+    """Stage a failure with its verified solution, a rejected or an approved gate."""
+    saved: SavedEntry = call.ralph.knowledge.capture(given)
+    return plain(saved)
+
+
+def publish_knowledge(call: ApiCall, given: CheckpointBody) -> Any:
+    """Publish what this project has staged."""
+    return plain(call.ralph.knowledge.checkpoint(kind=given.kind))
+
+
+def list_patterns(call: ApiCall) -> Any:
+    """Everything that was published, the most often told first."""
+    return plain(list(call.ralph.knowledge.patterns()))
+
+
+def query_for_task(call: ApiCall, given: TaskQuestion) -> Json:
+    """The patterns that may help with a task."""
+    of, bounds = _question(given)
+    found = call.ralph.knowledge.query_for_task(given.task, *of.values(), **bounds)
+    return {"patterns": plain(list(found)), "notes": list(found.notes)}
+
+
+def query_for_failure(call: ApiCall, given: FailureQuestion) -> Json:
+    """How failures like this one were solved."""
+    of, bounds = _question(given)
+    found = call.ralph.knowledge.query_for_failure(
+        given.failure, given.error, *of.values(), **bounds
+    )
+    return {"patterns": plain(list(found)), "notes": list(found.notes)}
+
+
+def context_for_task(call: ApiCall, given: TaskQuestion) -> Any:
+    """The block of knowledge for an agent's prompt."""
+    of, bounds = _question(given)
+    return plain(call.ralph.knowledge.context_for_task(given.task, *of.values(), **bounds))
+
+
+def report_outcome(call: ApiCall, given: OutcomeBody) -> Json:
+    """Say whether a pattern helped."""
+    identity = call.ralph.knowledge.report_outcome(
+        given.pattern, given.worked, task=given.task, run=given.run, note=given.note
+    )
+    return {"id": identity}
+
+
+def _question(given: TaskQuestion | FailureQuestion) -> tuple[Json, Json]:
+    of = {name: getattr(given, name) for name in ("agent_type", "task_type", "technology")}
+    bounds = {"max_results": given.max_results, "min_score": given.min_score}
+    return of, {name: value for name, value in bounds.items() if value is not None}
+
+
+# -- the table
+
+_KNOWLEDGE: Right = "orchestrator"
+CALLS = (
+    ApiRoute("GET", "/status", "read", project_status),
+    ApiRoute("GET", "/search", "read", search, SearchQuery),
+    ApiRoute("GET", "/recent", "read", recent, RecentQuery),
+    ApiRoute("GET", "/records/{id}", "read", get_record),
+    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, ForgetQuery, whole=True),
+    ApiRoute("POST", "/notes", "write", remember_note, NoteBody),
+    ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
+    ApiRoute("GET", "/features", "read", list_features),
+    ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
+    ApiRoute("GET", "/features/{feature}", "read", get_feature),
+    ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
+    ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, FailuresQuery),
+    ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
+    ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
+    ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, LearningBody),
+    ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
+    ApiRoute("GET", "/tasks", "read", list_tasks, TasksQuery),
+    ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),
+    ApiRoute("GET", "/tasks/{task}", "read", get_task),
+    ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
+    ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
+    ApiRoute("POST", "/conversations", "write", save_conversation, ConversationBody, whole=True),
+    ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
+    ApiRoute(
+        "POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True
+    ),
+    ApiRoute("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
+    ApiRoute(
+        "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
+    ),
+    ApiRoute("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, CheckpointBody, True),
+    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
+    ApiRoute("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, TaskQuestion, whole=True),
+    ApiRoute(
+        "POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, FailureQuestion, whole=True
+    ),
+    ApiRoute("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, TaskQuestion, whole=True),
+    ApiRoute("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, OutcomeBody, whole=True),
+)
+
+
+# -- as JSON
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+def hit_json(hit: Hit, *, explain: bool = False) -> Json:
+    """A hit as every call gives it."""
+    names = ("id", "kind", "score", "relevance", "when", "why", "at", "like", "record")
+    fields = {name: plain(getattr(hit, name)) for name in names}
+    return fields | {"explain": plain(hit.parts)} if explain else fields
+
+
+def answer_json(answer: Answer, *, explain: bool = False) -> Json:
+    """An answer with what there is to say about it."""
+    return {"hits": [hit_json(one, explain=explain) for one in answer], "notes": [*answer.notes]}
+
+
+def _taken(given: Json, name: str) -> str:
+    value = given.pop(name, None)
+    if not isinstance(value, str) or not value:
+        raise BadInput(f"{name} is needed, a text")
+    return value

@@ -1,0 +1,257 @@
+"""`ralph serve` as a process: options, projects, address, what is served, exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ipaddress
+import os
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph.current_run import current_run
+from ralph.errors import BadInput, RalphError
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup, TaskStatus
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ralph.memory.project import Project
+
+FAILED = 1
+# Tried first, so that the address is the same every day; any free one does.
+PORT = 8757
+_DESCRIPTION = """\
+Serve the page on this machine and, to whoever has a token (`ralph token create`), the API and MCP
+over HTTP. Without a token there is nothing to serve to other machines."""
+_API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
+# Given by whoever may import other doors: the page of a project as an application, with its address
+# and what ends it, and an MCP server for a project, a feature (or none) and a right.
+PageOf = Callable[
+    ["Project", int, Callable[[str], None]], tuple["ASGIApp", str, Callable[[], None]]
+]
+McpOf = Callable[["Project", str | None, bool], Any]
+
+
+def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf) -> int:
+    """Serve until Ctrl-C; 1 when it cannot be, 2 when the words are wrong."""
+    parser = argparse.ArgumentParser(prog="ralph serve", description=_DESCRIPTION)
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        action="append",
+        help="project directory; give it again for more (default: around here)",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, metavar="N", help=f"port (default: {PORT}, or a free)")
+    parser.add_argument("--certfile", metavar="FILE", help="certificate, for TLS without a proxy")
+    parser.add_argument("--keyfile", metavar="FILE", help="its key")
+    parser.add_argument("--log", action="store_true", help="write an access log to stderr")
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    if current_run() is not None:
+        return _fail("the server is for people; this is an agent's run")
+    try:
+        return _serve(options, page_of, mcp_of)
+    except KeyboardInterrupt:
+        return 0
+    except (RalphError, OSError) as error:
+        return _fail(str(error))
+
+
+def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf) -> int:
+    from ralph.config import home_folder, load
+    from ralph.memory.tokens import Tokens
+
+    home = home_folder()
+    projects = _projects(options.project, home)
+    settings = load(home=home, project_file=projects[0].settings_file).settings
+    tokens = Tokens(home, settings)
+    local = _is_loopback(options.host)
+    if not local and not tokens.list():
+        raise BadInput(
+            f"there is no token, so the server is for this machine alone, not for {options.host}",
+            todo="Create one first: ralph token create NAME --scope read",
+        )
+    if bool(options.certfile) != bool(options.keyfile):
+        raise BadInput("TLS needs both --certfile and --keyfile")
+
+    import uvicorn
+
+    from ralph.doors.rest.app import TeamServer, log_to_stderr, make_api
+
+    server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
+    with _bound(options.host, options.port) as listening, contextlib.ExitStack() as ends:
+        ends.callback(server.close)
+        port = listening.getsockname()[1]
+        scheme = "https" if options.certfile else "http"
+        page: ASGIApp | None = None
+        if local and not options.certfile:
+            page, address, close = page_of(projects[0], port, _tell)
+            ends.callback(close)
+            _tell(f"The page of {projects[0].root}: {address}")
+        names = ", ".join(one.root.name for one in projects)
+        _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
+        _tell("Ctrl-C ends it.")
+        sessions = McpSessions(server, mcp_of)
+        app = Paths(make_api(server, sessions.route), page, sessions)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            loop="asyncio",
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=10,
+            ssl_certfile=options.certfile,
+            ssl_keyfile=options.keyfile,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+class Paths:
+    """Gives each request to the API or to the page, and runs MCP's sessions beside them."""
+
+    def __init__(self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions) -> None:
+        self._api, self._page, self._sessions = api, page, sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run from start to shutdown."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        for_api = self._page is None or _API.match(scope.get("path", ""))
+        app = self._api if for_api or self._page is None else self._page
+        await app(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with self._sessions.running():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+class McpSessions:
+    """MCP over HTTP: one server for each project, feature and right that is asked for.
+
+    No session is kept between requests, so that any process may answer the next one.
+    """
+
+    def __init__(self, server: Any, mcp_of: McpOf) -> None:
+        from starlette.routing import Route
+
+        self._server, self._mcp_of = server, mcp_of
+        self._managers: dict[tuple[str, str | None, bool], Any] = {}
+        self._tasks: TaskGroup | None = None
+        endpoint = _McpEndpoint(self)
+        self.route = Route("/projects/{project}/mcp", endpoint, methods=["GET", "POST", "DELETE"])
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From start to shutdown."""
+        import anyio
+
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, with what its token allows."""
+        from starlette.requests import Request
+
+        token, project = await self._server.allow(Request(scope), None)
+        key = (project.id, token.feature, not token.allows("write"))
+        if key not in self._managers:
+            assert self._tasks is not None
+            manager = self._managers[key] = self._mcp_of(project, token.feature, key[2])
+            await self._tasks.start(self._run, manager)
+        await self._managers[key].handle_request(scope, receive, send)
+
+    async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
+        """Keep one server until shutdown; whoever opened it must close it."""
+        import anyio
+
+        async with manager.run():
+            task_status.started()
+            await anyio.sleep_forever()
+
+
+class _McpEndpoint:
+    """What a route calls with a request that it does not read itself."""
+
+    def __init__(self, sessions: McpSessions) -> None:
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._sessions.answer(scope, receive, send)
+
+
+def _projects(folders: list[str] | None, home: Path) -> list[Project]:
+    """The projects to serve, each under a name of its own."""
+    from ralph.memory.project import PlainFolder, find_project, need_project
+
+    named = folders or [one for one in [os.environ.get("RALPH_PROJECT")] if one]
+    projects: list[Project] = [need_project(Path(one).expanduser(), home=home) for one in named]
+    # Where there is no project, the conversations of this folder and of none.
+    here = Path.cwd()
+    projects = projects or [find_project(here, home=home) or PlainFolder(here, home, general=True)]
+    names = [one.root.name for one in projects]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"two projects are called {name!r}", todo="Rename one of the folders.")
+    return projects
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextlib.contextmanager
+def _bound(host: str, port: int | None) -> Iterator[socket.socket]:
+    """A socket: on this port, else on the usual one or any."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    tried: OSError | None = None
+    for wanted in (PORT, 0) if port is None else (port,):
+        with socket.socket(family, socket.SOCK_STREAM) as listening:
+            if sys.platform != "win32":  # there it would let two programs share a port
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listening.bind((host, wanted))
+                listening.listen(256)
+            except (OSError, OverflowError) as error:
+                tried = error if isinstance(error, OSError) else OSError(str(error))
+                continue
+            yield listening
+            return
+    what = f"{host} port {port or PORT} cannot be used ({tried})"
+    raise RalphError(what, todo="Choose another with --port N.")
+
+
+def _tell(text: str) -> None:
+    from ralph.text.sanitize import visible
+
+    sys.stdout.write(f"{visible(text)}\n")
+    sys.stdout.flush()
+
+
+def _fail(message: str) -> int:
+    from ralph.text.sanitize import visible
+
+    sys.stderr.write(f"ralph: {' '.join(visible(message).split())}\n")
+    return FAILED

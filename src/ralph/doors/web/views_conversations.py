@@ -1,0 +1,154 @@
+"""Conversations: list, read, tag, rename, rate and export them; and the user's own documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+from starlette.responses import Response
+
+from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route, paged
+from ralph.errors import BadInput
+from ralph.memory import conversations, documents
+from ralph.memory.conversation_stream import ConversationState
+from ralph.text.tokens import plural
+
+_TAGS = 30
+_EXCHANGES = 20
+_REFUSED = 5
+_RATINGS: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
+
+
+# -- the list
+
+
+def list_conversations(call: PageCall) -> Response:
+    """Conversations with the newest exchange first, by tag or by words of their title."""
+    wanted, text = call.query.get("tag", ""), call.query.get("text", "").strip()
+    listed = call.memory.conversations.list()
+    counts = Counter(tag for state in listed for tag in state.tags)
+    found = [one for one in listed if _fits(one, wanted, text)]
+    rows, paging = paged(found, call.number)
+    return call.page(
+        "conversations.html", rows=rows, paging=paging, tags=counts.most_common(_TAGS), tag=wanted
+    )
+
+
+def _fits(state: ConversationState, tag: str, text: str) -> bool:
+    words = text.casefold() in f"{state.conversation.title}\n{state.summary}".casefold()
+    return words and (not tag or tag in state.tags)
+
+
+# -- one conversation
+
+
+def read(call: PageCall) -> Response:
+    """A conversation with its exchanges, some on each page."""
+    memory = call.memory.conversations
+    found = conversations.details(memory, conversation=call.params["id"], everywhere=True)
+    rows, paging = paged(list(found.exchanges), call.number, _EXCHANGES)
+    return call.page(
+        "conversation.html",
+        talk=found.conversation,
+        own=found.conversation.id in memory.states(),
+        tags=found.tags,
+        summary=found.summaries.get(found.conversation.id, ""),
+        summaries=found.summaries,
+        ratings=memory.stream.history.ratings,
+        exchanges=rows,
+        paging=paging,
+        whole=bool(call.query.get("all")),
+    )
+
+
+def change(call: PageCall) -> Response:
+    """Tag or rename a conversation, or rate one of its exchanges."""
+    memory, form = call.memory.conversations, call.form
+    talk = memory.conversation(call.params["id"])
+    path, action = f"/conversations/{talk.id}", call.params["action"]
+    if action == "tag":
+        words = form.get("add", "").replace(",", " ").split()
+        removed = [word for word in [form.get("remove", "")] if word]
+        memory.tag(talk.id, add=words, remove=removed)
+        text = f"Removed the tag {removed[0]}." if removed else f"Tagged: {', '.join(words)}."
+        return call.done(text, path)
+    if action == "title":
+        memory.rename(talk.id, form.get("title", ""))
+        return call.done("Renamed.", path, undo=lambda: _renamed(call, talk.id, talk.title))
+    if action == "rate" and form.get("value") in _RATINGS:
+        exchange = memory.get(form.get("exchange", "")).id
+        memory.rate(exchange, _RATINGS[form["value"]])
+        said = {"up": "Searches rank it higher.", "down": "Searches rank it lower."}
+        page = f"?page={form['page']}" if form.get("page", "").isdecimal() else ""
+        text = said.get(form["value"], "The rating is removed.")
+        return call.done(text, f"{path}{page}#{exchange[:SHORT_ID]}")
+    raise BadInput("the page has no such action")
+
+
+def _renamed(call: PageCall, conversation: str, title: str) -> str:
+    call.memory.conversations.rename(conversation, title)
+    return "The title is as it was."
+
+
+def export(call: PageCall) -> Response:
+    """One conversation, or all of them, as a file that `ralph conversations import` reads."""
+    from ralph.memory.conversation_json import export_conversations, written
+
+    wanted = [one for one in [call.query.get("id", "")] if one]
+    talks = export_conversations([call.memory.conversations.stream], conversations=wanted)
+    name = f"conversation-{wanted[0][:SHORT_ID]}" if wanted else "conversations"
+    safe = "".join(c for c in name if c.isascii() and (c.isalnum() or c == "-"))
+    headers = {"content-disposition": f'attachment; filename="{safe}.json"'}
+    return Response(written(talks), media_type="application/json", headers=headers)
+
+
+# -- documents
+
+
+def list_documents(call: PageCall) -> Response:
+    """The user's own documents that are searched beside the conversations."""
+    found = documents.list_documents(call.memory.conversations)
+    rows, paging = paged(found, call.number)
+    return call.page("documents.html", rows=rows, paging=paging)
+
+
+def change_documents(call: PageCall) -> Response:
+    """Add files or folders, take a document out, or look for what changed in all of them."""
+    memory, root = call.memory.conversations, call.site.project.root
+    given = call.form.get("path", "").strip()
+    paths = [root / Path(given).expanduser()] if given else []
+    if call.params["action"] == "remove" and paths:
+        gone = documents.remove_documents(memory, paths, root=root)
+
+        def restore() -> str:
+            added = documents.add_documents(memory, [root / one for one in gone], root=root)
+            return f"Added {plural(added.files, 'document')} again, as they are now."
+
+        return call.done(f"Removed from memory: {', '.join(gone)}.", "/documents", undo=restore)
+    if call.params["action"] == "add" and not paths:
+        raise BadInput("the path is empty", todo="Name a file or a folder.")
+    added = documents.add_documents(memory, paths, root=root)
+    if not added.files and added.refused:
+        first = added.refused[0]
+        raise BadInput(f"{first.path} was not added: {first.why}")
+    text = f"Read {plural(added.files, 'document')}: {plural(added.added, 'new section')}."
+    for one in added.vanished[:_REFUSED]:
+        text += f" {one} is gone, but still searchable until you remove it."
+    for each in added.refused[:_REFUSED]:
+        text += f" Not added: {each}."
+    return call.done(text, "/documents")
+
+
+NAV = [
+    NavEntry(4, "Conversations", "/conversations", "c"),
+    NavEntry(7, "Documents", "/documents", "d"),
+]
+ROUTES: list[Route] = [
+    ("GET", "/conversations", list_conversations),
+    ("GET", "/conversations/export", export),
+    ("GET", "/conversations/{id}", read),
+    ("POST", "/conversations/{id}/{action}", change),
+    ("GET", "/documents", list_documents),
+    ("POST", "/documents/{action}", change_documents),
+]

@@ -1,0 +1,207 @@
+"""Notes: write, edit, remove. Knowledge: what waits, what is published, and how well it holds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from ralph.doors.web.page import NavEntry, PageCall, Route, paged
+from ralph.errors import BadInput, NotFound
+from ralph.recall import KINDS
+from ralph.records import knowledge as schema
+from ralph.records.conversation import content_of
+from ralph.records.knowledge import knowledge_from
+from ralph.records.note import MAX_CHARS, NOTE, Note
+from ralph.text.tokens import plural
+
+_CHECKPOINTS = 20
+
+
+class NoteLine(NamedTuple):
+    """A note, and whether only this person has it."""
+
+    note: Note
+    private: bool
+
+
+# -- notes
+
+
+def notes(call: PageCall) -> Response:
+    """The notes of the project and the private ones, newest first."""
+    text, feature = call.query.get("text", "").casefold(), call.query.get("feature", "")
+    found = [
+        one
+        for one in _notes(call)
+        if text in one.note.text.casefold() and feature in ("", one.note.feature)
+    ]
+    rows, paging = paged(found, call.number)
+    return call.page(
+        "notes.html", rows=rows, paging=paging, features=_features(call), most=MAX_CHARS
+    )
+
+
+def _notes(call: PageCall) -> list[NoteLine]:
+    memory = call.memory
+    found = [NoteLine(hit.record, False) for hit in memory.notes.find("") if hit.kind == NOTE]
+    found += [NoteLine(content_of(one), True) for one in memory.conversations.said(NOTE)]
+    return sorted(found, key=lambda line: line.note.at or "", reverse=True)
+
+
+def _features(call: PageCall) -> list[str]:
+    return sorted({one.name for one in call.plan.read("features").features})
+
+
+def _note(call: PageCall) -> NoteLine:
+    wanted = call.params["id"]
+    for line in _notes(call):
+        if line.note.id == wanted:
+            return line
+    raise NotFound(f"there is no note {wanted!r}", todo="It may be forgotten. Reload the list.")
+
+
+def write_note(call: PageCall) -> Response:
+    """Save a note of the project or of one feature, or one that only this person has."""
+    form = call.form
+    _, fresh = call.memory.remember(
+        form.get("text", ""), feature=form.get("feature", ""), private=bool(form.get("private"))
+    )
+    return call.done("Saved." if fresh else "A note says this already.", "/notes")
+
+
+def edit_note(call: PageCall) -> Response:
+    """The form with the text of a note."""
+    return call.page("note_edit.html", line=_note(call), most=MAX_CHARS)
+
+
+def save_note(call: PageCall) -> Response:
+    """Save the note with other words; the old ones are forgotten."""
+    before = _note(call)
+    text = call.form.get("text", "").strip()
+    if text == before.note.text:
+        return call.done("Nothing was changed.", "/notes")
+    # The new first: if this ends in between, both are there.
+    _remember(call, before, text)
+    _forget(call, before.note, "edited")
+    return call.done("Saved.", "/notes", undo=lambda: _unedit(call, before, text))
+
+
+def remove_note(call: PageCall) -> Response:
+    """Forget a note; undo writes it again."""
+    line = _note(call)
+    _forget(call, line.note, "removed on the page")
+
+    def restore() -> str:
+        _remember(call, line, line.note.text)
+        return "The note is back."
+
+    return call.done("Removed, from journal and index.", "/notes", undo=restore)
+
+
+def _remember(call: PageCall, like: NoteLine, text: str) -> Note:
+    note = like.note
+    return call.memory.remember(text, feature=note.feature, private=like.private, by=note.by)[0]
+
+
+def _forget(call: PageCall, note: Note, reason: str) -> None:
+    from ralph.memory import keeping
+
+    keeping.forget(call.memory, keeping.choose(call.memory, ids=[note.id]), reason=reason)
+
+
+def _unedit(call: PageCall, before: NoteLine, text: str) -> str:
+    written = _remember(call, before, text)  # the same words are the same note
+    _remember(call, before, before.note.text)
+    _forget(call, written, "edited")
+    return "The note is as it was."
+
+
+# -- knowledge
+
+
+class StagedEntry(NamedTuple):
+    """An entry that waits for a checkpoint, as the page shows it."""
+
+    id: str
+    label: str
+    title: str
+    text: str
+    imported: str | None
+    technology: str
+
+
+class CheckpointLine(NamedTuple):
+    """A checkpoint of this project."""
+
+    at: str
+    why: str
+    entries: int
+
+
+def knowledge(call: PageCall) -> Response:
+    """What waits for approval, the published patterns, and the checkpoints of this project."""
+    shared = call.memory.knowledge
+    patterns, paging = paged(shared.patterns(), call.number)
+    return call.page(
+        "knowledge.html",
+        staged=[_staged(one) for one in shared.staged()],
+        gives=shared.gives(call.memory.project.id),
+        kinds=schema.CHECKPOINT_KINDS,
+        patterns=patterns,
+        paging=paging,
+        checkpoints=_checkpoints(call)[:_CHECKPOINTS],
+    )
+
+
+def _staged(entry: Any) -> StagedEntry:
+    record, row = entry.record, KINDS[entry.record.entry_type]
+    label = record.entry_type.replace("_", " ")
+    title, text = row.title(record), row.text(record)
+    return StagedEntry(entry.id, label, title, text, entry.imported, record.technology)
+
+
+def _checkpoints(call: PageCall) -> list[CheckpointLine]:
+    records = [one.record for one in call.memory.knowledge.account().fold.records()]
+    lines = []
+    for record in records:
+        if record.kind == schema.CHECKPOINT:
+            said: schema.Checkpoint = knowledge_from(record)
+            lines.append(CheckpointLine(record.at, said.why.replace("_", " "), len(said.covers)))
+    return sorted(lines, reverse=True)
+
+
+def publish(call: PageCall) -> Response:
+    """Publish what is staged, for all projects of this person."""
+    imported = bool(call.form.get("imported"))
+    kind = call.form.get("kind", "manual")
+    done = call.memory.knowledge.checkpoint(kind=kind, imported=imported)
+    if not done.published:
+        return call.done(" ".join(["Nothing was published.", *done.notes]), "/knowledge")
+    text = f"Published {plural(len(done.published), 'entry', 'entries')}: "
+    text += f"{plural(done.new_patterns, 'new pattern')}, {done.joined} joined a known one."
+    return call.done(" ".join([text, *done.notes]), "/knowledge")
+
+
+def report(call: PageCall) -> Response:
+    """Say whether a pattern helped."""
+    verdict = call.form.get("verdict")
+    if verdict not in ("worked", "failed"):
+        raise BadInput("say whether it worked or failed")
+    pattern = call.memory.knowledge.pattern(call.form.get("pattern", ""))
+    call.memory.knowledge.report_outcome(pattern, verdict == "worked", note="said on the page")
+    text = "Noted: it helped." if verdict == "worked" else "Noted: it did not help."
+    return call.done(text, "/knowledge#patterns")
+
+
+NAV = [NavEntry(5, "Notes", "/notes", "n"), NavEntry(6, "Knowledge", "/knowledge", "k")]
+ROUTES: list[Route] = [
+    ("GET", "/notes", notes),
+    ("POST", "/notes", write_note),
+    ("GET", "/notes/{id}/edit", edit_note),
+    ("POST", "/notes/{id}/edit", save_note),
+    ("POST", "/notes/{id}/remove", remove_note),
+    ("GET", "/knowledge", knowledge),
+    ("POST", "/knowledge/publish", publish),
+    ("POST", "/knowledge/outcome", report),
+]

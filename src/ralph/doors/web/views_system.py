@@ -1,0 +1,218 @@
+"""Workers with their failures, settings with their origin, and the checks of `ralph doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from starlette.responses import Response
+
+from ralph.config import RULES, USER_FILE, Config, Settings, clear, home_folder, load, store
+from ralph.doors.web.page import NavEntry, PageCall, Route, Site
+from ralph.memory.project import PlainFolder
+from ralph.records import clean
+from ralph.text.tokens import plural
+
+if TYPE_CHECKING:
+    from ralph.chat.workers import Workers
+    from ralph.memory.ralph import Ralph
+
+_FAILURES = 50
+_DOCTOR_S = 120.0
+_ABOUT_WORKERS = {
+    "conversation": "Writes a summary of each conversation that ended.",
+    "exchange": "Writes a summary of each exchange.",
+    "embedding": "Turns new text into vectors, so that searches find it by meaning.",
+}
+
+
+# -- workers
+
+
+def workers(call: PageCall) -> Response:
+    """The state, progress and failures of each background worker."""
+    crew = _crew(call)
+    failed = list(crew.retries.entries().values())
+    return call.page(
+        "workers.html",
+        workers=crew.statuses(),
+        about=_ABOUT_WORKERS,
+        failed=failed[:_FAILURES],
+        more=max(0, len(failed) - _FAILURES),
+    )
+
+
+def retry(call: PageCall) -> Response:
+    """Let the workers try again everything that failed."""
+    count = _crew(call).retry()
+    return call.done(f"The workers will try {plural(count, 'item')} again.", "/workers")
+
+
+def _crew(call: PageCall) -> Workers:
+    from ralph.chat.workers import Workers
+
+    # It closes what it opens; the page's own memory stays open.
+    return Workers(lambda: cast("Ralph", contextlib.nullcontext(call.memory)))
+
+
+# -- settings
+
+
+class SettingLine(NamedTuple):
+    """A setting with what it is for, its value, and what gave it."""
+
+    key: str
+    value: str
+    default: str
+    origin: str
+    what: str
+    level: str
+    secret: bool
+
+
+def settings(call: PageCall) -> Response:
+    """Every setting with its help, its value and where that comes from."""
+    text = call.query.get("text", "").casefold()
+    loaded, defaults = _load(call.site), Settings()
+    lines = [
+        SettingLine(
+            one.key,
+            _shown(one.value),
+            _shown(getattr(defaults, one.key)),
+            one.origin,
+            RULES[one.key].what,
+            RULES[one.key].level,
+            RULES[one.key].secret,
+        )
+        for one in map(clean, loaded.origins)  # an agent's command may have a key in it
+    ]
+    return call.page(
+        "settings.html",
+        lines=[one for one in lines if text in f"{one.key} {one.what}".casefold()],
+        ignored=loaded.ignored,
+        in_project=not isinstance(call.site.project, PlainFolder),
+    )
+
+
+def _load(site: Site) -> Config:
+    plain = isinstance(site.project, PlainFolder)
+    return load(home=home_folder(), project_file=None if plain else site.project.settings_file)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value in (None, ()) else str(value)
+
+
+def change_setting(call: PageCall) -> Response:
+    """Write one setting into the person's file or the project's, or take it out of there."""
+    key, form = call.form.get("key", ""), call.form
+    home, project = home_folder(), call.site.project
+    own = form.get("where") == "user" or isinstance(project, PlainFolder)
+    file = home / USER_FILE if own else project.settings_file
+    if form.get("action") == "unset":
+        text = f"{key} is no longer in {file.name}." if clear(file, key) else "It was not there."
+    else:
+        store(file, key, form.get("value", ""), home=home)
+        text = f"Saved {key} in {file.name}."
+        stronger = [one for one in _load(call.site).origins if one.key == key]
+        if stronger and stronger[0].origin != str(file):
+            text += f" {stronger[0].origin} takes precedence."
+    call.site.reopen()
+    return call.done(text, f"/settings#{key}" if key.isidentifier() else "/settings")
+
+
+# -- health
+
+
+class HealthCheck:
+    """One `ralph doctor` at a time, beside the page: it reads every journal, which takes long."""
+
+    def __init__(self, site: Site) -> None:
+        self.checks: list[dict[str, Any]] = []
+        self.error = ""
+        self.at = 0.0
+        self._site = site
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the checks are under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Check everything, unless that is under way."""
+        if not self.running:
+            self._thread = threading.Thread(target=self._run, daemon=True, name="page-health")
+            self._thread.start()
+
+    def _run(self) -> None:
+        # -P: a module in the project's folder must not be taken for one of Python's.
+        words = [sys.executable, "-P", "-m", "ralph", "doctor", "--json"]
+        try:
+            done = subprocess.run(
+                words,
+                cwd=self._site.project.root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_DOCTOR_S,
+                check=False,
+            )
+            self.checks, self.error = json.loads(done.stdout)["checks"], ""
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            self.error = f"`ralph doctor` did not answer ({type(error).__name__})"
+        self.at = time.time()
+
+
+_health: weakref.WeakKeyDictionary[Site, HealthCheck] = weakref.WeakKeyDictionary()
+
+
+def _health_of(call: PageCall) -> dict[str, Any]:
+    check = _health.setdefault(call.site, HealthCheck(call.site))
+    if not check.at:
+        check.start()
+    at = datetime.fromtimestamp(check.at, UTC).isoformat() if check.at else None
+    order = ("problem", "warning", "ok")
+    checks = sorted(check.checks, key=lambda one: order.index(one["state"]))
+    counts = {state: sum(one["state"] == state for one in checks) for state in order}
+    return {"check": check, "checks": checks, "counts": counts, "at": at}
+
+
+def health(call: PageCall) -> Response:
+    """What `ralph doctor` found last; the first time it starts."""
+    return call.page("health.html", **_health_of(call))
+
+
+def health_part(call: PageCall) -> Response:
+    """The findings alone, for the script that looks again."""
+    return call.part("health_part.html", **_health_of(call))
+
+
+def check_health(call: PageCall) -> Response:
+    """Check everything again."""
+    _health.setdefault(call.site, HealthCheck(call.site)).start()
+    return call.done("Checking. This takes a few seconds.", "/health")
+
+
+NAV = [
+    NavEntry(8, "Workers", "/workers", "w"),
+    NavEntry(9, "Settings", "/settings", "e"),
+    NavEntry(10, "Health", "/health", "l"),
+]
+ROUTES: list[Route] = [
+    ("GET", "/workers", workers),
+    ("POST", "/workers/retry", retry),
+    ("GET", "/settings", settings),
+    ("POST", "/settings", change_setting),
+    ("GET", "/health", health),
+    ("GET", "/health/part", health_part),
+    ("POST", "/health", check_health),
+]

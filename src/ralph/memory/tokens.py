@@ -1,0 +1,136 @@
+"""Tokens for a server: who may ask of which project, and what; only a hash of each is kept.
+
+They are records of a journal of their own in Ralph's home, or in the database where one is set, so
+that every process of a server knows them and a token that was revoked is refused at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from ralph.config import Settings
+from ralph.errors import BadInput, NotFound
+from ralph.journal import Fold
+from ralph.memory.store import open_journals
+from ralph.records import Record, now
+
+Right = Literal["read", "write", "orchestrator", "admin"]
+# Each has what those before it have.
+RIGHTS: tuple[Right, ...] = get_args(Right)
+PREFIX = "ralph_"
+TOKEN = "token"
+_JOURNAL = "tokens"
+_ID_CHARS = 12
+_LONGEST_NAME = 80
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one token allows; `project` is a project's id, `digest` the hash of its secret."""
+
+    id: str
+    name: str
+    project: str
+    right: Right
+    digest: str
+    created: str
+    feature: str | None = None
+    expires: str | None = None
+
+    def allows(self, right: Right) -> bool:
+        """Whether it is enough for what needs this right."""
+        return RIGHTS.index(self.right) >= RIGHTS.index(right)
+
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        end = self.expires
+        return end is not None and datetime.fromisoformat(end) <= datetime.now(UTC)
+
+
+class Tokens:
+    """The tokens of one server. Used by one thread at a time."""
+
+    def __init__(self, home: Path, settings: Settings) -> None:
+        self._journals = open_journals(_JOURNAL, settings, home)
+        self._journal = self._journals.journal(_JOURNAL)
+        self._fold = Fold(self._journal)
+
+    def create(
+        self,
+        name: str,
+        project: str,
+        right: Right,
+        *,
+        feature: str | None = None,
+        days: float | None = None,
+    ) -> tuple[Token, str]:
+        """A new token and its secret, which nobody can get again."""
+        name = " ".join(name.split())
+        if not 0 < len(name) <= _LONGEST_NAME:
+            raise BadInput(f"a token needs a name of at most {_LONGEST_NAME} characters")
+        if feature is not None and right not in ("read", "write"):
+            raise BadInput(
+                f"a token for one feature cannot have the scope {right}",
+                todo="Leave out --feature, or use read or write.",
+            )
+        if days is not None and days <= 0:
+            raise BadInput("a token cannot expire before it exists")
+        secret = f"{PREFIX}{secrets.token_urlsafe(32)}"
+        digest = _digest(secret)
+        expires = datetime.now(UTC) + timedelta(days=days) if days is not None else None
+        token = Token(
+            id=digest[:_ID_CHARS],
+            name=name,
+            project=project,
+            right=right,
+            digest=digest,
+            created=now(),
+            feature=feature,
+            expires=expires.isoformat() if expires else None,
+        )
+        body = msgspec.json.encode(token)
+        self._journal.append([lambda n: Record(token.id, TOKEN, n, token.created, body)])
+        return token, secret
+
+    def list(self) -> list[Token]:
+        """Every token that was not revoked, oldest first."""
+        return list(self._standing())
+
+    def revoke(self, wanted: str) -> Token:
+        """Refuse a token from now on, by its id or its name."""
+        found = [one for one in self._standing() if wanted in (one.id, one.name)]
+        if not found:
+            raise NotFound(f"there is no token {wanted!r}", todo="`ralph token list` shows them.")
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise BadInput(f"{len(found)} tokens are called {wanted!r}", todo=f"Use an id: {ids}")
+        self._journal.forget([found[0].id], reason="revoked")
+        return found[0]
+
+    def find(self, secret: str) -> Token | None:
+        """The token with this secret, unless it was revoked or its time is over."""
+        digest = _digest(secret)
+        match = None
+        for token in self._standing():
+            if secrets.compare_digest(token.digest, digest) and not token.is_expired():
+                match = token
+        return match
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._journals.close()
+
+    def _standing(self) -> Iterator[Token]:
+        for located in self._fold.records():
+            if located.record.kind == TOKEN:
+                yield msgspec.json.decode(located.record.body, type=Token)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,247 @@
+"""The server as programs use it: every kind saved, found and forgotten; limits, errors, figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commanding import Line
+from teaming import OWN, Team, team
+
+from ralph.doors.rest.app import ServerLimits
+from ralph.memory.ralph import open_ralph
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Team]:
+    with team(tmp_path) as made:
+        yield made
+
+
+def good(answer: Any) -> Any:
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
+
+
+def test_notes_and_iterations_are_saved_found_shown_and_forgotten(served: Team) -> None:
+    token = served.token()
+    note = good(served.call("POST", "/notes", token, json={"text": "Deploys happen on Tuesdays."}))
+    assert note["fresh"]
+    done = {"feature": "auth", "summary": "The captcha is gone.", "outcome": "success"}
+    [saved] = good(served.call("POST", "/iterations", token, json=[done]))
+    for question, identity in (("deploys+Tuesdays", note["id"]), ("captcha+gone", saved["id"])):
+        hits = good(served.call("GET", f"/search?q={question}", token))["hits"]
+        assert hits[0]["id"] == identity
+        assert good(served.call("GET", f"/records/{identity}", token))["id"] == identity
+    assert note["id"] in [hit["id"] for hit in good(served.call("GET", "/recent", token))["hits"]]
+    looked = good(served.call("DELETE", f"/records/{note['id']}?dry_run=true", token))
+    assert (looked["forgotten"], looked["ids"]) == (0, [note["id"]])
+    assert good(served.call("DELETE", f"/records/{note['id']}", token))["forgotten"] == 1
+    assert served.call("GET", f"/records/{note['id']}", token).status_code == 404
+    with open_ralph(served.own.root) as ralph:
+        assert ralph.get(saved["id"]).record.summary == "The captcha is gone."
+
+
+def test_a_list_of_iterations_is_saved_whole_or_not_at_all(served: Team) -> None:
+    token = served.token("write")
+    before = good(served.call("GET", "/recent?count=50", token))
+    bad = [{"feature": "auth", "summary": "Fine."}, {"feature": "auth", "outcome": "splendid"}]
+    assert served.call("POST", "/iterations", token, json=bad).status_code == 400
+    assert good(served.call("GET", "/recent?count=50", token)) == before
+
+
+def test_the_plan_is_read_and_changed_by_its_own_rules(served: Team) -> None:
+    token = served.token("write")
+    made = good(served.call("POST", "/features", token, json={"name": "mail"}))
+    assert made["name"] == "mail"
+    task = {"feature": "mail", "title": "Send a receipt"}
+    identity = good(served.call("POST", "/tasks", token, json=task))["id"]
+    change = {"status": "done", "comment": "Sent."}
+    changed = good(served.call("PATCH", f"/tasks/{identity}", token, json=change))
+    assert changed["status"] == "done"
+    assert changed["comments"][-1]["text"] == "Sent."
+    wrong = served.call("PATCH", f"/tasks/{identity}", token, json={"status": "splendid"})
+    assert wrong.status_code == 400
+    assert "status" in wrong.json()["detail"]
+    learned = {"text": "Receipts need an order number."}
+    good(served.call("POST", "/features/mail/learnings", token, json=learned))
+    told = good(served.call("GET", "/features/mail/learnings", token))
+    assert [one["text"] for one in told] == [learned["text"]]
+    tasks = good(served.call("GET", "/tasks?feature=mail", token))
+    assert [one["title"] for one in tasks] == ["Send a receipt"]
+
+
+def test_conversations_are_saved_once_and_read(served: Team) -> None:
+    token = served.token("write")
+    exchange = {"user": "How do parcels get a number?", "assistant": "By a sequence.", "key": "1"}
+    body = {"session": "s-1", "exchanges": [exchange], "title": "Parcels"}
+    first = good(served.call("POST", "/conversations", token, json=body))
+    again = good(served.call("POST", "/conversations", token, json=body))
+    assert [one["fresh"] for one in (*first["exchanges"], *again["exchanges"])] == [True, False]
+    shown = good(served.call("GET", f"/conversations/{first['id']}", token))
+    assert [one["assistant"] for one in shown["exchanges"]] == ["By a sequence."]
+    hits = good(served.call("GET", "/search?q=number+of+parcels&kind=exchange", token))["hits"]
+    assert hits[0]["id"] == first["exchanges"][0]["id"]
+
+
+def test_secrets_are_redacted_on_their_way_in(served: Team) -> None:
+    token = served.token("write")
+    key = "sk-ant-" + "a1B2" * 10
+    note = good(served.call("POST", "/notes", token, json={"text": f"The key is {key}."}))
+    assert key not in json.dumps(note)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content"),
+    [
+        ("GET", "/search", b""),
+        ("GET", "/search?q=x", b""),
+        ("GET", "/search?q=login&limit=none", b""),
+        ("GET", "/search?q=login&colour=red", b""),
+        ("GET", "/recent?count=0", b""),
+        ("GET", "/status?verbose=1", b""),
+        ("POST", "/notes", b"{"),
+        ("POST", "/notes", b"[" * 100_000),
+        ("POST", "/notes", b'{"text": 7}'),
+        ("POST", "/notes", b'{"text": "\xff"}'),
+        ("POST", "/notes", b'{"text": ""}'),
+        ("POST", "/notes", b'{"text": "a note", "colour": "red"}'),
+        ("POST", "/tasks", b'{"feature": "auth"}'),
+        ("POST", "/iterations", b"[]"),
+    ],
+)
+def test_bad_input_is_told_as_a_problem(
+    served: Team, method: str, path: str, content: bytes
+) -> None:
+    answer = served.call(method, path, served.token(), content=content)
+    assert answer.status_code == 400, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"]
+    assert str(served.own.root) not in answer.text
+
+
+def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with team(tmp_path, ServerLimits(body_bytes=1000)) as served:
+        answer = served.call("POST", "/notes", served.token(), json={"text": "x" * 2000})
+        assert answer.status_code == 413
+
+
+def test_a_token_that_calls_too_often_waits_and_others_do_not(tmp_path: Path) -> None:
+    with team(tmp_path, ServerLimits(per_second=0.001, burst=3)) as served:
+        busy, calm = served.token("read"), served.token("read")
+        codes = [served.call("GET", "/features", busy).status_code for _ in range(5)]
+        assert codes == [200, 200, 200, 429, 429]
+        assert int(served.call("GET", "/features", busy).headers["retry-after"]) > 1
+        assert served.call("GET", "/features", calm).status_code == 200
+
+
+def test_a_call_that_takes_too_long_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    with team(tmp_path, ServerLimits(request_s=5.0)) as served:
+        token = served.token("read")
+        good(served.call("GET", "/features", token))
+        served.server.limits = served.server.limits._replace(request_s=0.05)
+        monkeypatch.setattr(served.server, "memory", lambda project: goes_on.wait(60))
+        assert served.call("GET", "/features", token).status_code == 504
+        goes_on.set()
+
+
+def test_figures_and_the_log_tell_paths_and_no_content(served: Team) -> None:
+    token = served.token("read")
+    served.call("GET", "/search?q=login+form+validation", token)
+    told = served.call("GET", "/metrics", token).text
+    assert 'path="/v1/projects/{project}/search",status="200"} 1' in told
+    assert served.client.get(f"/v1/projects/{OWN}/metrics").status_code == 401
+    assert "validation" not in told + "".join(served.lines)
+    assert json.loads(served.lines[0])["token"]
+    assert served.client.get("/healthz").text == "ok\n"
+    assert served.client.get("/readyz").text == "ready\n"
+
+
+def test_what_is_nowhere_is_a_problem_too(served: Team) -> None:
+    for method, path in (("GET", "/v1/nothing"), ("PUT", f"/v1/projects/{OWN}/status")):
+        answer = served.client.request(method, path)
+        assert answer.status_code in (404, 405)
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+# -- the process
+
+
+def test_tokens_are_created_listed_and_revoked(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    ralph = Line(capsys, monkeypatch)
+    assert "There are no tokens" in ralph.well("token", "list").out
+    made = ralph.well("token", "create", "ci", "--scope", "read", "--expires", "90d", "--json").json
+    assert made["token"].startswith("ralph_")
+    [listed] = ralph.well("token", "list", "--json").json
+    assert (listed["name"], listed["scope"], listed["expired"]) == ("ci", "read", False)
+    assert made["token"] not in ralph.well("token", "list").out
+    for words in (("create", "x", "--scope", "admin", "--feature", "auth"), ("revoke", "nobody"),
+                  ("create", "x", "--scope", "read", "--expires", "soon")):  # fmt: skip
+        assert ralph("token", *words).code == 1
+    ralph.well("token", "revoke", "ci")
+    assert ralph.well("token", "list", "--json").json == []
+
+
+@pytest.fixture
+def process(project: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`ralph serve` on any port, and its address."""
+    words = [sys.executable, "-m", "ralph", "serve", "--port", "0"]
+    with subprocess.Popen(words, cwd=project, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            lines = iter(running.stdout.readline, "")
+            address = next(line for line in lines if line.startswith("API: "))
+            yield running, address.removeprefix("API: ").partition("/v1/")[0]
+        finally:
+            running.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it ends by a POSIX signal")
+def test_the_process_serves_api_and_page_and_ends(
+    project: Path, process: tuple[subprocess.Popen[str], str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    running, address = process
+    monkeypatch.chdir(project)
+    ralph = Line(capsys, monkeypatch)
+    made = ralph.well("token", "create", "ci", "--scope", "write", "--json").json
+    headers = {"authorization": f"Bearer {made['token']}"}
+    base = f"{address}/v1/projects/{project.name}"
+    with httpx.Client(timeout=60, headers=headers, trust_env=False) as client:
+        assert client.get(f"{base}/status").json()["available"]
+        assert client.get(address).status_code == 403  # the page, without its cookie
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        accept = {"accept": "application/json, text/event-stream"}
+        tools = client.post(f"{address}/projects/{project.name}/mcp", json=asked, headers=accept)
+        assert "search_memory" in tools.text
+        ralph.well("token", "revoke", "ci")
+        assert client.get(f"{base}/status").status_code == 401
+        refused = client.post(f"{address}/projects/{project.name}/mcp", json=asked, headers=accept)
+        assert refused.status_code == 401
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def test_without_tokens_no_other_machine_is_served(project: Path) -> None:
+    words = [sys.executable, "-m", "ralph", "serve", "--port", "0", "--host", "0.0.0.0"]
+    ran = subprocess.run(
+        words, cwd=project, capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert ran.returncode == 1
+    assert "there is no token" in ran.stderr
+    assert "ralph token create" in ran.stderr

@@ -1,0 +1,175 @@
+"""Who may call what: every call of the table with every kind of wrong token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from teaming import OTHER, OWN, SECRET, Team, team
+
+from ralph.doors.rest.app import PREFIX
+from ralph.doors.rest.calls import CALLS, ApiRoute
+from ralph.memory.tokens import RIGHTS, Right
+
+NAMES = {"feature": "auth", "task": "1", "id": "0" * 16, "learning": "1"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team(tmp_path_factory.mktemp("team")) as made:
+        yield made
+
+
+def path_of(call: ApiRoute, project: str = OWN, **names: str) -> str:
+    path = (PREFIX + call.path).replace("{project}", project)
+    for name, value in {**NAMES, **names}.items():
+        path = path.replace("{" + name + "}", value)
+    assert "{" not in path
+    return path
+
+
+def each(served: Team, call: ApiRoute, token: str, project: str = OWN) -> tuple[int, str]:
+    """The status of a call with this token, and what it answered."""
+    given = {"content": b"{}"} if call.has_body else {}
+    answer = served.call(call.method, path_of(call, project), token, **given)
+    return answer.status_code, answer.text
+
+
+def is_problem(text: str) -> bool:
+    told = json.loads(text)
+    return set(told) <= {"type", "title", "status", "detail", "todo"}
+
+
+named = pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+
+
+@named
+def test_without_a_valid_token_nothing_is_answered(served: Team, call: ApiRoute) -> None:
+    revoked = served.token()
+    served.tokens.revoke(served.tokens.find(revoked).id)  # type: ignore[union-attr]
+    expired = served.token(days=1e-9)
+    basic = {"authorization": "Basic YTpi"}
+    for token in ("", "ralph_wrong", "ralph_" + "x" * 5000, revoked, expired):
+        status, text = each(served, call, token)
+        assert status == 401, (token, text)
+        assert is_problem(text)
+    assert served.client.request(call.method, path_of(call), headers=basic).status_code == 401
+
+
+@named
+def test_a_token_of_another_project_finds_no_project(served: Team, call: ApiRoute) -> None:
+    foreign = served.token("admin", project=served.other)
+    status, text = each(served, call, foreign)
+    unknown = each(served, call, foreign, "nowhere")
+    assert (status, text) == unknown
+    assert status == 404
+    own = each(served, call, served.token(), OTHER)
+    assert own[0] == 404
+    assert SECRET not in own[1]
+
+
+@named
+def test_a_token_with_too_small_a_scope_is_refused(served: Team, call: ApiRoute) -> None:
+    for right in RIGHTS[: RIGHTS.index(call.right)]:
+        status, text = each(served, call, served.token(right))
+        assert status == 403
+        assert is_problem(text)
+    status, text = each(served, call, served.token(call.right))
+    assert status not in (401, 403, 500), text
+
+
+@named
+def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRoute) -> None:
+    right: Right = "write" if call.right == "write" else "read"
+    if RIGHTS.index(call.right) > RIGHTS.index("write"):
+        return  # such a token cannot be for one feature
+    token = served.token(right, feature="elsewhere")
+    if call.whole:
+        assert each(served, call, token)[0] == 403
+        return
+    if "{feature}" in call.path or "{task}" in call.path:
+        assert each(served, call, token)[0] == 404
+        return
+    bodies = {
+        "/notes": {"text": "A note.", "feature": "auth"},
+        "/iterations": [{"feature": "auth", "summary": "Done."}],
+        "/tasks": {"feature": "auth", "title": "More"},
+    }
+    if call.has_body:
+        answer = served.call(call.method, path_of(call), token, json=bodies[call.path])
+        assert answer.status_code == 404
+        return
+    for query in (
+        "?q=login+form+validation",
+        "?q=session+cookie&feature=auth",
+        "?feature=auth",
+        "",
+    ):
+        answer = served.call(call.method, path_of(call) + query, token)
+        assert answer.status_code in (200, 400, 404)
+        for word in ("Safari", "password", "Add the login form"):
+            assert word not in answer.text
+
+
+def test_the_same_right_reaches_its_own_feature(served: Team) -> None:
+    token = served.token("write", feature="auth")
+    found = served.call("GET", "/search?q=login+form+validation", token).json()["hits"]
+    assert found
+    assert {hit["record"].get("feature", "") for hit in found} <= {"auth", ""}
+    shown = served.call("GET", f"/records/{found[0]['id']}", token)
+    assert shown.status_code == 200
+    assert served.call("GET", "/features/auth", token).status_code == 200
+
+
+def test_an_id_of_another_project_looks_like_an_unknown_one(served: Team) -> None:
+    admin = served.token("admin", project=served.other)
+    url = f"/v1/projects/{OTHER}/search?q={SECRET}"
+    [hit] = served.call("GET", url, admin).json()["hits"]
+    own = served.token()
+    there = served.call("GET", f"/records/{hit['id']}", own)
+    unknown = served.call("GET", "/records/" + "f" * 16, own)
+    assert there.status_code == unknown.status_code == 404
+    assert there.text.replace(hit["id"], "") == unknown.text.replace("f" * 16, "")
+    assert SECRET not in served.call("GET", f"/search?q={SECRET}&min_score=0", own).text
+    gone = served.call("DELETE", f"/records/{hit['id']}", own)
+    assert gone.status_code == 404
+    assert served.call("GET", url, admin).json()["hits"]
+
+
+def test_only_an_orchestrator_finds_knowledge(served: Team) -> None:
+    entry = {
+        "entry_type": "failure_solution",
+        "failure_description": "The vault does not open",
+        "error_message": "VaultError: locked",
+        "solution_steps": "Run `vault unseal` before the tests.",
+    }
+    director = served.token("orchestrator")
+    assert served.call("POST", "/knowledge/entries", director, json=entry).status_code == 200
+    assert served.call("POST", "/knowledge/checkpoints", director, json={}).status_code == 200
+    question = "/search?q=VaultError+locked+vault"
+    assert "unseal" in served.call("GET", question, director).text
+    assert "unseal" not in served.call("GET", question, served.token("write")).text
+    asked = {"failure": "The vault does not open", "error": "VaultError: locked"}
+    found = served.call("POST", "/knowledge/failure", director, json=asked).json()["patterns"]
+    assert "unseal" in found[0]["solution"]
+    outcome = {"pattern": found[0]["id"], "worked": True, "task": "1"}
+    assert served.call("POST", "/knowledge/outcomes", director, json=outcome).json()["id"]
+
+
+def test_a_secret_is_stored_nowhere(served: Team) -> None:
+    secret = served.token().encode()
+    files = [file for file in served.home.rglob("*") if file.is_file()]
+    assert any(b'"digest"' in file.read_bytes() for file in files)
+    assert not any(secret in file.read_bytes() for file in files)
+    assert not any(secret.decode() in line for line in served.lines)
+
+
+def test_the_document_has_every_call_and_no_other(served: Team) -> None:
+    told = served.client.get("/v1/openapi.json").json()
+    found = {(m.upper(), path) for path, row in told["paths"].items() for m in row}
+    assert found == {(call.method, PREFIX + call.path) for call in CALLS}
+    names = [row["operationId"] for paths in told["paths"].values() for row in paths.values()]
+    assert len(names) == len(set(names))
+    msgspec.json.encode(told)
