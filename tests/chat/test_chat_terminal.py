@@ -123,6 +123,8 @@ def unstyled(text: str) -> str:
         ("#hashtag and # no heading", None),
         ("```\n# code **as it is**\n```\n# Head", "```\n# code **as it is**\n```\nHead"),
         ("~~~\n```\n~~~", None),
+        ("```now``` and **then**", "now and then"),
+        (" * one\n ```\n code\n ```", " \u2022 one\n ```\n code\n ```"),
     ],
 )
 def test_marks_that_mean_something_are_styled_and_the_rest_stays(

@@ -93,7 +93,14 @@ def test_a_question_of_stop_words_keeps_them() -> None:
 
 
 def test_tokens_can_be_shown_as_they_were_written() -> None:
-    assert spellings("Login validation of getUserById") == {"login": "login", "valid": "validation"}
+    written = spellings("Login validation of getUserById in CLIRunner, KeyError in src/form.py")
+    assert {token: written[token] for token in ("login", "valid", "clirunn", "kei", "form.py")} == {
+        "login": "login",
+        "valid": "validation",
+        "clirunn": "clirunner",
+        "kei": "key",
+        "form.py": "form.py",
+    }
 
 
 def test_the_same_name_written_in_any_style_is_found() -> None:

@@ -178,8 +178,14 @@ def spellings(text: str) -> Mapping[str, str]:
     written: dict[str, str] = {}
     for chunk in _chunks(text):
         known = _known(chunk)
-        if len(known) == 1:
-            written.setdefault(known[0], chunk.lower())
+        # Of a name made of several words each is told, and the whole.
+        for part in compiled(_HUMP).findall(chunk) if len(known) > 1 else ():
+            for token in _known(part)[:1]:
+                written.setdefault(token, part.lower())
+        whole = chunk.lower()
+        for token in known:
+            stands = not whole.partition(token)[2][:1].isalpha() and token in whole
+            written.setdefault(token, token if stands else whole)
     return written
 
 

@@ -504,7 +504,7 @@ def test_completion_prints_a_script(ralph: Line, shell: str) -> None:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("ralph se", ["search"]),
+        ("ralph sea", ["search"]),
         ("ralph search --feature a", ["accounts", "auth"]),
         ("ralph recent --feature w", ["web ünï"]),
         ("ralph config min", ["min_score"]),

@@ -182,7 +182,8 @@ def test_a_feature_as_programs_read_it(ralph: Line) -> None:
         "created": made["created"],
         "current_state": "0/0 tasks complete. Done: none. In progress: none.",
     }
-    assert ralph.well("feature", "show", "auth", "--json").json == made
+    taken = {"iterations": 0, "success_rate": None, "cost_usd": 0.0, "tokens_used": 0}
+    assert ralph.well("feature", "show", "auth", "--json").json == {**made, **taken}
     assert ralph.well("feature", "list", "--json").json == [made]
 
 

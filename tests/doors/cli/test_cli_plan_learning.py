@@ -48,7 +48,7 @@ def test_a_learning_as_programs_read_it(ralph: Line) -> None:
         "reason": "two servers",
         "task_id": 1,
         "last_seen": None,
-        "provenance": "[human, task 1, unverified]",
+        "provenance": "[human, task 1]",
     }
     assert listed(ralph) == [{**learning, "stale": False, "conflicts": []}]
 

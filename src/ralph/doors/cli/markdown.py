@@ -11,18 +11,18 @@ import re
 from collections.abc import Callable, Iterator
 
 BOLD, ITALIC, DIM, CODE, HEADING = "1", "3", "2", "36", "1;36"
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _BLOCK = re.compile(
     r"(?P<indent> {0,12})"
     r"(?:(?P<heading>#{1,6}) +|(?P<bullet>[-*+]) +|(?P<number>\d{1,9}[.)]) +|(?P<quote>>) ?)"
 )
 # The beginning of a line that may still become a block, and lines that are printed whole.
-_UNDECIDED = re.compile(r" {0,12}(?:#{0,6}|[-*+]|\d{0,9}[.)]?|`{0,3}|~{0,3}) *")
-_AS_IT_IS = re.compile(r" *(?:\||[-*_=]{3,} *$)")
+_UNDECIDED = re.compile(r" {0,12}(?:#{0,6}|[-*+>]|\d{0,9}[.)]?|`{0,3}|~{0,3}) *")
+_AS_IT_IS = re.compile(r" *(?:\||([-*_=])\1{2,} *$)")
 # Marks in a line; a text between marks is short, so that a mark that is never closed costs little.
 _LONGEST, _LONGEST_HELD = 200, 600
 _INLINE = re.compile(
-    rf"`(?P<code>[^`]{{1,{_LONGEST}}})`"
+    rf"(?<!`)(?P<tick>`{{1,3}})(?!`)(?P<code>[^`]{{1,{_LONGEST}}})(?P=tick)(?!`)"
     rf"|\*\*(?P<bold>(?=\S)[^\n]{{1,{_LONGEST}}}?(?<=\S))\*\*"
     rf"|(?<![\w*])\*(?P<italic>(?=[^\s*])[^*]{{1,{_LONGEST}}}(?<=\S))\*(?![\w*])"
 )
@@ -52,7 +52,11 @@ class MarkdownStream:
         elif self._fence or not (self._in_line or _is_decided(self._held)):
             return
         else:
-            ready = self._held[: _safe(self._held)]
+            block = None if self._in_line else _BLOCK.match(self._held)
+            start = block.end() if block else 0
+            ready = self._held[: start + _safe(self._held[start:])]
+        if not (self._in_line or ready.strip()):
+            return
         self._print(ready)
         self._held = self._held[len(ready) :]
 

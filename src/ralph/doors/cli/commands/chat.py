@@ -279,7 +279,7 @@ class TerminalScreen(PlainScreen):
         if self._markdown is None:
             super().piece(text)
             return
-        self._markdown.feed("".join(c for c in text if c.isprintable() or c == "\n"))
+        self._markdown.feed("".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n"))
         sys.stdout.flush()
         self._at_start = False
 

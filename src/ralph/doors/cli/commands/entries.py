@@ -23,7 +23,6 @@ from ralph.plan.store import Plan
 from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
-_TIMES = ("created", "updated", "completed")
 _STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
@@ -91,7 +90,8 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             entry = getattr(plan, word)(key)
             value = self.value(plan, entry) | self.history(entry)
-            times = {name: minute(value.get(name)) for name in _TIMES if value.get(name)}
+            names = [name for name in ("created", "updated", "completed") if value.get(name)]
+            times = {name: minute(value[name]) for name in names}
             return Result(value, lambda page: page.fields(value | times | self.texts(entry)))
 
         @group.command("update", help=f"Change only the fields that are given.{examples[1]}")

@@ -257,7 +257,7 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
             found = importer.once()
         prune_if_due(memory)
         with contextlib.suppress(MemoryOff):  # the next question finds it without waiting
-            memory.sync()
+            memory.sync(budget_s=10.0)
         result = _imported(found)
         if not follow:
             return result
