@@ -249,6 +249,7 @@ OTHER_FILES = {
     "memory.keeping": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
     "memory.project": "looks for `.ralph` and `.git` on the way up; git's own folder",
+    "memory.ralph": "the folder that a program names",
     "memory.sessions": "the clients' transcripts",
     "memory.store": "Ralph's home",
     "memory.transfer": "Ralph's home",

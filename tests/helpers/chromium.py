@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 from places import ROOT
 
-if sys.platform == "win32":
+if os.name == "nt":
     pytest.skip("the browser is driven as processes are on POSIX", allow_module_level=True)
 
 REQUIRED = os.environ.get("RALPH_REQUIRE_CHROMIUM") == "1"
@@ -262,6 +262,7 @@ def chromium(folder: Path) -> Iterator[Chromium]:
         finally:
             window.close()
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if sys.platform != "win32":  # where the tests are skipped
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=30)

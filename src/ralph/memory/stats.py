@@ -33,7 +33,6 @@ _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
 # So many of the last iterations tell where a feature is going.
 _LAST = 10
-_CASES = ("first_with", "first_without", "retry_with", "retry_without")
 
 
 class Usage(msgspec.Struct):
@@ -68,6 +67,18 @@ class Usage(msgspec.Struct):
             self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
 
 
+class NextCommands(msgspec.Struct):
+    """How many times a next command was seen, and how many of those commands passed."""
+
+    commands: int = 0
+    passed: int = 0
+
+    def add(self, command: Message) -> None:
+        """Count one."""
+        self.commands += 1
+        self.passed += not command.failed
+
+
 class RecallStats(msgspec.Struct):
     """How often hooks gave memories to the model, and how the next shell command ended.
 
@@ -78,14 +89,10 @@ class RecallStats(msgspec.Struct):
 
     recalls: int = 0
     memories: int = 0
-    next_commands: dict[str, dict[str, int]] = msgspec.field(
-        default_factory=lambda: {case: {"commands": 0, "passed": 0} for case in _CASES}
-    )
-
-    def add(self, case: str, command: Message) -> None:
-        """Count a next command."""
-        self.next_commands[case]["commands"] += 1
-        self.next_commands[case]["passed"] += not command.failed
+    first_with: NextCommands = msgspec.field(default_factory=NextCommands)
+    first_without: NextCommands = msgspec.field(default_factory=NextCommands)
+    retry_with: NextCommands = msgspec.field(default_factory=NextCommands)
+    retry_without: NextCommands = msgspec.field(default_factory=NextCommands)
 
 
 class Stats(msgspec.Struct):
@@ -205,12 +212,12 @@ def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]])
         if not commands or (exchange.completed or "") < since:
             continue
         given_first = any(not one.after for one in mine)
-        found.add("first_with" if given_first else "first_without", commands[0])
+        (found.first_with if given_first else found.first_without).add(commands[0])
         marks = {one.after for one in mine if one.after}
         for command, following in pairwise(commands):
             if command.failed:
                 mark = command_mark(command.content) if marks else ""
-                found.add("retry_with" if mark in marks else "retry_without", following)
+                (found.retry_with if mark in marks else found.retry_without).add(following)
                 marks.discard(mark)
     return found
 

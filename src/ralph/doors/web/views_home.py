@@ -147,13 +147,12 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     if recall.recalls:
         memories = plural(recall.memories, "memory", "memories")
         found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
-    for name, case in (
-        ("First command after a memory", "first_with"),
-        ("Next command after a solution", "retry_with"),
+    for name, given in (
+        ("First command after a memory", recall.first_with),
+        ("Next command after a solution", recall.retry_with),
     ):
-        given = recall.next_commands[case]
-        if given["commands"]:
-            found.append((name, f"passed {given['passed']} of {given['commands']} times"))
+        if given.commands:
+            found.append((name, f"passed {given.passed} of {given.commands} times"))
     with contextlib.suppress(BadPlan):
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:
