@@ -228,7 +228,7 @@ def _bound(host: str, port: int | None) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tried: OSError | None = None
     for wanted in (PORT, 0) if port is None else (port,):
-        with socket.socket(family, socket.SOCK_STREAM) as listening:
+        with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
             if sys.platform != "win32":  # there it would let two programs share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
