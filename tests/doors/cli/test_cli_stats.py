@@ -186,10 +186,9 @@ def test_the_next_command_after_a_memory_is_told_from_those_without(
     found = ralph.well("stats", "--since", "today", "--json").json["recall"]
 
     assert (found["recalls"], found["memories"]) == (1, 1)
-    ends = found["next_commands"]
-    assert ends["retry_with"] == {"commands": 1, "passed": 1}
-    assert ends["retry_without"] == {"commands": 1, "passed": 0}
-    assert ends["first_without"] == {"commands": 2, "passed": 0}
+    assert found["retry_with"] == {"commands": 1, "passed": 1}
+    assert found["retry_without"] == {"commands": 1, "passed": 0}
+    assert found["first_without"] == {"commands": 2, "passed": 0}
     out = ralph.well("stats", "--since", "today").out
     assert "Hooks gave 1 memory to the model, 1 time." in out
     assert "after a failed command        1/1 100%      0/1 0%" in out
@@ -209,7 +208,7 @@ def test_a_memory_given_with_a_prompt_counts_for_the_first_command(
 
     found = ralph.well("stats", "--json").json["recall"]
 
-    assert found["next_commands"]["first_with"] == {"commands": 1, "passed": 1}
+    assert found["first_with"] == {"commands": 1, "passed": 1}
 
 
 def test_the_log_of_recalls_has_no_words_of_the_session(

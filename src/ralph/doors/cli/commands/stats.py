@@ -93,8 +93,8 @@ def _show_recall(page: Page, found: RecallStats) -> None:
     page.line(f"Hooks gave {memories} to the model, {times}.")
     page.line(("next command passed        with memory     without", "dim"))
     for title, case in (("first after a prompt", "first"), ("after a failed command", "retry")):
-        ends = [found.next_commands[f"{case}_{one}"] for one in ("with", "without")]
-        cells = [f"{e['passed']}/{e['commands']} {_percent(*e.values())}" for e in ends]
+        ends = [getattr(found, f"{case}_{one}") for one in ("with", "without")]
+        cells = [f"{e.passed}/{e.commands} {_percent(e.commands, e.passed)}" for e in ends]
         page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
     page.line("This is no proof: memory is given where there was work like it before.")
 
