@@ -306,7 +306,9 @@ class Knowledge(Stream):
         def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
             """The best entry of each pattern: it is no less sure the more often it was told."""
             best: dict[str, Candidate] = {}
-            for one in sorted(candidates, key=lambda one: -one.value):
+            for one in sorted(
+                candidates, key=lambda one: (-one.value, one.record.at, one.record.id)
+            ):
                 slot = slots.get(one.record.id)
                 living = slot is not None and slot.pattern in history.patterns
                 if slot and living and _names_fit(knowledge_from(one.record), text):
