@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -175,3 +175,16 @@ def clean(value: T) -> T:
     elif isinstance(value, dict):
         result = {clean(key): clean(one) for key, one in value.items()}
     return result  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return msgspec.to_builtins(value)

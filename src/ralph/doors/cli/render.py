@@ -133,18 +133,10 @@ def picked(value: Any, *names: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
-    import msgspec
+    """The value as JSON has it."""
+    from ralph.records import plain as plain_value  # help and errors need none of it
 
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return msgspec.to_builtins(value)
+    return plain_value(value)
 
 
 # -- streams

@@ -23,6 +23,7 @@ from ralph.plan import edit, learnings
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, run_scope
+from ralph.records import plain
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _MOST_ITERATIONS = 100
@@ -514,19 +515,6 @@ CALLS = (
 
 
 # -- as JSON
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return msgspec.to_builtins(value)
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> Json:

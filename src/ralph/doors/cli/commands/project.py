@@ -50,7 +50,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
     \b
     Examples:
       ralph init
-      ralph init ~/work/shop --embedder ollama
+      ralph init ~/code/shop --embedder ollama
     """
     root = Path(os.path.abspath(folder or context.start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
