@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from bench import datasets
-from bench.datasets import Document, Haystack, MemoryRecord, MemorySet
+from bench import datasets, talks
+from bench.conversations import add_talk
+from bench.datasets import Document, MemoryRecord, MemorySet
 from bench.quality import TELL_EVERY_S, embedder_named
 from bench.quality_index import CorpusIndex, corpus_index
 from bench.report import Tell, aligned, parser, print_json, print_lines, short, teller
+from bench.talks import Talk, TalkQuestion
 from ralph.index import Embedder
 from ralph.index.sync import live_of
 from ralph.memory.ralph import Ralph, open_ralph
@@ -58,6 +60,13 @@ def main(args: Sequence[str]) -> int:
     parse.add_argument("--own", type=Path, default=DATA / "own_pairs.jsonl", help="a JSONL file")
     parse.add_argument("--pairs", type=Path, default=DATA / "recall_pairs.json", help="a JSON file")
     parse.add_argument("--longmemeval", type=Path, help="a LongMemEval file")
+    parse.add_argument(
+        "--talks",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder of LoCoMo, REALTALK or BEAM; give it again for more",
+    )
     parse.add_argument("--issue-fix", type=Path, help="issues and their fixes (JSONL)")
     parse.add_argument("--embedder", help="as in `ralph config embedder` (default: the setting)")
     parse.add_argument("--cases", type=Path, help="keep the lists there, or use those kept there")
@@ -158,7 +167,10 @@ def asked(options: Any, embedder: Embedder | None, tell: Tell) -> Iterator[Case]
             tell(f"{labels.set}: asked")
     yield from memory_cases(datasets.memories(options.memories), embedder, tell)
     if options.longmemeval:
-        yield from round_cases(datasets.longmemeval_rounds(options.longmemeval), embedder, tell)
+        yield from talk_cases("rounds", talks.read(options.longmemeval), embedder, tell)
+    for folder in options.talks:
+        name = f"talk, {folder.name}"
+        yield from talk_cases(name, talks.read(folder, single_turns=True), embedder, tell)
 
 
 def ranked_in(place: CorpusIndex, corpus: datasets.Corpus, question: Question) -> Ranking | None:
@@ -296,6 +308,7 @@ class Memory(msgspec.Struct):
 
 def memory_of(records: Sequence[MemoryRecord], folder: Path, embedder: str) -> Memory:
     """A project that keeps these records."""
+    (folder / "project").mkdir(parents=True)
     ralph = open_ralph(folder / "project", home=folder / "home", embedder=embedder)
     names: dict[str, str] = {}
     iterations = [one for one in records if one.kind == "iteration"]
@@ -403,63 +416,50 @@ def memory_cases(
             pool.ralph.close()
 
 
-def round_cases(
-    haystacks: Sequence[Haystack], embedder: Embedder | None, tell: Tell
+# Of another person, so many questions are asked of each memory.
+_OF_OTHERS = 4
+
+
+def talk_cases(
+    name: str, found: Sequence[Talk], embedder: Embedder | None, tell: Tell
 ) -> Iterator[Case]:
     """Questions on the conversations of a person, and on those of others."""
     draw = random.Random(7)
-    asked_of: dict[str, list[Haystack]] = {}
-    for one in haystacks:
-        others = [other for other in haystacks if other is not one]
-        for other in draw.sample(others, min(4, len(others))):
-            asked_of.setdefault(other.id, []).append(one)
     title = "none" if embedder is None else embedder.title
-    for number, one in enumerate(haystacks, 1):
+    for number, talk in enumerate(found, 1):
+        others = [one for other in found if other is not talk for one in other.questions]
+        several = max(_OF_OTHERS, len(talk.questions) // _OF_OTHERS)
         with (
             tempfile.TemporaryDirectory(prefix="ralph-calibrate-") as folder,
-            open_ralph(Path(folder) / "p", home=Path(folder) / "home", embedder=title) as ralph,
+            open_ralph(folder, home=Path(folder) / "home", embedder=title) as ralph,
         ):
-            right: set[str] = set()
-            for session in one.sessions:
-                identity = schema.conversation_id("bench", session.id)
-                exchanges = []
-                for place, each in enumerate(session.rounds):
-                    name = exchange_id(identity, str(place))
-                    right |= {name} if each.holds_answer else set()
-                    exchanges.append(
-                        Exchange(
-                            id=name,
-                            conversation=identity,
-                            user=each.user,
-                            assistant=each.assistant,
-                            completed=session.at or None,
-                        )
-                    )
-                ralph.conversations.add(Conversation(id=identity, source="bench"), exchanges)
+            turns = add_talk(ralph, talk)
 
-            def ask(text: str, labels: Labels, today: str, ralph: Ralph = ralph) -> Case:
-                question = question_of(text, today)
+            def ask(asked: TalkQuestion, labels: Labels, today: str, ralph: Ralph = ralph) -> Case:
+                question = question_of(asked.text, today)
                 return case_of(rank(question, [ralph.conversations.candidates(question)]), labels)
 
-            labels = Labels("rounds", _half(one.id), frozenset(right))
-            if right:
-                yield ask(one.question, labels, one.at)
-            for other in asked_of.get(one.id, ()):
-                labels = Labels("rounds, other person", _half(other.id))
-                yield ask(other.question, labels, "")
-        tell(f"rounds: {number} of {len(haystacks)} asked")
+            half = _half(talk.id)
+            for one in talk.questions:
+                right = {name for name, told in turns.items() if one.turns.intersection(told)}
+                if right:
+                    yield ask(one, Labels(name, half, frozenset(right)), one.at)
+            for one in draw.sample(others, min(several, len(others))):
+                yield ask(one, Labels(f"{name}, other person", half), "")
+        tell(f"{name}: {number} of {len(found)} memories asked")
 
 
 # -- fitting; pure: lists in, constants out
 
 _RIDGE = 0.05
 _STEPS = 60
-# What a set counts: all questions of a set as much as the root of their number; less where nothing
-# answers, and less again in small memories; chats and memories count double, there are few of them.
-_NOTHING, _NOTHING_THERE, _SMALL = 0.45, 0.75, 0.7
+# What a set counts: all questions of a set as much as the root of their number. Less where nothing
+# answers, and less again in small memories. Chats and memories count double, because there are few
+# of them; talk between people counts less, because it is not what agents remember.
+_NOTHING, _NOTHING_THERE, _NOTHING_IN_CHAT, _SMALL = 0.45, 0.75, 0.65, 0.65
 _NOWHERE = ("absent", "unrelated", "other")
 _FEW = ("pairs", "memories")
-_CHAT, _SUMMARIZED, _MEMORIES = 2.0, 0.3, 2.0
+_CHAT, _TALK, _SUMMARIZED, _MEMORIES = 2.0, 0.4, 0.3, 2.0
 
 
 def fitted(cases: Sequence[Case]) -> tuple[Logistic, Logistic]:
@@ -488,11 +488,12 @@ def weights(cases: Sequence[Case], nothing: float) -> Numbers:
 
     def weight(name: str) -> float:
         value = 1.0 / np.sqrt(sizes[name])
-        nowhere = any(word in name for word in _NOWHERE)
-        if nowhere:
-            value *= nothing * (_SMALL if name.startswith(_FEW) else 1.0)
-        if name.startswith(("rounds", "user turns")):
-            value *= _CHAT
+        chat, talk = name.startswith(("rounds", "user turns")), name.startswith("talk")
+        if any(word in name for word in _NOWHERE):
+            value *= _NOTHING_IN_CHAT if chat or talk else nothing
+            value *= _SMALL if name.startswith(_FEW) else 1.0
+        if chat or talk:
+            value *= _CHAT if chat else _TALK
         if "summarized" in name:
             value *= _SUMMARIZED
         return float(value * (_MEMORIES if name.startswith("memories") else 1.0))
@@ -515,7 +516,7 @@ def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> Logistic:
     ridge = _RIDGE * np.eye(columns.shape[1]) * len(counts) / 1000
     ridge[0, 0] = 1e-6
     found = _solved(columns, right, counts, ridge)
-    while against := [place for place in (1, 2) if found[place] < -1e-3]:
+    while against := [place for place in (1, 2, 4, 5) if found[place] < -1e-3]:
         ridge[against, against] = 1e9
         found = _solved(columns, right, counts, ridge)
     return Logistic(*(round(float(one), 2) + 0.0 for one in found))

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import corpus
-from bench.datasets import Haystack, longmemeval_rounds
+from bench import corpus, talks
 from bench.measure import BenchProject, compared, in_chunks, python, temporary_project
 from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_found
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
@@ -45,11 +44,17 @@ def main(args: Sequence[str]) -> int:
     parse.add_argument(
         "--listed", type=count, default=_LISTED, help=f"how many to list (default {_LISTED})"
     )
-    parse.add_argument("--dataset", type=Path, help="a LongMemEval file (gzipped or not)")
-    parse.add_argument("--limit", type=count, help="only the first so many questions of it")
+    parse.add_argument(
+        "--dataset", type=Path, help="a LongMemEval file, or a folder of LoCoMo, REALTALK or BEAM"
+    )
+    parse.add_argument(
+        "--single-turns", action="store_true", help="each turn between people by itself"
+    )
+    parse.add_argument("--limit", type=count, help="only the first so many memories of it")
     options = parse.parse_args(args)
     if options.dataset is not None:
-        found = evaluate(options.dataset, limit=options.limit, tell=teller())
+        asked = talks.read(options.dataset, single_turns=options.single_turns)
+        found = evaluate(asked[: options.limit], tell=teller())
         return show_found("conversations", found, HEADLINES, as_json=options.json)
     rows = run(options.sizes, repeat=options.repeat, listed=options.listed, tell=teller())
     return show_rows("conversations", rows, options)
@@ -188,47 +193,43 @@ HEADLINES = {
 }
 
 
-def evaluate(
-    file: Path, *, limit: int | None = None, tell: Tell = lambda text: None
-) -> list[FoundBy]:
-    """Ask every question of a LongMemEval file of a memory that holds its sessions."""
-    asked = longmemeval_rounds(file)[:limit]
+def evaluate(asked: Sequence[talks.Talk], *, tell: Tell = lambda text: None) -> list[FoundBy]:
+    """Ask every question of memories that hold the sessions."""
     values: dict[str, list[dict[str, float]]] = {name: [] for name in HEADLINES}
-    for number, haystack in enumerate(asked, 1):
+    for number, talk in enumerate(asked, 1):
         with temporary_project() as place, place.opened() as ralph:
-            _ask(ralph, haystack, values)
-        if number % 10 == 0:
-            tell(f"{number} of {len(asked)} questions asked")
+            _ask(ralph, talk, values)
+        tell(f"{number} of {len(asked)} memories asked")
     return [FoundBy(name, len(found), means(found)) for name, found in values.items() if found]
 
 
-def _ask(ralph: Ralph, haystack: Haystack, values: dict[str, list[dict[str, float]]]) -> None:
+def _ask(ralph: Ralph, talk: talks.Talk, values: dict[str, list[dict[str, float]]]) -> None:
     memory = ralph.conversations
-    talks, evidence = _sessions(haystack)
-    _keep(ralph, talks)
-    question = haystack.question
-    hits = memory.search(question, limit=DEPTH, min_score=0.0)
-    sessions = {conversation_id(_SOURCE, one.id): one.id for one in haystack.sessions}
-    if evidence:
-        values["round, by search"].append(measured([hit.id for hit in hits], evidence))
-    if haystack.answers:
-        by_search = first_of_each(sessions[hit.record.conversation] for hit in hits)
-        values["session, by search"].append(measured(by_search, haystack.answers))
-        related = memory.related(question, conversations=5, min_similarity=0.0)
-        by_related = [sessions[one.conversation.id] for one in related.conversations]
-        values["session, by related"].append(measured(by_related, haystack.answers))
+    turns = add_talk(ralph, talk)
+    sessions = {conversation_id(_SOURCE, one.id): one.id for one in talk.sessions}
+    for one in talk.questions:
+        hits = memory.search(one.text, limit=DEPTH, min_score=0.0)
+        if one.turns:
+            evidence = {name for name, told in turns.items() if one.turns.intersection(told)}
+            values["round, by search"].append(measured([hit.id for hit in hits], evidence))
+        if one.sessions:
+            by_search = first_of_each(sessions[hit.record.conversation] for hit in hits)
+            values["session, by search"].append(measured(by_search, one.sessions))
+            related = memory.related(one.text, conversations=5, min_similarity=0.0)
+            by_related = [sessions[found.conversation.id] for found in related.conversations]
+            values["session, by related"].append(measured(by_related, one.sessions))
 
 
-def _sessions(haystack: Haystack) -> tuple[list[ConversationContent], frozenset[str]]:
-    """The sessions as conversations, and the exchanges that hold the answer."""
-    talks: list[ConversationContent] = []
-    evidence: set[str] = set()
-    for session in haystack.sessions:
-        name = conversation_id(_SOURCE, session.id)
-        at = session.at or None
+def add_talk(ralph: Ralph, talk: talks.Talk) -> dict[str, tuple[str, ...]]:
+    """Keep the sessions as conversations; returns the turns of each exchange by its id."""
+    turns: dict[str, tuple[str, ...]] = {}
+    kept: list[ConversationContent] = []
+    for session in talk.sessions:
+        name, at = conversation_id(_SOURCE, session.id), session.at or None
         exchanges: list[Exchange] = []
         for number, spoken in enumerate(session.rounds):
             identity = exchange_id(name, str(number))
+            turns[identity] = spoken.turns
             exchanges.append(
                 Exchange(
                     id=identity,
@@ -238,9 +239,7 @@ def _sessions(haystack: Haystack) -> tuple[list[ConversationContent], frozenset[
                     completed=at,
                 )
             )
-            if spoken.holds_answer:
-                evidence.add(identity)
-        talks.append(
-            ConversationContent(Conversation(id=name, source=_SOURCE, created=at), exchanges)
-        )
-    return talks, frozenset(evidence)
+        begun = Conversation(id=name, source=_SOURCE, created=at)
+        kept.append(ConversationContent(begun, exchanges))
+    _keep(ralph, kept)
+    return turns

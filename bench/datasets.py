@@ -176,7 +176,9 @@ class _Turn(msgspec.Struct):
     has_answer: bool | None = None
 
 
-class _Instance(msgspec.Struct):
+class Instance(msgspec.Struct):
+    """A question of LongMemEval with the sessions it is asked of."""
+
     question_id: str
     question: str
     haystack_sessions: list[list[_Turn]]
@@ -187,20 +189,31 @@ class _Instance(msgspec.Struct):
     question_type: str = ""
 
 
+def longmemeval_instances(file: Path) -> list[Instance]:
+    """Every question of a file."""
+    found: list[Instance] = json_of(file, list[Instance], "a LongMemEval file")
+    return found
+
+
+def is_abstention(one: Instance) -> bool:
+    """Whether nothing answers the question."""
+    return _ABSTENTION in one.question_id
+
+
 def longmemeval(file: Path) -> Dataset:
     """User turns as documents, sessions as groups; a haystack a question.
 
     Questions that nothing answers (`_abs`) are left out, as the official evaluation does, and of
     the turns those whose evidence no user turn holds.
     """
-    instances: list[_Instance] = json_of(file, list[_Instance], "a LongMemEval file")
+    instances = longmemeval_instances(file)
     corpora: list[Corpus] = []
     turns: list[Ask] = []
     sessions: list[Ask] = []
     abstentions = 0
     for number, one in enumerate(instances, 1):
-        _check_haystack(one, f"{file}: question {number} ({one.question_id})")
-        if _ABSTENTION in one.question_id:
+        check_haystack(one, f"{file}: question {number} ({one.question_id})")
+        if is_abstention(one):
             abstentions += 1
             continue
         corpus, evidence = _haystack(one)
@@ -210,7 +223,7 @@ def longmemeval(file: Path) -> Dataset:
             text=one.question,
             corpus=corpus.name,
             relevant=evidence,
-            at=_moment(one.question_date),
+            at=moment(one.question_date),
             kind=one.question_type,
         )
         if evidence:
@@ -233,65 +246,8 @@ def longmemeval(file: Path) -> Dataset:
     )
 
 
-class Round(msgspec.Struct, frozen=True):
-    """What a person said and what came back; `holds_answer` to the question."""
-
-    user: str
-    assistant: str
-    holds_answer: bool
-
-
-class ChatSession(msgspec.Struct, frozen=True):
-    """A session with its rounds in order."""
-
-    id: str
-    at: str
-    rounds: tuple[Round, ...]
-
-
-class Haystack(msgspec.Struct, frozen=True):
-    """A question, the sessions it is asked of, and those that answer it."""
-
-    id: str
-    question: str
-    sessions: tuple[ChatSession, ...]
-    answers: frozenset[str]
-    at: str = ""
-
-
-def longmemeval_rounds(file: Path) -> list[Haystack]:
-    """The same questions over whole sessions: both sides, a round for each thing a person said."""
-    instances: list[_Instance] = json_of(file, list[_Instance], "a LongMemEval file")
-    found: list[Haystack] = []
-    for number, one in enumerate(instances, 1):
-        _check_haystack(one, f"{file}: question {number} ({one.question_id})")
-        if _ABSTENTION in one.question_id:
-            continue
-        dates = one.haystack_dates or [""] * len(one.haystack_sessions)
-        sessions = zip(one.haystack_session_ids, dates, one.haystack_sessions, strict=True)
-        chats = tuple(
-            ChatSession(name, _moment(at), _rounds(turns)) for name, at, turns in sessions
-        )
-        answers = frozenset(one.answer_session_ids)
-        at = _moment(one.question_date)
-        found.append(Haystack(one.question_id, one.question, chats, answers, at))
-    return found
-
-
-def _rounds(session: list[_Turn]) -> tuple[Round, ...]:
-    rounds: list[Round] = []
-    for turn in session:
-        holds = bool(turn.has_answer)
-        last = rounds[-1] if rounds else None
-        if turn.role == "user" or last is None or last.assistant:
-            mine = turn.content if turn.role == "user" else ""
-            rounds.append(Round(mine, "" if mine else turn.content, holds))
-        else:
-            rounds[-1] = Round(last.user, turn.content, last.holds_answer or holds)
-    return tuple(one for one in rounds if one.user or one.assistant)
-
-
-def _check_haystack(one: _Instance, where: str) -> None:
+def check_haystack(one: Instance, where: str) -> None:
+    """Each session must have its id, and its date if there are any."""
     ids, dates = len(one.haystack_session_ids), len(one.haystack_dates)
     count = len(one.haystack_sessions)
     if ids != count or dates not in (0, count):
@@ -302,7 +258,7 @@ def _check_haystack(one: _Instance, where: str) -> None:
         )
 
 
-def _haystack(one: _Instance) -> tuple[Corpus, frozenset[str]]:
+def _haystack(one: Instance) -> tuple[Corpus, frozenset[str]]:
     documents: list[Document] = []
     evidence: set[str] = set()
     dates = one.haystack_dates or [""] * len(one.haystack_sessions)
@@ -314,14 +270,14 @@ def _haystack(one: _Instance) -> tuple[Corpus, frozenset[str]]:
                 continue
             name = f"{place}:{number}"
             documents.append(
-                Document(name, turn.content, speaker=turn.role, at=_moment(at), group=group)
+                Document(name, turn.content, speaker=turn.role, at=moment(at), group=group)
             )
             if turn.has_answer:
                 evidence.add(name)
     return Corpus(one.question_id, tuple(documents)), frozenset(evidence)
 
 
-def _moment(written: str) -> str:
+def moment(written: str) -> str:
     """A date of the set as timestamps are written everywhere; one in another form is dropped."""
     try:
         found = datetime.strptime(written.strip(), _DATE).replace(tzinfo=UTC)

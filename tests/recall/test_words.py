@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.score import Fields, meaning_share, weigh_words, words_of
+from ralph.recall.score import Fields, Weighed, meaning_share, weigh_words, words_of
 
 
 def weights(asked: list[str], *passages: Fields, count: int = 100, **seen: int) -> list[float]:
@@ -76,14 +76,23 @@ def test_words_are_counted_without_the_places() -> None:
     assert words_of(("one two", "three", "src/a.py src/b.py")) == 3
 
 
+def share(nats: float, coverage: float, length: float = 10.0) -> float:
+    return meaning_share(Weighed({}, coverage, nats, length))
+
+
 def test_meaning_counts_more_where_the_words_say_little() -> None:
-    assert meaning_share(0.0, 0.0) == 1.0
-    assert meaning_share(3.0, 0.2) > meaning_share(12.0, 0.2) == meaning_share(40.0, 0.2) > 0.5
+    assert share(0.0, 0.0) == 1.0
+    assert share(3.0, 0.2) > share(12.0, 0.2) == share(40.0, 0.2) > 0.5
 
 
-def test_where_one_passage_holds_all_words_meaning_hardly_counts() -> None:
-    assert meaning_share(12.0, 1.0) < 0.2
-    assert meaning_share(12.0, 0.5) > 0.45
+def test_where_one_short_passage_holds_all_words_meaning_hardly_counts() -> None:
+    assert share(12.0, 1.0) < 0.2
+    assert share(12.0, 0.5) > 0.45
+
+
+def test_a_long_passage_holds_words_by_chance_so_meaning_counts_more() -> None:
+    assert share(12.0, 1.0, 400.0) > share(12.0, 0.2, 400.0) - 0.05 > 0.55
+    assert share(12.0, 0.2, 400.0) > share(12.0, 0.2)
 
 
 def test_a_word_that_only_derived_texts_hold_still_finds_them() -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT
+from ralph.recall.score import RELEVANT, shortness
 from ralph.recall.search import Candidate
 from ralph.records import Record
 from ralph.records import conversation as schema
@@ -29,12 +29,12 @@ from ralph.text.tokens import compiled, spellings
 _NEIGHBOR, _SHORT_NEIGHBOR = 0.05, 0.25
 _CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
 _SHORT_HELD = 0.40
-_SHORT_WORDS, _LEAST_SHORT = 60, 0.05
+_LEAST_SHORT = 0.05
 _BEST = 3
 # Where the question counts or lists, what repeats a conversation counts less.
 _LISTS = (
-    r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our|of)|every|each|in total|altogether)\b"
-    r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|does|have|has|had|are|were)\b|\A\W*list\b"
+    r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our)|every|each|in total|altogether)\b"
+    r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|have|had) (?:I|we)\b|\A\W*list\b"
 )
 _REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
@@ -159,7 +159,7 @@ def _lift_by_conversation(
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
     lengths = [sum(map(str.count, x.fields, "   ")) + 3 for talk in talks.values() for x in talk]
-    short = 1.0 / (1.0 + (sum(lengths) / len(lengths) / _SHORT_WORDS) ** 2)
+    short = shortness(sum(lengths) / len(lengths))
     best = {name: sum(one.value for one in talk[:_BEST]) for name, talk in talks.items()}
     held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
     most, most_held = max(best.values()) or 1.0, max(held.values(), default=0.0) or 1.0

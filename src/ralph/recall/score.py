@@ -109,11 +109,13 @@ def words_of(fields: Fields) -> int:
 
 class Weighed(msgspec.Struct, frozen=True):
     """How well each passage fits by its words, the largest share of the question that one of them
-    holds, and the largest weight (in nats) of the words that one of them holds."""
+    holds, the largest weight (in nats) of the words that one of them holds, and their average
+    length in words."""
 
     weights: dict[Any, float]
     coverage: float = 0.0
     nats: float = 0.0
+    length: float = 0.0
 
 
 def weigh_words(
@@ -136,8 +138,10 @@ def weigh_words(
     average = sum(lengths.values()) / len(lengths)
     weights: dict[Any, float] = {}
     most = most_nats = 0.0
+    words = 0
     for row, (title, text, places) in passages.items():
         whole_text = f" {title} {text} {places} "
+        words += whole_text.count(" ")
         title, text, places = f" {title} ", f" {text} ", f" {places} "
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
         total = held = held_nats = 0.0
@@ -151,14 +155,15 @@ def weigh_words(
             total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
         most, most_nats = max(most, held), max(most_nats, held_nats)
-    return Weighed(weights, most / whole if whole else 0.0, most_nats)
+    return Weighed(weights, most / whole if whole else 0.0, most_nats, words / len(passages))
 
 
 # The share of meaning beside words that say enough: matched words of so many nats in one passage.
-# One weak word in common decides nothing.
-_MEANING = 0.55
+# One weak word in common decides nothing, and a long passage holds many words by chance.
+_MEANING, _MEANING_IF_SHORT, _SHORT_WORDS = 0.65, 0.55, 60
 ENOUGH_NATS = 12.0
-# Where one passage holds all the words of a question (a name, an error message), it is the one.
+# Where one short passage holds all the words of a question (a name, an error message), it is the
+# one.
 _OF_WORDS_FOUND = 0.7
 
 
@@ -171,11 +176,17 @@ class Fused(msgspec.Struct, frozen=True):
     mixed: float
 
 
-def meaning_share(nats: float, coverage: float) -> float:
-    """How much meaning counts where one passage holds words of so many nats, and one of them so
-    large a share of what was asked."""
-    meaning = _MEANING * (1.0 - _OF_WORDS_FOUND * coverage**4)
-    words = (1.0 - meaning) * min(1.0, nats / ENOUGH_NATS)
+def shortness(length: float) -> float:
+    """1 for passages of a few words, 0 for long ones; `length` is their average in words."""
+    return 1.0 / (1.0 + (length / _SHORT_WORDS) ** 2)
+
+
+def meaning_share(by_words: Weighed) -> float:
+    """How much meaning counts beside words that weigh so much."""
+    short = shortness(by_words.length)
+    meaning = _MEANING + (_MEANING_IF_SHORT - _MEANING) * short
+    meaning *= 1.0 - _OF_WORDS_FOUND * short * by_words.coverage**4
+    words = (1.0 - meaning) * min(1.0, by_words.nats / ENOUGH_NATS)
     return meaning / (meaning + words)
 
 
@@ -234,7 +245,7 @@ _LATER = 0.7
 # Smaller memories than this are taken as this large: none was measured.
 _FEWEST = 8
 # From this probability of an answer on the list is shown, if the first hit is at least so sure.
-_LISTED, LEAST = 0.35, 0.12
+_LISTED, LEAST = 0.30, 0.12
 # Hits of less than this share of the first one's value are not shown for the list's sake.
 _HALF = 0.5
 _PER_SHARE = 0.30
@@ -263,8 +274,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-2.02, 0.0, 0.0, 3.54, 3.76, 0.62, 5.11, 4.85)
-THERE = Logistic(-1.99, 1.27, 0.0, 0.0, 3.16, 2.19, 7.81, 3.51)
+SURE = Logistic(-2.22, 0.0, 0.0, 2.7, 4.57, 0.28, 6.15, 6.6)
+THERE = Logistic(-2.0, 1.24, 0.0, 0.0, 3.34, 2.63, 7.87, 3.15)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.10, 0.00, 0.00, 2.89, 3.69, 0.00, 4.04, 2.94)
 THERE_BY_WORDS = Logistic(-1.93, 1.68, 0.00, 0.00, 2.58, 0.00, 8.79, -1.39)
@@ -442,7 +453,7 @@ def least_of_talk(words: Sequence[int], count: int) -> float:
     """How sure the first of exchanges must be: among many, and short ones, something always sounds
     alike. `words`: how many each candidate has."""
     average = sum(words) / (len(words) or 1)
-    return LEAST + 0.09 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
+    return LEAST + 0.07 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
 
 
 def relevance(value: float) -> Relevance | None:

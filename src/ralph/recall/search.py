@@ -26,6 +26,7 @@ from ralph.recall.score import (
     Evidence,
     Fields,
     Outstanding,
+    Weighed,
     fuse,
     meaning_share,
     pointedness,
@@ -128,9 +129,7 @@ class Found(msgspec.Struct):
     # The passages searched, and how many of them hold each word of the question.
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
-    # The largest share of the question that one passage holds, and the largest weight.
-    coverage: float = 0.0
-    nats: float = 0.0
+    by_words: Weighed = Weighed({})
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
@@ -140,9 +139,10 @@ class Found(msgspec.Struct):
 
     def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
         """How well these passages fit by their words."""
-        weighed = weigh_words(self.asked, fields, frequencies=self.frequencies, count=self.count)
-        self.coverage, self.nats = weighed.coverage, weighed.nats
-        return weighed.weights
+        self.by_words = weigh_words(
+            self.asked, fields, frequencies=self.frequencies, count=self.count
+        )
+        return self.by_words.weights
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -200,7 +200,7 @@ def find(
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
             found.embedder = embedder
-    share = meaning_share(found.nats, found.coverage)
+    share = meaning_share(found.by_words)
     best = [one.row for one in fuse(words, meaning, weight=share)[: max(depth, 4 * question.limit)]]
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
@@ -347,8 +347,8 @@ def rank(
     if not candidates:
         return None
     whole = _pooled(parts)
-    ranks = _mix(candidates, whole.nats, whole.coverage)
-    time_weight = _weigh_time(parts, whole.nats)
+    ranks = _mix(candidates, whole.by_words)
+    time_weight = _weigh_time(parts, whole.by_words.nats)
     order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
     if question.lists_days:
         order.sort(key=lambda one: one.record.at, reverse=True)
@@ -427,12 +427,12 @@ def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
 
 
 def _mix(
-    candidates: Sequence[Candidate], nats: float, coverage: float
+    candidates: Sequence[Candidate], by_words: Weighed
 ) -> tuple[dict[float, int], dict[float, int]]:
     """Give each candidate its value; returns the ranks by words and by meaning."""
     words = {row: one.words for row, one in enumerate(candidates) if one.words}
     meaning = {row: one.cosine for row, one in enumerate(candidates) if one.cosine is not None}
-    for fused in fuse(words, meaning, weight=meaning_share(nats, coverage)):
+    for fused in fuse(words, meaning, weight=meaning_share(by_words)):
         candidates[fused.row].value = fused.mixed
     return _ranks(words.values()), _ranks(meaning.values())
 
