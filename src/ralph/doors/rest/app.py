@@ -94,9 +94,9 @@ class TeamServer:
         self.ready = True
         self._projects = {name: one for one in projects for name in (one.id, one.root.name)}
         self._tokens = tokens
+        tokens.watch()
         self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
         self._local = threading.local()
-        self._opened: list[Ralph] = []
         self._lock = threading.Lock()
         self._waiting = 0
         self._buckets: dict[str, tuple[float, float]] = {}
@@ -110,16 +110,17 @@ class TeamServer:
 
     # -- who may ask
 
-    async def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
-        """The token of a request and its project, if the token is enough."""
+    def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
+        """The token of a request and its project, if the token is enough; in a thread of `work`."""
         given = request.headers.get("authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "a token is needed", todo=_HOW)
-        token = await self.work(lambda: self._find(given[len(_BEARER) :].strip()))
-        if token is None:
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
-        request.scope["ralph.token"] = token.id
-        self._slow_down(token)
+        with self._lock:
+            token = self._tokens.find(given[len(_BEARER) :].strip())
+            if token is None:
+                raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
+            request.scope["ralph.token"] = token.id
+            self._slow_down(token)
         only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
@@ -133,10 +134,6 @@ class TeamServer:
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
         return token, project
-
-    def _find(self, secret: str) -> Token | None:
-        with self._lock:
-            return self._tokens.find(secret)
 
     def _slow_down(self, token: Token) -> None:
         """Count a call of this token; one that calls too often waits."""
@@ -205,7 +202,7 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
         return PlainTextResponse("ready\n")
 
     async def metrics(request: Request) -> Response:
-        await server.allow(request, None)
+        await server.work(lambda: server.allow(request, None))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(server.figures.text(), media_type=kind)
 
@@ -232,51 +229,58 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
 
 def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        token, project = await server.allow(request, call)
-        given = await _given(request, call, server.limits.body_bytes)
+        def allow() -> tuple[Token, Project]:
+            return server.allow(request, call)
 
-        def perform() -> Any:
+        def perform(token: Token, project: Project, *given: Any) -> bytes:
             made = ApiCall(server.memory(project), token, request.path_params)
             return msgspec.json.encode(call.perform(made, *given))
 
-        body = await server.work(perform)
+        body: bytes
+        if call.has_body:  # which is read only from who may send it
+            allowed = await server.work(allow)
+            sent = await _body(request, call, server.limits.body_bytes)
+            body = await server.work(lambda: perform(*allowed, sent))
+        else:
+            body = await server.work(lambda: perform(*allow(), *_query(request, call)))
         created = call.method == "POST" and call.right == "write"
         return Response(body, HTTPStatus.CREATED if created else HTTPStatus.OK, media_type=_JSON)
 
     return answer
 
 
-async def _given(request: Request, call: ApiRoute, most_bytes: int) -> list[Any]:
-    """What a call takes, from its query or its body."""
+async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
+    """What a call takes, from its body."""
+    body = bytearray()
     try:
-        if not call.has_body:
-            plain_query = _query(request)
-            if call.takes is None:
-                if plain_query:
-                    raise BadInput(f"this takes no {next(iter(plain_query))!r}")
-                return []
-            return [msgspec.convert(plain_query, call.takes, strict=False)]
-        body = bytearray()
         async for part in request.stream():
             body += part
             if len(body) > most_bytes:
                 what = f"the body is larger than {most_bytes} bytes"
                 raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
-        return [msgspec.json.decode(bytes(body), type=call.takes)]
+        return msgspec.json.decode(bytes(body), type=call.takes)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInput(str(error) or "what was given is no JSON") from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
 
 
-def _query(request: Request) -> dict[str, Any]:
+def _query(request: Request, call: ApiRoute) -> list[Any]:
+    """What a call takes, from its query."""
     found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in _LISTS and not request.url.path.endswith("/tasks"):
+        if name in _LISTS and call.path != "/tasks":
             found.setdefault(name, []).append(value)
         else:
             found[name] = value
-    return found
+    if call.takes is None:
+        if found:
+            raise BadInput(f"this takes no {next(iter(found))!r}")
+        return []
+    try:
+        return [msgspec.convert(found, call.takes, strict=False)]
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error)) from None
 
 
 # -- errors as problem details

@@ -171,7 +171,8 @@ class McpSessions:
         """One request, with what its token allows."""
         from starlette.requests import Request
 
-        token, project = await self._server.allow(Request(scope), None)
+        request = Request(scope)
+        token, project = await self._server.work(lambda: self._server.allow(request, None))
         key = (project.id, token.feature, not token.allows("write"))
         if key not in self._managers:
             assert self._tasks is not None
