@@ -11,7 +11,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +34,7 @@ from bench.report import Row, Target, Tell, count, parser, row_of, show_rows, te
 from ralph.config import USER_FILE
 from ralph.config import load as load_settings
 from ralph.errors import RalphError
+from ralph.memory.store import on_server
 from ralph.memory.tokens import Tokens
 
 CLIENTS = 32
@@ -196,15 +196,19 @@ def _echoing(place: BenchProject) -> Iterator[Served]:
 # -- load
 
 
-def driven(load: Load) -> Loaded:
+def driven(load: Load, meanwhile: Callable[[], None] = lambda: None) -> Loaded:
     """What the clients of a process of their own came to."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.load"],
-        input=msgspec.json.encode(load),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return msgspec.json.decode(done.stdout, type=Loaded)
+    command = [sys.executable, "-m", "bench.load"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(load))
+        process.stdin.close()
+        process.stdin = None
+        meanwhile()
+        told, _ = process.communicate()
+    if process.returncode:
+        raise RalphError("a client was not answered")
+    return msgspec.json.decode(told, type=Loaded)
 
 
 def disturb(
@@ -222,17 +226,16 @@ def disturb(
         for one in restart:
             one()
 
-    thread = threading.Thread(target=meanwhile)
-    thread.start()
-    try:
-        return driven(team.load(place, seconds, seed=1000))
-    finally:
-        thread.join()
+    return driven(team.load(place, seconds, seed=1000), meanwhile)
 
 
 def check_kept(place: BenchProject, loads: Sequence[Loaded]) -> None:
     """RalphError unless everything acknowledged is kept, and everything once."""
     with place.opened() as ralph:
+        for store in (ralph.store, ralph.conversations.store):
+            server = on_server(store.journals)
+            assert server is not None
+            server.deliver()  # what was acknowledged while the database was away waits here
         notes = Counter(hit.record.text for hit in ralph.notes.find(""))
         records = ralph.conversations.stream.history.records.values()
         said = Counter(msgspec.json.decode(one.body).get("assistant") for one in records)

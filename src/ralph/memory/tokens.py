@@ -60,6 +60,9 @@ class Tokens:
 
     def __init__(self, home: Path, settings: Settings) -> None:
         self._journals = open_journals(_JOURNAL, settings, home)
+        self._server = on_server(self._journals)
+        if self._server is not None:
+            self._server.link.retry()  # whoever revokes a token does not wait for a pause to end
         self._journal = self._journals.journal(_JOURNAL)
         self._fold = Fold(self._journal)
         self._watch: Watch | None = None
@@ -127,8 +130,8 @@ class Tokens:
     def watch(self) -> None:
         """Keep track of changes by notifications, where there is a database: then most calls ask
         it nothing. This holds for everything of this process that uses the same database."""
-        if self._watch is None and (server := on_server(self._journals)) is not None:
-            self._watch = server.link.watch()
+        if self._watch is None and self._server is not None:
+            self._watch = self._server.link.watch()
 
     def close(self) -> None:
         """Let go of connections."""
@@ -139,6 +142,9 @@ class Tokens:
     def _by_digest(self) -> dict[str, Token]:
         """Every token by the hash of its secret; which of them begins alike is no secret's loss."""
         records = self._fold.records()
+        if self._fold.position is None and self._server is not None:
+            self._server.server.names()  # JournalDown, where nothing is known yet
+            records = self._fold.records()
         state = self._fold.generation, len(records)
         if state != self._state:
             tokens = (
