@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import sys
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ralph import __version__
 from ralph.doors.rest.calls import CALLS, ApiCall, ApiRoute
@@ -62,6 +65,8 @@ class ServerLimits(NamedTuple):
     per_second: float = 50.0
     burst: int = 100
     request_s: float = 30.0
+    # How long a connection may be open without a request.
+    idle_s: float = 10.0
     threads: int = 4
     waiting: int = 64
 
@@ -98,7 +103,7 @@ class TeamServer:
         self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._waiting = 0
+        self._waiting, self._waiting_lock = 0, threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
@@ -151,21 +156,34 @@ class TeamServer:
 
     async def work(self, task: Callable[[], Any]) -> Any:
         """Run this in a thread, unless too many wait already; its time is limited."""
-        if self._waiting >= self.limits.waiting + self.limits.threads:
-            what = "the server has too much to do"
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
-        self._waiting += 1
+        self.begin()
         running = self._pool.submit(task)
-        running.add_done_callback(lambda _: self._done())
+        running.add_done_callback(lambda _: self.end())
+        async with self.in_time(HTTPStatus.GATEWAY_TIMEOUT):
+            return await asyncio.wrap_future(running)
+
+    def begin(self) -> None:
+        """Count one more that works or waits; refuse it where there are too many."""
+        with self._waiting_lock:
+            if self._waiting >= self.limits.waiting + self.limits.threads:
+                what = "the server has too much to do"
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
+            self._waiting += 1
+
+    def end(self) -> None:
+        """Count one less."""
+        with self._waiting_lock:
+            self._waiting -= 1
+
+    @contextlib.asynccontextmanager
+    async def in_time(self, status: HTTPStatus) -> AsyncIterator[None]:
+        """Refuse with this status what takes longer than a call may."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(running), self.limits.request_s)
+            async with asyncio.timeout(self.limits.request_s):
+                yield
         except TimeoutError:
             what = f"the call took more than {self.limits.request_s:g} s"
-            raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, what) from None
-
-    def _done(self) -> None:
-        with self._lock:
-            self._waiting -= 1
+            raise Refusal(status, what) from None
 
     def memory(self, project: Project) -> Ralph:
         """The memories of a project in this thread."""
@@ -220,6 +238,7 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
         Refusal: _refused,
         RalphError: _failed,
         OSError: _failed,
+        RecursionError: _too_deep,
         404: _missing,
         405: _missing,
         Exception: _unforeseen,
@@ -239,7 +258,8 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
         body: bytes
         if call.has_body:  # which is read only from who may send it
             allowed = await server.work(allow)
-            sent = await _body(request, call, server.limits.body_bytes)
+            async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
+                sent = await _body(request, call, server.limits.body_bytes)
             body = await server.work(lambda: perform(*allowed, sent))
         else:
             body = await server.work(lambda: perform(*allow(), *_query(request, call)))
@@ -252,14 +272,18 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
 async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
     """What a call takes, from its body."""
     body = bytearray()
+    too_large = Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
+    )
     try:
+        if int(request.headers.get("content-length", 0)) > most_bytes:
+            raise too_large
         async for part in request.stream():
             body += part
             if len(body) > most_bytes:
-                what = f"the body is larger than {most_bytes} bytes"
-                raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
+                raise too_large
         return msgspec.json.decode(bytes(body), type=call.takes)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise BadInput(str(error) or "what was given is no JSON") from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
@@ -342,7 +366,14 @@ def _missing(_: Request, error: Exception) -> Response:
     return problem(status, "there is nothing at this address")
 
 
-def _unforeseen(_: Request, error: Exception) -> Response:
+def _too_deep(_: Request, error: Exception) -> Response:
+    return problem(HTTPStatus.BAD_REQUEST, "what was given is nested too deeply")
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    request.scope["ralph.error"] = type(error).__name__
+    if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
     what = f"something unforeseen in the server: {type(error).__name__}"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, what)
 
@@ -409,7 +440,7 @@ class AccessLog:
         figures = self._server.figures
         figures.under_way += 1
         try:
-            # What is unforeseen was answered; only its name goes to the log.
+            # What is unforeseen was answered; its name goes to the log.
             with contextlib.suppress(Exception):
                 await self._app(scope, receive, send_counted)
         finally:
@@ -426,6 +457,7 @@ class AccessLog:
                 "ms": round(took_s * 1000, 1),
                 "token": scope.get("ralph.token"),
             }
+            line |= {"error": scope["ralph.error"]} if "ralph.error" in scope else {}
             self._server.log(line)
 
 
@@ -433,6 +465,37 @@ def log_to_stderr(line: str) -> None:
     """A line of the access log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+# -- connections
+
+
+def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
+    """A connection that is closed where no request comes: each one takes a file of the process."""
+
+    class LimitedConnection(H11Protocol):
+        _seen: object = None
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(limits.idle_s, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if self._timer is not None:
+                self._timer.cancel()
+
+        def _look(self) -> None:
+            cycle = self.cycle
+            # There is no cycle before the first request.
+            if cycle is self._seen and getattr(cycle, "response_complete", True):
+                self.transport.close()
+            else:
+                self._seen = cycle
+                self._timer = self.loop.call_later(limits.idle_s, self._look)
+
+    return LimitedConnection
 
 
 # -- the document
@@ -495,7 +558,7 @@ def _operation(
         ]
     problems = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     good = "201" if call.method == "POST" and call.right == "write" else "200"
-    codes = ["400", "401", "403", "404", "410", "413", "429", "503", "504"]
+    codes = ["400", "401", "403", "404", "408", "410", "413", "429", "503", "504"]
     answers: dict[str, Any] = {
         code: {"description": HTTPStatus(int(code)).phrase, "content": problems} for code in codes
     }

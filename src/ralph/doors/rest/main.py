@@ -1,4 +1,4 @@
-"""`ralph serve` and `ralph ui` as a process: options, projects, address, what is served, exit code."""
+"""`ralph serve` and `ralph ui` as a process: options, projects, address, exit code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from ralph.doors.rest.app import TeamServer
     from ralph.memory.project import Project
 
 FAILED = 1
@@ -109,11 +111,12 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
         app: Any = api or page
         config = uvicorn.Config(
             app,
-            http="h11",
+            http="h11" if api is None else api.connection,
             loop="asyncio",
             lifespan="off" if api is None else "on",
             ws="none",
             log_config=None,
+            log_level="critical",  # whoever sends no HTTP would fill the log
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -143,20 +146,22 @@ def _open_api(
             f"there is no token, so the server is for this machine alone, not for {options.host}",
             todo="Create one first: ralph token create NAME --scope read",
         )
-    from ralph.doors.rest.app import TeamServer, log_to_stderr, make_api
+    from ralph.doors.rest.app import TeamServer, limited_connection, log_to_stderr, make_api
 
     server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
     sessions = McpSessions(server, mcp_of)
-    return Paths(make_api(server, sessions.route), page, sessions, server.close)
+    connection = limited_connection(server.limits)
+    return Paths(make_api(server, sessions.route), page, sessions, connection)
 
 
 class Paths:
     """Gives each request to the API or to the page, and runs MCP's sessions beside them."""
 
     def __init__(
-        self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, close: Callable[[], None]
+        self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, connection: Any
     ) -> None:
-        self._api, self._page, self._sessions, self.close = api, page, sessions, close
+        self._api, self._page, self._sessions, self.connection = api, page, sessions, connection
+        self.close = sessions.server.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run from start to shutdown."""
@@ -181,14 +186,14 @@ class McpSessions:
     No session is kept between requests, so that any process may answer the next one.
     """
 
-    def __init__(self, server: Any, mcp_of: McpOf) -> None:
+    def __init__(self, server: TeamServer, mcp_of: McpOf) -> None:
         from starlette.routing import Route
 
-        self._server, self._mcp_of = server, mcp_of
+        self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
-        endpoint = _McpEndpoint(self)
-        self.route = Route("/projects/{project}/mcp", endpoint, methods=["GET", "POST", "DELETE"])
+        # The server begins no message, so that there is nothing to GET.
+        self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -204,14 +209,19 @@ class McpSessions:
         """One request, with what its token allows."""
         from starlette.requests import Request
 
-        request = Request(scope)
-        token, project = await self._server.work(lambda: self._server.allow(request, None))
+        server, request = self.server, Request(scope)
+        token, project = await server.work(lambda: server.allow(request, None))
         key = (project.id, token.feature, not token.allows("write"))
         if key not in self._managers:
             assert self._tasks is not None
             manager = self._managers[key] = self._mcp_of(project, token.feature, key[2])
             await self._tasks.start(self._run, manager)
-        await self._managers[key].handle_request(scope, receive, send)
+        server.begin()
+        try:
+            async with server.in_time(HTTPStatus.GATEWAY_TIMEOUT):
+                await self._managers[key].handle_request(scope, receive, send)
+        finally:
+            server.end()
 
     async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
         """Keep one server until shutdown; whoever opened it must close it."""
