@@ -11,12 +11,15 @@ import asyncio
 import random
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote_plus
 
 import msgspec
 
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.05
+# Where a note, an iteration and an exchange have their text.
+TEXTS = ("text", "summary", "assistant")
 _AGAIN = (429, 503, 504)
 
 
@@ -38,9 +41,7 @@ class Loaded(msgspec.Struct):
 
     searches_s: list[float] = []
     writes_s: list[float] = []
-    # Texts of notes, and keys of exchanges.
-    notes: list[str] = []
-    exchanges: list[str] = []
+    acknowledged: list[str] = []
     retries: int = 0
     seconds: float = 0.0
 
@@ -69,15 +70,16 @@ class _Client:
         self._written += 1
         key = f"{self._load.seed}-{self._number}-{self._written}"
         text = f"Client {key} deploys the {self._rng.choice(self._load.questions)}."
-        if self._written % 2:
-            body, told = {"text": text}, self._result.notes
-            path, name = "/notes", text
-        else:
-            exchange = {"user": f"What does {key} do?", "assistant": text, "key": key}
-            body = {"session": f"s{self._number}", "exchanges": [exchange]}  # type: ignore[dict-item]
-            path, name, told = "/conversations", text, self._result.exchanges
+        second = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._written)
+        iteration = {"feature": "load", "summary": text, "timestamp": second.isoformat()}
+        exchange = {"user": f"What does {key} do?", "assistant": text, "key": key}
+        path, body = [
+            ("/notes", {"text": text}),
+            ("/iterations", [iteration]),
+            ("/conversations", {"session": f"s{self._number}", "exchanges": [exchange]}),
+        ][self._written % 3]
         self._result.writes_s.append(await self._send("POST", path, msgspec.json.encode(body)))
-        told.append(name)
+        self._result.acknowledged.append(text)
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> float:
         """The seconds until it was answered well, however often it had to be sent."""

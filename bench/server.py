@@ -19,8 +19,7 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 
 from bench import corpus
-from bench.conversations import add_conversations
-from bench.load import Load, Loaded
+from bench.load import TEXTS, Load, Loaded
 from bench.measure import (
     BenchProject,
     Compared,
@@ -74,14 +73,10 @@ def main(args: Sequence[str]) -> int:
 
 def run(size: int, *, repeat: int, seconds: float, tell: Tell = lambda text: None) -> list[Row]:
     """The rows at one size; nothing is left behind."""
-    with own_server() as postgres, temporary_project(size // 2) as place, ExitStack() as stack:
+    with own_server() as postgres, temporary_project(size) as place, ExitStack() as stack:
         place.home.mkdir(exist_ok=True)
         (place.home / USER_FILE).write_text(json.dumps({"journal_url": postgres.url}))
         fill(place, tell)
-        with place.opened() as ralph:
-            add_conversations(ralph, place.size)
-            ralph.conversations.sync()
-        tell(f"{size:,}: conversations indexed")
         team = stack.enter_context(served(place))
         echo = stack.enter_context(_echoing(place))
         ours: list[Loaded] = []
@@ -236,16 +231,14 @@ def check_kept(place: BenchProject, loads: Sequence[Loaded]) -> None:
             server = on_server(store.journals)
             assert server is not None
             server.deliver()  # what was acknowledged while the database was away waits here
-        notes = Counter(hit.record.text for hit in ralph.notes.find(""))
-        records = ralph.conversations.stream.history.records.values()
-        said = Counter(msgspec.json.decode(one.body).get("assistant") for one in records)
-    for kind, kept, sent in (
-        ("notes", notes, [text for one in loads for text in one.notes]),
-        ("exchanges", said, [text for one in loads for text in one.exchanges]),
-    ):
-        lost = [text for text in sent if not kept[text]]
-        doubled = [text for text in sent if kept[text] > 1]
-        if lost or doubled or not sent:
-            raise RalphError(
-                f"of {len(sent)} {kind}, {len(lost)} are lost and {len(doubled)} are doubled"
-            )
+        records = [*ralph.notes.records(), *ralph.conversations.stream.history.records.values()]
+        records += [one for feature in ralph.features() for one in feature.records()]
+    kept: Counter[str] = Counter()
+    for record in records:
+        body = msgspec.json.decode(record.body)
+        kept.update(body[name] for name in TEXTS if name in body)
+    sent = [text for one in loads for text in one.acknowledged]
+    lost = [text for text in sent if not kept[text]]
+    doubled = [text for text in sent if kept[text] > 1]
+    if lost or doubled or not sent:
+        raise RalphError(f"of {len(sent)}, {len(lost)} are lost and {len(doubled)} are doubled")

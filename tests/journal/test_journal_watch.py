@@ -22,9 +22,9 @@ _LONG_S = 50.0
 class Watched:
     """A link through a wire with a watch on it, and a journal of a memory of its own."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, patience: Patience = QUICK) -> None:
         self.wire = wire
-        self.link = Link(wire.url, patience=QUICK)
+        self.link = Link(wire.url, patience=patience)
         self.memory = f"feature/{uuid.uuid4()}"
         self.journals = PostgresJournals(self.link, lambda: self.memory)
         self.journal = self.journals.journal("auth")
@@ -105,6 +105,9 @@ def test_what_another_process_writes_or_forgets_is_heard(
     until(lambda: watched.remembers(position))
     elsewhere.forget([note("first", 1).id])
     until(lambda: not watched.journal.unchanged(position))
+    assert watched.journals.names() == ["auth"]
+    PostgresJournal(elsewhere._link, lambda: watched.memory, "new").append([unnumbered("third")])
+    until(lambda: watched.journals.names() == ["auth", "new"])
 
 
 def test_what_this_process_writes_need_not_be_heard(watched: Watched) -> None:
@@ -164,23 +167,45 @@ WHERE query LIKE %s AND pid <> pg_backend_pid() AND application_name = 'ralph'
 
 def test_a_server_that_no_longer_answers_is_not_relied_on(own_postgres: Server) -> None:
     wire = Wire(own_postgres.url)
-    watched = Watched(wire)
+    # So patient that the connection is not given up before the test is.
+    watched = Watched(wire, Patience(connect_s=2.0, answer_s=1000.0))
     position = watched.start()
+    watch = watched.watch
+    assert watch is not None
+
+    def remembered() -> bool:
+        return watch.answer(watched.memory, "auth", position, lambda: False)
+
+    assert remembered()
     own_postgres.freeze()
     try:
-
-        def down() -> bool:
-            try:
-                return not watched.journal.unchanged(position)
-            except JournalDown:
-                return True
-
-        until(down)
+        until(lambda: not remembered())
     finally:
         own_postgres.thaw()
-    until(lambda: watched.remembers(position))  # it listens again, though others paused
+    watched.journal.append([unnumbered("second")])
+    position = watched.journal.read().position
+    until(lambda: watched.remembers(position))
+    watch.close()
+    assert not watched.remembers(position)
+    watched.link.close()
+    wire.close()
+
+
+def test_a_server_that_is_back_is_found_though_others_would_pause(own_postgres: Server) -> None:
+    wire = Wire(own_postgres.url)
+    watched = Watched(wire)
+    watched.start()
+    own_postgres.stop()
+
+    def answers() -> bool:
+        with contextlib.suppress(JournalDown):
+            return bool(watched.journal.read().records)
+        return False
+
+    assert not answers()  # from now on nobody else tries for a minute
+    own_postgres.start()
+    until(answers)
     assert watched.watch is not None
     watched.watch.close()
-    assert not watched.remembers(position)
     watched.link.close()
     wire.close()

@@ -504,6 +504,8 @@ class Watch:
         # By memory and stream ("" for what is asked of all streams), what was asked and answered.
         self._answers: dict[tuple[str, str], dict[str, Any]] = {}
         self._changes = 0
+        # The streams that were heard of: they are there, and stay.
+        self._streams: set[tuple[str, str]] = set()
         # Until when answers may be given without asking.
         self._until = 0.0
         self._closed = False
@@ -535,8 +537,10 @@ class Watch:
 
     def _forget(self, memory: str, stream: str) -> None:
         self._changes += 1
-        for key in ((memory, stream), (memory, "")):
-            self._answers.pop(key, None)
+        self._answers.pop((memory, stream), None)
+        if (memory, stream) not in self._streams:
+            self._streams.add((memory, stream))
+            self._answers.pop((memory, ""), None)
 
     def _listen(self) -> None:
         while not self._closed:
@@ -545,6 +549,7 @@ class Watch:
                 if heard is None:
                     self._changes += 1
                     self._answers.clear()
+                    self._streams.clear()
                 for memory, stream in heard or ():
                     self._forget(memory, stream)
                 self._until = self._listener.heard_at + _RELIED_ON_S
