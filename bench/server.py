@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -193,8 +194,10 @@ def _echoing(place: BenchProject) -> Iterator[Served]:
 
 def driven(load: Load, meanwhile: Callable[[], None] = lambda: None) -> Loaded:
     """What the clients of a process of their own came to."""
-    command = [sys.executable, "-m", "bench.load"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command, root = [sys.executable, "-m", "bench.load"], Path(__file__).parent.parent
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(load))
         process.stdin.close()

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from journaling import note, unnumbered
 from postgres import Server, Wire
@@ -209,3 +210,18 @@ def test_a_server_that_is_back_is_found_though_others_would_pause(own_postgres: 
     watched.watch.close()
     watched.link.close()
     wire.close()
+
+
+def test_a_watch_outlives_tables_that_it_cannot_use(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as admin:
+        watched = Watched(Wire(database))
+        watched.journal.append([unnumbered("first")])
+        admin.execute("INSERT INTO ralph_migrations (number, name) VALUES (999, 'newer')")
+        watch = watched.watch = watched.link.watch()
+        until(lambda: watch._changes > 0)  # it tried
+        admin.execute("DELETE FROM ralph_migrations WHERE number = 999")
+        position = watched.journal.read().position
+        until(lambda: watched.remembers(position))
+        watch.close()
+        watched.link.close()
+        watched.wire.close()

@@ -469,7 +469,7 @@ class Listener:
                 self._talk.rows(f"LISTEN {CHANNEL}")
                 self.heard_at = asked_at
                 return None
-        except (JournalDown, broke):  # it is away, or a standby, which lets nobody listen
+        except (JournalError, broke):  # it is away, of a newer Ralph, or a standby (nobody listens)
             self._drop()
         self._closed.wait(max(0.0, deadline - time.monotonic()))
         return None
