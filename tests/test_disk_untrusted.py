@@ -230,7 +230,7 @@ OTHER_FILES = {
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
     "doors.mcp.server": "files of the project that the plan names",
-    "doors.web.main": "no file: the address in a browser",
+    "doors.rest.main": "no file: the address in a browser",
     "index.embedders.served": "Ralph's home",
     "index.embedders.static": "the package's model; Ralph's home",
     "index.qdrant_start": "Ralph's home",

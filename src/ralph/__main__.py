@@ -67,14 +67,10 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.hooks.call import serve as answer
 
         return answer(rest)
-    if word == "ui":
-        from ralph.doors.web.main import run as open_page
+    if word in ("ui", "serve"):
+        from ralph.doors.rest.main import run as serve_page
 
-        return open_page(rest)
-    if word == "serve":
-        from ralph.doors.rest.main import run as serve_team
-
-        return serve_team(rest, page_of=_page_of, mcp_of=_mcp_of)
+        return serve_page(rest, page_of=_page_of, mcp_of=_mcp_of if word == "serve" else None)
     from ralph.doors.cli.main import run
 
     return run(argv)
@@ -82,7 +78,7 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
 
 def _page_of(project: Any, port: int, tell: Any) -> Any:
     """The page of a project, for the server."""
-    from ralph.doors.web.main import page_of
+    from ralph.doors.web.app import page_of
 
     return page_of(project, port, tell)
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres import missing
 
 import bench
 from bench import corpus, speed
 from bench.measure import Compared, compared, fresh, in_turns, middle_half, python, ratio
+from bench.postgres import why_not
 from bench.report import COLUMNS, Row, Target, shown, to_markdown
 from ralph.errors import BadInput, RalphError
 
@@ -341,3 +343,20 @@ def test_bench_page_measures_every_view(capsys: pytest.CaptureFixture[str]) -> N
     assert told["/search"]["target"] == {"value": 0.1}
     assert {"start to first answer", "/", "/conversations", "/settings"} <= set(told)
     assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_server_is_measured_beside_an_echo_and_loses_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if why := why_not():
+        missing(why)
+    args = ["--sizes", "40", "--repeat", "1", "--seconds", "2", "--json"]
+    assert bench.main("server", args) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in rows if row["unit"] == "s/record"] == [
+        "search, 32 clients",
+        "search, and restarts",
+    ]
+    assert all(row["ours"] > 0 < row["reference"] for row in rows)

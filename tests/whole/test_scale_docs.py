@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ from ralph.config import KEYS
 from ralph.doors.cli.main import ralph as tree
 
 GUIDE = (DOCS / "guide-scale.md").read_text(encoding="utf-8")
+TEAM_GUIDE = (DOCS / "guide-server.md").read_text(encoding="utf-8")
+SERVERS = ("ralph-1", "ralph-2")
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
 
 
@@ -102,6 +105,48 @@ def test_the_guides_own_lines_make_the_variables_that_compose_asks_for(
     asked = set(re.findall(r"\$\{(RALPH_[A-Z_]+):\?", str(compose)))
     [text] = [block for block in blocks("sh") if "docker compose up" in block]
     assert set(re.findall(r"(RALPH_[A-Z_]+)=%s", text)) == asked
+
+
+# -- compose with the team's servers
+
+
+def test_two_servers_and_one_address_come_on_top_of_the_databases(compose: dict[str, Any]) -> None:
+    loaded: dict[str, Any] = YAML(typ="safe").load(DOCS / "compose" / "server.yaml")
+    services = loaded["services"]
+    assert services.keys() == {"ralph", *SERVERS}
+    assert not services.keys() & compose["services"].keys()
+    homes = set()
+    for name in SERVERS:
+        one = services[name]
+        assert {*one["depends_on"]} <= compose["services"].keys()
+        environment = one["environment"]
+        for key, value in environment.items():
+            assert key == "RALPH_HOME" or key.removeprefix("RALPH_").lower() in KEYS
+            assert all(
+                host in compose["services"] for host in re.findall(r"(?:@|//)(\w+):\d", value)
+            )
+        _, home = one["volumes"]
+        assert home.endswith(f":{environment['RALPH_HOME']}")
+        homes.add(home.partition(":")[0])
+        _, word, *options = one["command"]
+        assert "/srv/project" in options
+        parsed = subprocess.run(
+            [sys.executable, "-m", "ralph", word, *options, "--help"],
+            capture_output=True,
+            text=True,
+        )
+        assert parsed.returncode == 0
+        assert all(option in parsed.stdout for option in options if option.startswith("--"))
+    assert homes == loaded["volumes"].keys()  # each has its own
+    for service in services.values():
+        assert service["restart"] == "unless-stopped"
+        assert "/readyz" in str(service["healthcheck"]["test"])
+    assert services["ralph"]["ports"] == ["127.0.0.1:8757:8757"]
+    balanced = loaded["configs"]["ralph-balancer"]["content"]
+    assert re.findall(r"server (ralph-\d):8757", balanced) == list(SERVERS)
+    secrets = set(re.findall(r"\$\{(RALPH_[A-Z_]+):\?", str(loaded)))
+    named = set(re.findall(r"RALPH_[A-Z_]+", TEAM_GUIDE + GUIDE))
+    assert secrets <= named
 
 
 # -- what the guide names

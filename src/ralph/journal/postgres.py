@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from ralph.records import Complaint, Record, Source, Tombstone, now
 # -- Entries as rows of a table: what fits in one, what a row says, and what an appender must ask.
 
 
+_T = TypeVar("_T")
 _COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
 # An index of the database takes no longer key.
 _LONGEST_KEY_BYTES = 1000
@@ -283,7 +284,7 @@ class PostgresJournal:
                 self.last_number = last
             return appended
 
-        return self._link.run(work)
+        return self._write(work)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` entries."""
@@ -291,11 +292,16 @@ class PostgresJournal:
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
-        at = read_position(position, TablePosition)
-        if at is None:
+        if position is None:
             return False
-        state, fits = self._link.run(lambda db: self._state(db, at))
-        return fits and at.at == (state.head if state else 0)
+
+        def look(db: DatabaseSession) -> bool:
+            if (at := read_position(position, TablePosition)) is None:
+                return False
+            state, fits = self._state(db, at)
+            return fits and at.at == (state.head if state else 0)
+
+        return self._link.ask(self._memory(), self._stream, position, look)
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
@@ -333,7 +339,7 @@ class PostgresJournal:
                     tried.append((self._move(db, stream, head, last, removed), list(gone)))
             return list(gone)
 
-        return self._link.run(work)
+        return self._write(work)
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
@@ -397,6 +403,12 @@ class PostgresJournal:
         return count, complaints
 
     # -- writing
+
+    def _write(self, work: Callable[[DatabaseSession], _T]) -> _T:
+        try:
+            return self._link.run(work)
+        finally:
+            self._link.changed(self._memory(), self._stream)
 
     def _locked(self, db: DatabaseSession) -> _StreamRow:
         """The stream with its lock held, made where it is new."""
@@ -463,11 +475,15 @@ class PostgresJournals:
 
     def names(self) -> list[str]:
         """The names of all journals that are there."""
-        return sorted(row[0] for row in self.link.run(lambda db: db.rows(_NAMES, [self.memory()])))
+        rows = self.link.ask(
+            (memory := self.memory()), "", "names", lambda db: db.rows(_NAMES, [memory])
+        )
+        return sorted(row[0] for row in rows)
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
-        rows = self.link.run(lambda db: db.rows(_NEWEST, [self.memory(), name]))
+        memory = self.memory()
+        rows = self.link.ask(memory, name, "newest", lambda db: db.rows(_NEWEST, [memory, name]))
         return max((row[0] for row in rows), default="")
 
     def size_bytes(self, name: str) -> int:

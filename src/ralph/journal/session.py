@@ -196,6 +196,7 @@ class Link:
         self._held: list[DatabaseSession] = []
         weakref.finalize(self, _close_all, self._held)
         self._off_until = 0.0
+        self._watch: Watch | None = None
         # Why the server was not reached the last time; None where it was.
         self.trouble: str | None = None
 
@@ -222,10 +223,29 @@ class Link:
             self._well()
             return done
 
-    def open(self) -> DatabaseSession:
-        """A connection of the caller's own, migrated; JournalDown where there is none to get."""
+    def ask(self, memory: str, stream: str, what: str, work: Callable[[DatabaseSession], _T]) -> _T:
+        """Do work that changes nothing; with a watch, what was answered once may be the answer."""
+        if self._watch is None:
+            return self.run(work)
+        return self._watch.answer(memory, stream, what, lambda: self.run(work))
+
+    def watch(self) -> Watch:
+        """Listen until the watch is closed: for a process that stays and is asked often."""
+        self._watch = Watch(self)
+        return self._watch
+
+    def changed(self, memory: str, stream: str) -> None:
+        """Note what was written by this process: it need not wait for the notification."""
+        if self._watch is not None:
+            self._watch.forget(memory, stream)
+
+    def open(self, *, probes: bool = False) -> DatabaseSession:
+        """A connection of the caller's own, migrated; JournalDown where there is none to get.
+
+        `probes`: try even if nobody answered just before; who waits for an answer should not.
+        """
         psycopg = _driver()
-        if (why := self._noted()) is not None:
+        if not probes and (why := self._noted()) is not None:
             raise self._down(why, keep_note=True)
         talk: DatabaseSession | None = None
         try:
@@ -404,6 +424,8 @@ class Listener:
         self._memory = memory
         self._talk: DatabaseSession | None = None
         self._closed = threading.Event()
+        # What was written before this moment was heard, or is told as missed.
+        self.heard_at = 0.0
 
     def wait(self, timeout_s: float) -> bool:
         """Whether something may have happened; False when the time went by without a sign.
@@ -411,29 +433,46 @@ class Listener:
         It begins to listen with the first call, which is a sign; so is a connection that broke:
         what happened meanwhile was not heard.
         """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            heard = self.hear(deadline - time.monotonic())
+            if heard is None:
+                return self._talk is not None
+            if any(memory == self._memory() for memory, _ in heard):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def hear(self, timeout_s: float) -> list[tuple[str, str]] | None:
+        """The memory and stream of everything written; None where something may have been missed:
+        after a new connection, and while there is none."""
         broke = _driver().Error
         deadline = time.monotonic() + timeout_s
-        if self._talk is None or self._talk.lost:
+        if self._talk is not None and not self._talk.lost:
+            connection = self._talk.connection
             try:
-                if not self._closed.is_set():
-                    self._talk = self._link.open()
-                    self._talk.rows(f"LISTEN {CHANNEL}")
-                    return True
-            except (JournalDown, broke):  # it is away, or a standby, which lets nobody listen
+                heard = [*connection.notifies(timeout=max(0.0, timeout_s), stop_after=1)]
+                # A connection that only seems to be there is found out by asking.
+                asked_at = time.monotonic()
+                self._talk.rows("SELECT 1")
+                heard += connection.notifies(timeout=0)
+            except broke:
                 self._drop()
-            self._closed.wait(max(0.0, deadline - time.monotonic()))
-            return False
-        connection = self._talk.connection
+            else:
+                self.heard_at = asked_at
+                parts = (note.payload.partition("\n") for note in heard)
+                return [(memory, stream) for memory, _, stream in parts]
         try:
-            while (left_s := deadline - time.monotonic()) > 0:
-                heard = [*connection.notifies(timeout=left_s, stop_after=1)]
-                heard += connection.notifies(timeout=0)  # what came together is told together
-                if any(note.payload.partition("\n")[0] == self._memory() for note in heard):
-                    return True
-        except broke:
+            if not self._closed.is_set():
+                asked_at = time.monotonic()
+                self._talk = self._link.open(probes=True)
+                self._talk.rows(f"LISTEN {CHANNEL}")
+                self.heard_at = asked_at
+                return None
+        except (JournalError, broke):  # it is away, of a newer Ralph, or a standby (nobody listens)
             self._drop()
-            return True
-        return False
+        self._closed.wait(max(0.0, deadline - time.monotonic()))
+        return None
 
     def close(self) -> None:
         """End it; somebody who waits for a server that is down is let go."""
@@ -444,3 +483,75 @@ class Listener:
         if self._talk is not None:
             self._talk.close()
         self._talk = None
+
+
+# -- Answers that hold until something is heard.
+
+# How old an answer can be that nobody said anything against.
+_RELIED_ON_S = 1.0
+_LISTENS_S = 0.4
+
+
+class Watch:
+    """Remembers what the database answered until a notification says that it may have changed.
+
+    A thread listens. As long as it surely hears everything, what was asked once is not asked again.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._listener = Listener(link, str)
+        self._lock = threading.Lock()
+        # By memory and stream ("" for what is asked of all streams), what was asked and answered.
+        self._answers: dict[tuple[str, str], dict[str, Any]] = {}
+        self._changes = 0
+        # The streams that were heard of: they are there, and stay.
+        self._streams: set[tuple[str, str]] = set()
+        # Until when answers may be given without asking.
+        self._until = 0.0
+        self._closed = False
+        self._thread = threading.Thread(target=self._listen, name="ralph-watch", daemon=True)
+        self._thread.start()
+
+    def answer(self, memory: str, stream: str, what: str, ask: Callable[[], _T]) -> _T:
+        """What is remembered, or what is answered now."""
+        with self._lock:
+            known = self._answers.get((memory, stream), {})
+            if what in known and time.monotonic() < self._until:
+                return cast("_T", known[what])
+            changes = self._changes
+        told = ask()
+        with self._lock:
+            if changes == self._changes:  # else it may be older than what was heard meanwhile
+                self._answers.setdefault((memory, stream), {})[what] = told
+        return told
+
+    def forget(self, memory: str, stream: str) -> None:
+        """Ask anew about a stream: it was written to."""
+        with self._lock:
+            self._forget(memory, stream)
+
+    def close(self) -> None:
+        """Listen no more; from now on everything is asked."""
+        self._closed = True
+        self._thread.join()
+
+    def _forget(self, memory: str, stream: str) -> None:
+        self._changes += 1
+        self._answers.pop((memory, stream), None)
+        if (memory, stream) not in self._streams:
+            self._streams.add((memory, stream))
+            self._answers.pop((memory, ""), None)
+
+    def _listen(self) -> None:
+        while not self._closed:
+            heard = self._listener.hear(_LISTENS_S)
+            with self._lock:
+                if heard is None:
+                    self._changes += 1
+                    self._answers.clear()
+                    self._streams.clear()
+                for memory, stream in heard or ():
+                    self._forget(memory, stream)
+                self._until = self._listener.heard_at + _RELIED_ON_S
+        self._until = 0.0
+        self._listener.close()

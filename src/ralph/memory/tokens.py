@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
 from ralph.journal import Fold
-from ralph.memory.store import open_journals
+from ralph.memory.store import on_server, open_journals
 from ralph.records import Record, now
+
+if TYPE_CHECKING:
+    from ralph.journal.session import Watch
 
 Right = Literal["read", "write", "orchestrator", "admin"]
 # Each has what those before it have.
@@ -58,8 +60,15 @@ class Tokens:
 
     def __init__(self, home: Path, settings: Settings) -> None:
         self._journals = open_journals(_JOURNAL, settings, home)
+        self._server = on_server(self._journals)
+        if self._server is not None:
+            self._server.link.retry()  # whoever revokes a token does not wait for a pause to end
         self._journal = self._journals.journal(_JOURNAL)
         self._fold = Fold(self._journal)
+        self._watch: Watch | None = None
+        # The tokens as of a state of the fold.
+        self._state = (-1, 0)
+        self._known: dict[str, Token] = {}
 
     def create(
         self,
@@ -100,11 +109,11 @@ class Tokens:
 
     def list(self) -> list[Token]:
         """Every token that was not revoked, oldest first."""
-        return list(self._standing())
+        return list(self._by_digest().values())
 
     def revoke(self, wanted: str) -> Token:
         """Refuse a token from now on, by its id or its name."""
-        found = [one for one in self._standing() if wanted in (one.id, one.name)]
+        found = [one for one in self.list() if wanted in (one.id, one.name)]
         if not found:
             raise NotFound(f"there is no token {wanted!r}", todo="`ralph token list` shows them.")
         if len(found) > 1:
@@ -115,21 +124,36 @@ class Tokens:
 
     def find(self, secret: str) -> Token | None:
         """The token with this secret, unless it was revoked or its time is over."""
-        digest = _digest(secret)
-        match = None
-        for token in self._standing():
-            if secrets.compare_digest(token.digest, digest) and not token.is_expired():
-                match = token
-        return match
+        found = self._by_digest().get(_digest(secret))
+        return None if found is None or found.is_expired() else found
+
+    def watch(self) -> None:
+        """Keep track of changes by notifications, where there is a database: then most calls ask
+        it nothing. This holds for everything of this process that uses the same database."""
+        if self._watch is None and self._server is not None:
+            self._watch = self._server.link.watch()
 
     def close(self) -> None:
         """Let go of connections."""
+        if self._watch is not None:
+            self._watch.close()
         self._journals.close()
 
-    def _standing(self) -> Iterator[Token]:
-        for located in self._fold.records():
-            if located.record.kind == TOKEN:
-                yield msgspec.json.decode(located.record.body, type=Token)
+    def _by_digest(self) -> dict[str, Token]:
+        """Every token by the hash of its secret; which of them begins alike is no secret's loss."""
+        records = self._fold.records()
+        if self._fold.position is None and self._server is not None:
+            self._server.server.names()  # JournalDown, where nothing is known yet
+            records = self._fold.records()
+        state = self._fold.generation, len(records)
+        if state != self._state:
+            tokens = (
+                msgspec.json.decode(one.record.body, type=Token)
+                for one in records
+                if one.record.kind == TOKEN
+            )
+            self._state, self._known = state, {one.digest: one for one in tokens}
+        return self._known
 
 
 def _digest(secret: str) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
+from starlette.routing import Route
+from starlette.testclient import TestClient
 from teaming import OTHER, OWN, SECRET, Team, team
 
-from ralph.doors.rest.app import PREFIX
+from ralph.__main__ import _mcp_of
+from ralph.doors.rest.app import PREFIX, AccessLog, make_api
 from ralph.doors.rest.calls import CALLS, ApiRoute
+from ralph.doors.rest.main import McpSessions, Paths
 from ralph.memory.tokens import RIGHTS, Right
 
 NAMES = {"feature": "auth", "task": "1", "id": "0" * 16, "learning": "1"}
@@ -164,6 +170,82 @@ def test_a_secret_is_stored_nowhere(served: Team) -> None:
     assert any(b'"digest"' in file.read_bytes() for file in files)
     assert not any(secret in file.read_bytes() for file in files)
     assert not any(secret.decode() in line for line in served.lines)
+
+
+# What answers without a token, because it has nothing of anybody's.
+OPEN = {"/healthz", "/readyz", "/v1/openapi.json"}
+ASKED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+def every_route(served: Team) -> list[Route]:
+    """The routes as they are served, MCP's with them."""
+    app = make_api(served.server, McpSessions(served.server, _mcp_of).route)
+    assert isinstance(app, AccessLog)
+    routes = app._app.routes  # type: ignore[attr-defined]
+    assert all(isinstance(one, Route) for one in routes)
+    return list(routes)
+
+
+def test_no_route_answers_without_the_right_token(served: Team) -> None:
+    revoked = served.token()
+    served.tokens.revoke(served.tokens.find(revoked).id)  # type: ignore[union-attr]
+    foreign = served.token("admin", project=served.other)
+    wrong = {"": 401, "ralph_wrong": 401, revoked: 401, served.token(days=1e-9): 401, foreign: 404}
+    walked = set()
+    with mcp_client(served) as client:
+        for route in every_route(served):
+            if route.path in OPEN:
+                continue
+            path = route.path.replace("{project}", OWN)
+            for name, value in NAMES.items():
+                path = path.replace("{" + name + "}", value)
+            for method in (route.methods or set()) - {"HEAD"}:
+                walked.add((method, route.path))
+                for token, code in wrong.items():
+                    headers = {"authorization": f"Bearer {token}", **ACCEPT}
+                    answer = client.request(method, path, headers=headers, json=ASKED)
+                    assert answer.status_code == code, (method, path, token)
+                    assert is_problem(answer.text)
+    assert len(walked) == len(CALLS) + 2  # and the figures, and MCP
+
+
+@contextlib.contextmanager
+def mcp_client(served: Team) -> Iterator[TestClient]:
+    """The server with MCP."""
+    sessions = McpSessions(served.server, _mcp_of)
+    paths = Paths(make_api(served.server, sessions.route), None, sessions, None)
+    with TestClient(paths, raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_over_mcp_a_token_reaches_what_it_may_and_no_more(served: Team) -> None:
+    def ask(client: TestClient, token: str, method: str, **params: Any) -> Any:
+        headers = {"authorization": f"Bearer {token}", **ACCEPT}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = client.post(f"/projects/{OWN}/mcp", headers=headers, json=asked)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    with mcp_client(served) as client:
+        write, read = served.token("write"), served.token("read")
+        feature = served.token("write", feature="elsewhere")
+        tools = {
+            token: {one["name"]: one for one in ask(client, token, "tools/list")["result"]["tools"]}
+            for token in (write, read, feature)
+        }
+        names = {token: set(found) for token, found in tools.items()}
+        assert "remember" in names[write] - names[read]
+        note = {"name": "remember", "arguments": {"text": "A note by a reader."}}
+        assert "there is no tool" in ask(client, read, "tools/call", **note)["error"]["message"]
+        assert "A note by a reader." not in served.call("GET", "/recent?count=50", write).text
+        for tool in sorted(names[feature]):
+            takes = tools[feature][tool]["inputSchema"]["properties"]
+            given = {"query": "login form validation", "id": "1", "task_id": "1", "limit": 5}
+            given = {name: value for name, value in given.items() if name in takes}
+            told = json.dumps(ask(client, feature, "tools/call", name=tool, arguments=given))
+            for word in ("Safari", "Add the login form", SECRET):
+                assert word not in told, tool
 
 
 def test_the_document_has_every_call_and_no_other(served: Team) -> None:

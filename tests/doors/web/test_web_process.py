@@ -16,7 +16,7 @@ from browsing import serving
 from places import ROOT
 
 import ralph.doors.web
-from ralph.doors.web.main import PORT, bound
+from ralph.doors.rest.main import PORT, bound
 from ralph.errors import RalphError
 
 
@@ -89,9 +89,12 @@ def test_a_project_that_is_named_must_be_there(root: Path, tmp_path: Path) -> No
 
 
 def test_a_port_that_is_taken_is_told_and_the_usual_one_is_not_insisted_on() -> None:
-    with bound(0) as first, pytest.raises(RalphError, match="--port"):
-        bound(first.getsockname()[1])
-    with bound(None) as first, bound(None) as second:
+    host = "127.0.0.1"
+    with bound(host, 0) as first:
+        taken = first.getsockname()[1]
+        with pytest.raises(RalphError, match="--port"), bound(host, taken):
+            pass
+    with bound(host, None) as first, bound(host, None) as second:
         assert first.getsockname()[0] == second.getsockname()[0] == "127.0.0.1"
         # Otherwise each answer waits 40 ms: asyncio sends at once only where it is sure of TCP.
         assert first.proto == socket.IPPROTO_TCP

@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import sys
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ralph import __version__
 from ralph.doors.rest.calls import CALLS, ApiCall, ApiRoute
@@ -62,6 +65,8 @@ class ServerLimits(NamedTuple):
     per_second: float = 50.0
     burst: int = 100
     request_s: float = 30.0
+    # How long a connection may be open without a request.
+    idle_s: float = 10.0
     threads: int = 4
     waiting: int = 64
 
@@ -94,11 +99,11 @@ class TeamServer:
         self.ready = True
         self._projects = {name: one for one in projects for name in (one.id, one.root.name)}
         self._tokens = tokens
+        tokens.watch()
         self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
         self._local = threading.local()
-        self._opened: list[Ralph] = []
         self._lock = threading.Lock()
-        self._waiting = 0
+        self._waiting, self._waiting_lock = 0, threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
@@ -110,16 +115,17 @@ class TeamServer:
 
     # -- who may ask
 
-    async def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
-        """The token of a request and its project, if the token is enough."""
+    def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
+        """The token of a request and its project, if the token is enough; in a thread of `work`."""
         given = request.headers.get("authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "a token is needed", todo=_HOW)
-        token = await self.work(lambda: self._find(given[len(_BEARER) :].strip()))
-        if token is None:
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
-        request.scope["ralph.token"] = token.id
-        self._slow_down(token)
+        with self._lock:
+            token = self._tokens.find(given[len(_BEARER) :].strip())
+            if token is None:
+                raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
+            request.scope["ralph.token"] = token.id
+            self._slow_down(token)
         only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
@@ -133,10 +139,6 @@ class TeamServer:
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
         return token, project
-
-    def _find(self, secret: str) -> Token | None:
-        with self._lock:
-            return self._tokens.find(secret)
 
     def _slow_down(self, token: Token) -> None:
         """Count a call of this token; one that calls too often waits."""
@@ -154,21 +156,34 @@ class TeamServer:
 
     async def work(self, task: Callable[[], Any]) -> Any:
         """Run this in a thread, unless too many wait already; its time is limited."""
-        if self._waiting >= self.limits.waiting + self.limits.threads:
-            what = "the server has too much to do"
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
-        self._waiting += 1
+        self.begin()
         running = self._pool.submit(task)
-        running.add_done_callback(lambda _: self._done())
+        running.add_done_callback(lambda _: self.end())
+        async with self.in_time(HTTPStatus.GATEWAY_TIMEOUT):
+            return await asyncio.wrap_future(running)
+
+    def begin(self) -> None:
+        """Count one more that works or waits; refuse it where there are too many."""
+        with self._waiting_lock:
+            if self._waiting >= self.limits.waiting + self.limits.threads:
+                what = "the server has too much to do"
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
+            self._waiting += 1
+
+    def end(self) -> None:
+        """Count one less."""
+        with self._waiting_lock:
+            self._waiting -= 1
+
+    @contextlib.asynccontextmanager
+    async def in_time(self, status: HTTPStatus) -> AsyncIterator[None]:
+        """Refuse with this status what takes longer than a call may."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(running), self.limits.request_s)
+            async with asyncio.timeout(self.limits.request_s):
+                yield
         except TimeoutError:
             what = f"the call took more than {self.limits.request_s:g} s"
-            raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, what) from None
-
-    def _done(self) -> None:
-        with self._lock:
-            self._waiting -= 1
+            raise Refusal(status, what) from None
 
     def memory(self, project: Project) -> Ralph:
         """The memories of a project in this thread."""
@@ -205,7 +220,7 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
         return PlainTextResponse("ready\n")
 
     async def metrics(request: Request) -> Response:
-        await server.allow(request, None)
+        await server.work(lambda: server.allow(request, None))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(server.figures.text(), media_type=kind)
 
@@ -223,6 +238,7 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
         Refusal: _refused,
         RalphError: _failed,
         OSError: _failed,
+        RecursionError: _too_deep,
         404: _missing,
         405: _missing,
         Exception: _unforeseen,
@@ -232,51 +248,63 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
 
 def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        token, project = await server.allow(request, call)
-        given = await _given(request, call, server.limits.body_bytes)
+        def allow() -> tuple[Token, Project]:
+            return server.allow(request, call)
 
-        def perform() -> Any:
+        def perform(token: Token, project: Project, *given: Any) -> bytes:
             made = ApiCall(server.memory(project), token, request.path_params)
             return msgspec.json.encode(call.perform(made, *given))
 
-        body = await server.work(perform)
+        body: bytes
+        if call.has_body:  # which is read only from who may send it
+            allowed = await server.work(allow)
+            async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
+                sent = await _body(request, call, server.limits.body_bytes)
+            body = await server.work(lambda: perform(*allowed, sent))
+        else:
+            body = await server.work(lambda: perform(*allow(), *_query(request, call)))
         created = call.method == "POST" and call.right == "write"
         return Response(body, HTTPStatus.CREATED if created else HTTPStatus.OK, media_type=_JSON)
 
     return answer
 
 
-async def _given(request: Request, call: ApiRoute, most_bytes: int) -> list[Any]:
-    """What a call takes, from its query or its body."""
+async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
+    """What a call takes, from its body."""
+    body = bytearray()
+    too_large = Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
+    )
     try:
-        if not call.has_body:
-            plain_query = _query(request)
-            if call.takes is None:
-                if plain_query:
-                    raise BadInput(f"this takes no {next(iter(plain_query))!r}")
-                return []
-            return [msgspec.convert(plain_query, call.takes, strict=False)]
-        body = bytearray()
+        if int(request.headers.get("content-length", 0)) > most_bytes:
+            raise too_large
         async for part in request.stream():
             body += part
             if len(body) > most_bytes:
-                what = f"the body is larger than {most_bytes} bytes"
-                raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
-        return [msgspec.json.decode(bytes(body), type=call.takes)]
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                raise too_large
+        return msgspec.json.decode(bytes(body), type=call.takes)
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise BadInput(str(error) or "what was given is no JSON") from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
 
 
-def _query(request: Request) -> dict[str, Any]:
+def _query(request: Request, call: ApiRoute) -> list[Any]:
+    """What a call takes, from its query."""
     found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in _LISTS and not request.url.path.endswith("/tasks"):
+        if name in _LISTS and call.path != "/tasks":
             found.setdefault(name, []).append(value)
         else:
             found[name] = value
-    return found
+    if call.takes is None:
+        if found:
+            raise BadInput(f"this takes no {next(iter(found))!r}")
+        return []
+    try:
+        return [msgspec.convert(found, call.takes, strict=False)]
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error)) from None
 
 
 # -- errors as problem details
@@ -338,7 +366,14 @@ def _missing(_: Request, error: Exception) -> Response:
     return problem(status, "there is nothing at this address")
 
 
-def _unforeseen(_: Request, error: Exception) -> Response:
+def _too_deep(_: Request, error: Exception) -> Response:
+    return problem(HTTPStatus.BAD_REQUEST, "what was given is nested too deeply")
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    request.scope["ralph.error"] = type(error).__name__
+    if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
     what = f"something unforeseen in the server: {type(error).__name__}"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, what)
 
@@ -405,7 +440,7 @@ class AccessLog:
         figures = self._server.figures
         figures.under_way += 1
         try:
-            # What is unforeseen was answered; only its name goes to the log.
+            # What is unforeseen was answered; its name goes to the log.
             with contextlib.suppress(Exception):
                 await self._app(scope, receive, send_counted)
         finally:
@@ -422,6 +457,7 @@ class AccessLog:
                 "ms": round(took_s * 1000, 1),
                 "token": scope.get("ralph.token"),
             }
+            line |= {"error": scope["ralph.error"]} if "ralph.error" in scope else {}
             self._server.log(line)
 
 
@@ -429,6 +465,37 @@ def log_to_stderr(line: str) -> None:
     """A line of the access log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+# -- connections
+
+
+def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
+    """A connection that is closed where no request comes: each one takes a file of the process."""
+
+    class LimitedConnection(H11Protocol):
+        _seen: object = None
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(limits.idle_s, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if self._timer is not None:
+                self._timer.cancel()
+
+        def _look(self) -> None:
+            cycle = self.cycle
+            # There is no cycle before the first request.
+            if cycle is self._seen and getattr(cycle, "response_complete", True):
+                self.transport.close()
+            else:
+                self._seen = cycle
+                self._timer = self.loop.call_later(limits.idle_s, self._look)
+
+    return LimitedConnection
 
 
 # -- the document
@@ -491,7 +558,7 @@ def _operation(
         ]
     problems = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     good = "201" if call.method == "POST" and call.right == "write" else "200"
-    codes = ["400", "401", "403", "404", "410", "413", "429", "503", "504"]
+    codes = ["400", "401", "403", "404", "408", "410", "413", "429", "503", "504"]
     answers: dict[str, Any] = {
         code: {"description": HTTPStatus(int(code)).phrase, "content": problems} for code in codes
     }

@@ -1,4 +1,4 @@
-"""`ralph serve` as a process: options, projects, address, what is served, exit code."""
+"""`ralph serve` and `ralph ui` as a process: options, projects, address, exit code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import os
 import re
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +22,16 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from ralph.doors.rest.app import TeamServer
     from ralph.memory.project import Project
 
 FAILED = 1
 # Tried first, so that the address is the same every day; any free one does.
 PORT = 8757
-_DESCRIPTION = """\
+_SERVE = """\
 Serve the page on this machine and, to whoever has a token (`ralph token create`), the API and MCP
 over HTTP. Without a token there is nothing to serve to other machines."""
+_UI = "Open the page in your browser: see, search and correct what memory has."
 _API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
 # Given by whoever may import other doors: the page of a project as an application, with its address
 # and what ends it, and an MCP server for a project, a feature (or none) and a right.
@@ -37,81 +41,86 @@ PageOf = Callable[
 McpOf = Callable[["Project", str | None, bool], Any]
 
 
-def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf) -> int:
-    """Serve until Ctrl-C; 1 when it cannot be, 2 when the words are wrong."""
-    parser = argparse.ArgumentParser(prog="ralph serve", description=_DESCRIPTION)
+def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int:
+    """Serve until Ctrl-C; 1 when it cannot be, 2 when the words are wrong.
+
+    Without `mcp_of` it is `ralph ui`: the page alone, opened in the browser.
+    """
+    name, about = ("ui", _UI) if mcp_of is None else ("serve", _SERVE)
+    parser = argparse.ArgumentParser(prog=f"ralph {name}", description=about)
+    more = "" if mcp_of is None else "; give it again for more"
     parser.add_argument(
         "--project",
         metavar="DIR",
         action="append",
-        help="project directory; give it again for more (default: around here)",
+        help=f"project directory (default: around here){more}",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="N", help=f"port (default: {PORT}, or a free)")
-    parser.add_argument("--certfile", metavar="FILE", help="certificate, for TLS without a proxy")
-    parser.add_argument("--keyfile", metavar="FILE", help="its key")
-    parser.add_argument("--log", action="store_true", help="write an access log to stderr")
+    parser.set_defaults(host="127.0.0.1", certfile=None, keyfile=None)
+    if mcp_of is not None:
+        parser.add_argument("--host", help="address (default: 127.0.0.1)")
+        parser.add_argument(
+            "--certfile", metavar="FILE", help="certificate, for TLS without a proxy"
+        )
+        parser.add_argument("--keyfile", metavar="FILE", help="its key")
+        parser.add_argument("--log", action="store_true", help="write an access log to stderr")
     try:
         options = parser.parse_args(argv)
     except SystemExit as end:
         return int(end.code or 0)
-    if current_run() is not None:
-        return _fail("the server is for people; this is an agent's run")
     try:
+        if current_run() is not None:
+            raise BadInput(f"ralph {name} is for people; this is an agent's run")
         return _serve(options, page_of, mcp_of)
     except KeyboardInterrupt:
         return 0
     except (RalphError, OSError) as error:
-        return _fail(str(error))
+        from ralph.text.sanitize import visible
+
+        sys.stderr.write(f"ralph: {' '.join(visible(str(error)).split())}\n")
+        return FAILED
 
 
-def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf) -> int:
-    from ralph.config import home_folder, load
-    from ralph.memory.tokens import Tokens
+def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -> int:
+    from ralph.config import home_folder
 
     home = home_folder()
     projects = _projects(options.project, home)
-    settings = load(home=home, project_file=projects[0].settings_file).settings
-    tokens = Tokens(home, settings)
-    local = _is_loopback(options.host)
-    if not local and not tokens.list():
-        raise BadInput(
-            f"there is no token, so the server is for this machine alone, not for {options.host}",
-            todo="Create one first: ralph token create NAME --scope read",
-        )
     if bool(options.certfile) != bool(options.keyfile):
         raise BadInput("TLS needs both --certfile and --keyfile")
-
     import uvicorn
 
-    from ralph.doors.rest.app import TeamServer, log_to_stderr, make_api
-
-    server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
-    with _bound(options.host, options.port) as listening, contextlib.ExitStack() as ends:
-        ends.callback(server.close)
+    with contextlib.ExitStack() as ends:
+        listening = ends.enter_context(bound(options.host, options.port))
         port = listening.getsockname()[1]
-        scheme = "https" if options.certfile else "http"
-        page: ASGIApp | None = None
-        if local and not options.certfile:
+        page, address = None, ""
+        if _is_loopback(options.host) and not options.certfile:
             page, address, close = page_of(projects[0], port, _tell)
             ends.callback(close)
+        api = None if mcp_of is None else _open_api(options, projects, mcp_of, home, page)
+        if page is not None:
             _tell(f"The page of {projects[0].root}: {address}")
-        names = ", ".join(one.root.name for one in projects)
-        _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
+        if api is None:
+            threading.Thread(target=_open, args=[address], daemon=True).start()
+        else:
+            ends.callback(api.close)
+            scheme = "https" if options.certfile else "http"
+            names = ", ".join(one.root.name for one in projects)
+            _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
         _tell("Ctrl-C ends it.")
-        sessions = McpSessions(server, mcp_of)
-        app = Paths(make_api(server, sessions.route), page, sessions)
+        app: Any = api or page
         config = uvicorn.Config(
             app,
-            http="h11",
+            http="h11" if api is None else api.connection,
             loop="asyncio",
-            lifespan="on",
+            lifespan="off" if api is None else "on",
             ws="none",
             log_config=None,
+            log_level="critical",  # whoever sends no HTTP would fill the log
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=2 if api is None else 10,
             ssl_certfile=options.certfile,
             ssl_keyfile=options.keyfile,
         )
@@ -119,11 +128,40 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf) -> int:
     return 0
 
 
+def _open_api(
+    options: argparse.Namespace,
+    projects: list[Project],
+    mcp_of: McpOf,
+    home: Path,
+    page: ASGIApp | None,
+) -> Paths:
+    """The API of these projects; other machines are served only where there is a token."""
+    from ralph.config import load
+    from ralph.memory.tokens import Tokens
+
+    settings = load(home=home, project_file=projects[0].settings_file).settings
+    tokens = Tokens(home, settings)
+    if not _is_loopback(options.host) and not tokens.list():
+        raise BadInput(
+            f"there is no token, so the server is for this machine alone, not for {options.host}",
+            todo="Create one first: ralph token create NAME --scope read",
+        )
+    from ralph.doors.rest.app import TeamServer, limited_connection, log_to_stderr, make_api
+
+    server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
+    sessions = McpSessions(server, mcp_of)
+    connection = limited_connection(server.limits)
+    return Paths(make_api(server, sessions.route), page, sessions, connection)
+
+
 class Paths:
     """Gives each request to the API or to the page, and runs MCP's sessions beside them."""
 
-    def __init__(self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions) -> None:
-        self._api, self._page, self._sessions = api, page, sessions
+    def __init__(
+        self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, connection: Any
+    ) -> None:
+        self._api, self._page, self._sessions, self.connection = api, page, sessions, connection
+        self.close = sessions.server.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run from start to shutdown."""
@@ -148,14 +186,14 @@ class McpSessions:
     No session is kept between requests, so that any process may answer the next one.
     """
 
-    def __init__(self, server: Any, mcp_of: McpOf) -> None:
+    def __init__(self, server: TeamServer, mcp_of: McpOf) -> None:
         from starlette.routing import Route
 
-        self._server, self._mcp_of = server, mcp_of
+        self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
-        endpoint = _McpEndpoint(self)
-        self.route = Route("/projects/{project}/mcp", endpoint, methods=["GET", "POST", "DELETE"])
+        # The server begins no message, so that there is nothing to GET.
+        self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -171,13 +209,19 @@ class McpSessions:
         """One request, with what its token allows."""
         from starlette.requests import Request
 
-        token, project = await self._server.allow(Request(scope), None)
+        server, request = self.server, Request(scope)
+        token, project = await server.work(lambda: server.allow(request, None))
         key = (project.id, token.feature, not token.allows("write"))
         if key not in self._managers:
             assert self._tasks is not None
             manager = self._managers[key] = self._mcp_of(project, token.feature, key[2])
             await self._tasks.start(self._run, manager)
-        await self._managers[key].handle_request(scope, receive, send)
+        server.begin()
+        try:
+            async with server.in_time(HTTPStatus.GATEWAY_TIMEOUT):
+                await self._managers[key].handle_request(scope, receive, send)
+        finally:
+            server.end()
 
     async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
         """Keep one server until shutdown; whoever opened it must close it."""
@@ -223,7 +267,7 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def _bound(host: str, port: int | None) -> Iterator[socket.socket]:
+def bound(host: str, port: int | None) -> Iterator[socket.socket]:
     """A socket: on this port, else on the usual one or any."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tried: OSError | None = None
@@ -243,15 +287,15 @@ def _bound(host: str, port: int | None) -> Iterator[socket.socket]:
     raise RalphError(what, todo="Choose another with --port N.")
 
 
+def _open(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        _tell("No browser was found here. Open the address above yourself.")
+
+
 def _tell(text: str) -> None:
     from ralph.text.sanitize import visible
 
     sys.stdout.write(f"{visible(text)}\n")
     sys.stdout.flush()
-
-
-def _fail(message: str) -> int:
-    from ralph.text.sanitize import visible
-
-    sys.stderr.write(f"ralph: {' '.join(visible(message).split())}\n")
-    return FAILED

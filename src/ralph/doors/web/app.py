@@ -33,6 +33,7 @@ from ralph.doors.web import (
 )
 from ralph.doors.web.page import PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
+from ralph.memory.project import Project
 
 AREAS = (
     views_home,
@@ -42,6 +43,7 @@ AREAS = (
     views_memory,
     views_system,
 )
+_CLOSE_S = 2.0
 LARGEST_FORM_BYTES = 256 * 1024
 _MOST_FIELDS = 200
 HEADERS = {
@@ -60,6 +62,21 @@ HEADERS = {
 }
 _STATIC = Path(__file__).parent / "static"
 ENTER = "/enter"
+
+
+def page_of(
+    project: Project, port: int, tell: Callable[[str], None]
+) -> tuple[ASGIApp, str, Callable[[], None]]:
+    """The page as an application, the address that lets a browser in, and what ends it."""
+    site = Site(project, port, tell=tell)
+    app = make_app(site)
+    site.start()
+
+    def close() -> None:
+        if not site.close(_CLOSE_S):
+            os._exit(0)  # nobody waits for that call any more, and every write is atomic
+
+    return app, site.address(), close
 
 
 def make_app(site: Site) -> ASGIApp:

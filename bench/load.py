@@ -1,0 +1,145 @@
+"""Clients of a server: a process with many of them, each on a connection of its own.
+
+`python -m bench.load` reads a `Load` as JSON from stdin and prints a `Loaded`. A client that gets
+no answer, or 503, goes to the next address and sends the same again; what it writes has an id, so
+that a second telling is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote_plus
+
+import msgspec
+
+_PATIENCE_S = 120.0
+_PAUSE_S = 0.05
+# Where a note, an iteration and an exchange have their text.
+TEXTS = ("text", "summary", "assistant")
+_AGAIN = (429, 503, 504)
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What to send where: one client for each token, for so many seconds."""
+
+    ports: list[int]
+    tokens: list[str]
+    path: str
+    questions: list[str]
+    seconds: float
+    # One request of so many writes.
+    write_every: int = 10
+    seed: int = 20
+
+
+class Loaded(msgspec.Struct):
+    """How long every request took, what was acknowledged, and what went wrong on the way."""
+
+    searches_s: list[float] = []
+    writes_s: list[float] = []
+    acknowledged: list[str] = []
+    retries: int = 0
+    seconds: float = 0.0
+
+
+class _Client:
+    """One connection that is made again wherever it breaks."""
+
+    def __init__(self, load: Load, number: int, result: Loaded) -> None:
+        self._load, self._number, self._result = load, number, result
+        self._rng = random.Random(f"{load.seed} {number}")
+        self._at = number
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._written = 0
+
+    async def run(self, end: float) -> None:
+        while time.monotonic() < end:
+            if self._rng.randrange(self._load.write_every):
+                question = quote_plus(self._rng.choice(self._load.questions))
+                self._result.searches_s.append(await self._send("GET", f"/search?q={question}"))
+            else:
+                await self._write()
+        if self._streams is not None:
+            self._streams[1].close()
+
+    async def _write(self) -> None:
+        self._written += 1
+        key = f"{self._load.seed}-{self._number}-{self._written}"
+        text = f"Client {key} deploys the {self._rng.choice(self._load.questions)}."
+        second = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._written)
+        iteration = {"feature": "load", "summary": text, "timestamp": second.isoformat()}
+        exchange = {"user": f"What does {key} do?", "assistant": text, "key": key}
+        path, body = [
+            ("/notes", {"text": text}),
+            ("/iterations", [iteration]),
+            ("/conversations", {"session": f"s{self._number}", "exchanges": [exchange]}),
+        ][self._written % 3]
+        self._result.writes_s.append(await self._send("POST", path, msgspec.json.encode(body)))
+        self._result.acknowledged.append(text)
+
+    async def _send(self, method: str, path: str, body: bytes = b"") -> float:
+        """The seconds until it was answered well, however often it had to be sent."""
+        begin = time.monotonic()
+        while True:
+            try:
+                status = await asyncio.wait_for(self._ask(method, path, body), 30)
+            except (OSError, EOFError, TimeoutError):
+                status = 0
+            if 200 <= status < 300:
+                return time.monotonic() - begin
+            if status not in (0, *_AGAIN):
+                raise SystemExit(f"{method} {path} was answered with {status}")
+            if time.monotonic() - begin > _PATIENCE_S:
+                raise SystemExit(f"{method} {path} was not answered for {_PATIENCE_S:g} s")
+            self._result.retries += 1
+            if not status:
+                self._at += 1
+            if self._streams is not None and not status:
+                self._streams[1].close()
+                self._streams = None
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _ask(self, method: str, path: str, body: bytes) -> int:
+        if self._streams is None:
+            port = self._load.ports[self._at % len(self._load.ports)]
+            self._streams = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = self._streams
+        token = self._load.tokens[self._number]
+        writer.write(
+            f"{method} {self._load.path}{path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            f"authorization: Bearer {token}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = 0
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line[15:])
+            elif line == b"connection: close":
+                self._streams = None
+        await reader.readexactly(length)
+        return int(head[9:12])
+
+
+async def drive(load: Load) -> Loaded:
+    """Run every client to its end."""
+    result = Loaded()
+    begin = time.monotonic()
+    clients = [_Client(load, number, result) for number in range(len(load.tokens))]
+    await asyncio.gather(*(one.run(begin + load.seconds) for one in clients))
+    result.seconds = time.monotonic() - begin
+    return result
+
+
+def main() -> None:
+    """Read what to do, do it, and print what came out."""
+    load = msgspec.json.decode(sys.stdin.buffer.read(), type=Load)
+    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(drive(load))))
+
+
+if __name__ == "__main__":
+    main()
