@@ -54,6 +54,9 @@ class _Reach(msgspec.Struct, frozen=True):
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
+    # Whether they are on a server.
+    remote = False
+
     def __init__(self, store: ProjectStore, config: Config) -> None:
         self.store = store
         self.config = config

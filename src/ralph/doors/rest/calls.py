@@ -7,6 +7,7 @@ there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -14,20 +15,26 @@ import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.memory import keeping
+from ralph.memory.brief import brief
+from ralph.memory.conversations import details
+from ralph.memory.feature import SavedIteration
 from ralph.memory.knowledge import SavedEntry
+from ralph.memory.lessons import solved
+from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
-from ralph.memory.store import Answer
+from ralph.memory.store import Answer, short_hash
 from ralph.memory.tokens import Right, Token
 from ralph.plan import edit, learnings
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.recall import PERSON, SESSION, Hit, Scope, run_scope
+from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _MOST_ITERATIONS = 100
 _MOST_EXCHANGES = 500
+_ID = re.compile("[0-9a-f]{16}")
 Json = dict[str, Any]
 
 
@@ -105,6 +112,8 @@ class SearchQuery(Narrowing, kw_only=True):
     limit: int | None = None
     min_score: float | None = None
     explain: bool = False
+    words_only: bool = False
+    exclude: str | None = None
 
 
 class RecentQuery(Narrowing, kw_only=True):
@@ -140,6 +149,26 @@ class FailuresQuery(msgspec.Struct, forbid_unknown_fields=True):
     task: str | None = None
 
 
+class BriefQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The feature, and perhaps the task, that somebody works on."""
+
+    feature: list[str] = []
+    task: str | None = None
+
+
+class SolvedBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An error that was met, in a feature or anywhere."""
+
+    error: str
+    feature: str | None = None
+
+
+class IterationsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The mark of the iterations that are known already."""
+
+    known: str = ""
+
+
 class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
     """Something that later iterations should know."""
 
@@ -169,6 +198,13 @@ class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
     exchanges: list[ExchangeBody]
     title: str = ""
     source: str = "api"
+
+
+class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A conversation as a client's session was captured, with the ids that it always gets."""
+
+    conversation: Conversation
+    exchanges: list[Exchange]
 
 
 class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -231,6 +267,8 @@ def search(call: ApiCall, given: SearchQuery) -> Json:
         until=given.until,
         limit=given.limit,
         min_score=given.min_score,
+        meaning=not given.words_only,
+        exclude=given.exclude,
         scope=call.scope,
     )
     return answer_json(found, explain=given.explain)
@@ -279,7 +317,33 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
         raise BadInput(f"give 1 to {_MOST_ITERATIONS} iterations, not {len(given)}")
     for one in given:
         call.feature(str(one.get("feature", "")))
-    return [plain(saved) for saved in call.ralph.remember_all(given)]
+    # What a session's exchange did is kept once, whatever is said of it later.
+    known = {
+        run: SavedIteration(located.record.id, located.record.kind, found, fresh=False)
+        for name in {str(one.get("feature")) for one in given if exchange_of_run(_run(one))}
+        for located, found in call.ralph.feature(name).iterations()
+        if exchange_of_run(run := found.session_id)
+    }
+    new = [one for one in given if _run(one) not in known]
+    saved = iter(call.ralph.remember_all(new))
+    return [plain(known.get(_run(one)) or next(saved)) for one in given]
+
+
+def _run(iteration: Json) -> str | None:
+    run = iteration.get("session_id")
+    return run if isinstance(run, str) else None
+
+
+def project_brief(call: ApiCall, given: BriefQuery) -> Any:
+    """What somebody who begins to work on the project should know."""
+    focus = Focus(given.feature[0], given.task) if given.feature else None
+    return plain(brief(call.ralph, call.plan.read("features", "tasks"), focus))
+
+
+def solved_error(call: ApiCall, given: SolvedBody) -> Any:
+    """How an error was solved before, or null."""
+    feature = call.token.feature if given.feature is None else call.feature(given.feature)
+    return plain(solved(call.ralph, given.error, feature=feature))
 
 
 # -- the plan
@@ -309,6 +373,16 @@ def update_feature(call: ApiCall, given: Json) -> Any:
 def failed_attempts(call: ApiCall, given: FailuresQuery) -> Json:
     """Iterations of a feature that failed, newest first."""
     return answer_json(call.ralph.feature(call.feature()).failed_attempts(given.task))
+
+
+def feature_iterations(call: ApiCall, given: IterationsQuery) -> Json:
+    """The iterations of a feature in their order, unless they are known by their mark."""
+    found = call.ralph.feature(call.feature()).iterations()
+    mark = short_hash(" ".join(located.record.id for located, _ in found))
+    if given.known == mark:
+        return {"mark": mark}
+    told = [{"id": located.record.id, "record": plain(one)} for located, one in found]
+    return {"mark": mark, "iterations": told}
 
 
 def feature_files(call: ApiCall) -> Any:
@@ -375,10 +449,10 @@ def list_conversations(call: ApiCall) -> Any:
 
 
 def get_conversation(call: ApiCall) -> Json:
-    """A conversation with its exchanges."""
-    talks = call.ralph.conversations
-    talk = talks.conversation(call.path["id"])
-    return {**plain(talk), "exchanges": plain(talks.exchanges(talk.id))}
+    """A conversation with its exchanges, its tags, and summaries of both."""
+    found = details(call.ralph.conversations, conversation=call.path["id"])
+    fields = {name: plain(getattr(found, name)) for name in ("exchanges", "tags", "summaries")}
+    return {**plain(found.conversation), **fields}
 
 
 def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
@@ -398,6 +472,18 @@ def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
     talk = Conversation(id=identity, title=given.title, source=given.source)
     saved = call.ralph.conversations.add(talk, told)
     return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
+
+
+def save_session(call: ApiCall, given: SessionBody) -> Json:
+    """Save what a session came to: all of it, or nothing; what is known is not saved again."""
+    if len(given.exchanges) > _MOST_EXCHANGES:
+        raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
+    for identity in (given.conversation.id, *(one.id for one in given.exchanges)):
+        if not _ID.fullmatch(identity):
+            raise BadInput(f"{identity[:40]!r} is no id: it has 16 of 0-9 and a-f")
+    saved = call.ralph.conversations.add(given.conversation, given.exchanges)
+    told = [{"id": one.id, "fresh": one.fresh} for one in saved]
+    return {"id": given.conversation.id, "exchanges": told}
 
 
 def save_exchange(call: ApiCall, given: ExchangeBody) -> Any:
@@ -480,12 +566,15 @@ CALLS = (
     ApiRoute("DELETE", "/records/{id}", "admin", forget_record, ForgetQuery, whole=True),
     ApiRoute("POST", "/notes", "write", remember_note, NoteBody),
     ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
+    ApiRoute("GET", "/brief", "read", project_brief, BriefQuery, whole=True),
+    ApiRoute("POST", "/solved", "read", solved_error, SolvedBody),
     ApiRoute("GET", "/features", "read", list_features),
     ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
     ApiRoute("GET", "/features/{feature}", "read", get_feature),
     ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
     ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, FailuresQuery),
     ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
+    ApiRoute("GET", "/features/{feature}/iterations", "read", feature_iterations, IterationsQuery),
     ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
     ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, LearningBody),
     ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
@@ -499,6 +588,7 @@ CALLS = (
     ApiRoute(
         "POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True
     ),
+    ApiRoute("POST", "/sessions", "write", save_session, SessionBody, whole=True),
     ApiRoute("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
     ApiRoute(
         "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
