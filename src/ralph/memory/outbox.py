@@ -94,36 +94,25 @@ class Outbox:
 
 
 def _portions(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Records that stand together and can be one call: a server counts calls."""
-    together: list[Record] = []
+    """Records that stand together and can be one call, because a server counts calls."""
+    some: list[Record] = []
+    size = 0
     for one in records:
-        size = sum(len(each.body) for each in (*together, one))
-        if together and (
-            size > LARGEST_BYTES
-            or len(together) == _MOST_TOGETHER
-            or _key(together[0]) != _key(one)
+        call, size = _decode(one.body), size + len(one.body)
+        if some and not (
+            isinstance(call.body, list)
+            and call.path == _decode(some[0].body).path
+            and len(some) < _MOST_TOGETHER
+            and size <= LARGEST_BYTES
         ):
-            yield together
-            together = []
-        together.append(one)
-    if together:
-        yield together
-
-
-def _key(record: Record) -> Any:
-    """What two calls must share to be one."""
-    call = _decode(record.body)
-    if isinstance(call.body, list):
-        return call.path
-    if "exchanges" in call.body:
-        return call.path, call.body["conversation"]["id"]
-    return record.id
+            yield some
+            some, size = [], len(one.body)
+        some.append(one)
+    if some:
+        yield some
 
 
 def _one_call(calls: Sequence[SavingCall]) -> tuple[str, Any]:
-    path, body = calls[0].path, calls[0].body
-    if isinstance(body, list):
-        return path, [one for call in calls for one in call.body]
-    if len(calls) == 1:
-        return path, body
-    return path, {**body, "exchanges": [one for call in calls for one in call.body["exchanges"]]}
+    first = calls[0]
+    together = isinstance(first.body, list)
+    return first.path, [one for call in calls for one in call.body] if together else first.body

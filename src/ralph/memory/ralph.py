@@ -67,6 +67,11 @@ class Ralph:
         """The project this memory belongs to."""
         return self.store.project
 
+    @property
+    def where(self) -> str:
+        """The project's folder, or its address on a server."""
+        return str(self.project.root)
+
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""

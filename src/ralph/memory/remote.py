@@ -10,13 +10,14 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from ralph.config import Config, load
 from ralph.errors import AccessRefused, BadInput, JournalDown, NotFound, RecordForgotten
+from ralph.memory import remote_values as values
 from ralph.memory.brief import Brief
 from ralph.memory.checkpoints import CheckpointResult
 from ralph.memory.conversation_search import Related
@@ -32,18 +33,8 @@ from ralph.memory.knowledge_state import read_entry
 from ralph.memory.lessons import Solved
 from ralph.memory.outbox import Outbox
 from ralph.memory.project import Focus, Project
-from ralph.memory.remote_values import (
-    OnServer,
-    as_entry,
-    as_pattern,
-    facets,
-    given_only,
-    limits,
-    narrowed,
-    portions,
-    read_hit,
-)
-from ralph.memory.servers import ServerLogin, find_login
+from ralph.memory.remote_values import OnServer
+from ralph.memory.servers import find_login
 from ralph.memory.store import Answer, find_id
 from ralph.recall import PERSON, Hit, Scope
 from ralph.recall.patterns import Pattern, Patterns
@@ -89,7 +80,7 @@ class RemoteRalph(OnServer):
     ) -> None:
         parts = urlsplit(address.rstrip("/"))
         before, _, name = parts.path.rpartition("/projects/")
-        if not name or "/" in name:
+        if not name or "/" in name or "@" in parts.netloc:
             raise BadInput(f"{address!r} does not name a project", todo=_HOW)
         if not token:
             todo = "Create one on the server with `ralph token create`, and set RALPH_TOKEN."
@@ -98,7 +89,7 @@ class RemoteRalph(OnServer):
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
-        self.captures = captures
+        self.where, self.captures = address.rstrip("/"), captures
         self.outbox: Outbox | None = None
         # For all calls together; without it each has its own.
         self._deadline = None if within_s is None else Deadline(within_s)
@@ -112,23 +103,21 @@ class RemoteRalph(OnServer):
 
     def __repr__(self) -> str:
         """The server that it is on."""
-        return f"<RemoteRalph {self.wire.safe_url}>"
+        return f"<RemoteRalph {self.where}>"
 
     # -- asking
 
     def search(self, query: str, **narrowing: Any) -> Answer:
         """Search everything that the token may see, best first."""
-        return self.answer("/search", {"q": query, **narrowed(narrowing)})
+        return self.answer("/search", {"q": query, **values.narrowed(narrowing)})
 
     def recent(self, count: int = 10, **narrowing: Any) -> Answer:
         """What happened last, newest first."""
-        named = narrowed(narrowing)
-        named.pop("words_only", None)
-        return self.answer("/recent", {"count": count, **named})
+        return self.answer("/recent", {"count": count, **values.narrowed(narrowing)})
 
     def get(self, record_id: str, *, scope: Scope = PERSON, **_: Any) -> Hit:
         """One record of any kind, by its id or the beginning of it."""
-        hit = read_hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
+        hit = values.read_hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
         if scope.feature is not None and getattr(hit.record, "feature", None) not in (
             "",
             scope.feature,
@@ -139,7 +128,7 @@ class RemoteRalph(OnServer):
     def brief(self, focus: Focus | None) -> Brief:
         """What somebody who begins to work here should know."""
         query = {} if focus is None else {"feature": focus.feature, "task": focus.task_id}
-        told = self.call("GET", f"/brief?{urlencode(given_only(query))}")
+        told = self.call("GET", f"/brief?{urlencode(values.given_only(query))}")
         return msgspec.convert(told, Brief, strict=False)
 
     def solved(self, message: str, feature: str | None) -> Solved | None:
@@ -173,7 +162,7 @@ class RemoteRalph(OnServer):
         """Keep many, each under the feature it names; a hundred at once, all of them or none."""
         ready = [self._prepared(one) for one in iterations]
         saved: list[SavedIteration] = []
-        for some in portions(ready, _MOST_ITERATIONS):
+        for some in values.portions(ready, _MOST_ITERATIONS):
             told = self.save("/iterations", msgspec.to_builtins(some))
             if told is None:
                 saved += [self._waiting(one) for one in some]
@@ -262,8 +251,8 @@ class RemoteRalph(OnServer):
 
     def answer(self, path: str, query: Mapping[str, Any]) -> Answer:
         """Hits that the server gives."""
-        told = self.call("GET", f"{path}?{urlencode(given_only(query), doseq=True)}")
-        return Answer([read_hit(one) for one in told["hits"]], tuple(told["notes"]))
+        told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
+        return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One call; what the server refuses is the same error as in a folder."""
@@ -353,7 +342,7 @@ class RemoteFeature(OnServer):
         one = msgspec.convert(plain["record"], Iteration, strict=False)
         number, source = one.iteration_number or 0, Source(run=one.session_id)
         record = Record(plain["id"], ITERATION, number, one.timestamp or "", b"", source)
-        return JournalRecord(record, self.ralph.wire.safe_url, number), one
+        return JournalRecord(record, self.ralph.where, number), one
 
     def _waiting(self, number: int) -> Iterator[tuple[JournalRecord, Iteration]]:
         assert self.ralph.outbox is not None
@@ -380,10 +369,10 @@ class RemoteConversations(OnServer):
         named = clean(prepared_conversation(conversation))
         ready = [clean(prepared_exchange(one, named.id)) for one in exchanges]
         fresh: dict[str, bool] = {}
-        for some in portions(ready, _MOST_EXCHANGES):
-            body = {"conversation": named, "exchanges": some}
+        for some in values.portions(ready, _MOST_EXCHANGES):
+            body = [{"conversation": named, "exchanges": some}]
             told = self.ralph.save("/sessions", msgspec.to_builtins(body))
-            fresh |= {one["id"]: one["fresh"] for one in (told or {"exchanges": []})["exchanges"]}
+            fresh |= {one["id"]: one["fresh"] for one in told or ()}
         return [SavedExchange(one.id, one, fresh.get(one.id, True)) for one in ready]
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
@@ -460,7 +449,9 @@ class RemoteKnowledge(OnServer):
     def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage a failure with its verified solution, a rejected or an approved gate."""
         told = self.ralph.call("POST", "/knowledge/entries", dict(plain))
-        return SavedEntry(told["id"], as_entry(told["record"]), told["fresh"], told["staged"])
+        return SavedEntry(
+            told["id"], values.as_entry(told["record"]), told["fresh"], told["staged"]
+        )
 
     def checkpoint(self, *, kind: str = "manual") -> CheckpointResult:
         """Publish what this project has staged."""
@@ -480,7 +471,7 @@ class RemoteKnowledge(OnServer):
 
     def context_for_task(self, task_description: str, *of: str | None, **bounds: Any) -> Context:
         """The context an agent gets for a task."""
-        asked = {"task": task_description, **facets(of), **limits(bounds)}
+        asked = {"task": task_description, **values.facets(of), **values.limits(bounds)}
         return msgspec.convert(self.ralph.call("POST", "/knowledge/context", asked), Context)
 
     def report_outcome(
@@ -505,7 +496,7 @@ class RemoteKnowledge(OnServer):
 
     def patterns(self) -> Patterns:
         """Every pattern, those told most often first."""
-        return Patterns(map(as_pattern, self.ralph.call("GET", "/knowledge/patterns")))
+        return Patterns(map(values.as_pattern, self.ralph.call("GET", "/knowledge/patterns")))
 
     def pattern(self, wanted: str) -> Pattern:
         """One pattern by its id or the beginning of it."""
@@ -515,8 +506,10 @@ class RemoteKnowledge(OnServer):
     def _query(
         self, path: str, asked: Mapping[str, Any], of: Sequence[str | None], bounds: Any
     ) -> Patterns:
-        told = self.ralph.call("POST", path, {**asked, **facets(of), **limits(bounds)})
-        found = Patterns(map(as_pattern, told["patterns"]))
+        told = self.ralph.call(
+            "POST", path, {**asked, **values.facets(of), **values.limits(bounds)}
+        )
+        found = Patterns(map(values.as_pattern, told["patterns"]))
         found.notes = tuple(told["notes"])
         return found
 
@@ -526,10 +519,5 @@ def open_server(
 ) -> Ralph | None:
     """The memory of this folder on a server; None where it is here."""
     login = find_login(project.home, project.root, given=given, environment=environment)
-    return None if login is None else connect(login, project=project, **how)
-
-
-def connect(login: ServerLogin, **how: Any) -> Ralph:
-    """The memory on this server; it has the same calls as one in a folder."""
-    opened: Any = RemoteRalph(*login, **how)
-    return opened  # type: ignore[no-any-return]
+    # It has the same calls as one in a folder.
+    return None if login is None else cast("Ralph", RemoteRalph(*login, project=project, **how))

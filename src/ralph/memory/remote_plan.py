@@ -24,8 +24,9 @@ class RemotePlan(OnServer):
 
     def read(self, *kinds: str) -> PlanView:
         """What the token may see of it; disciplines stay there."""
-        features = self._ralph.call("GET", "/features")
-        tasks = self._ralph.call("GET", "/tasks")
+        wanted = kinds or ("features", "tasks")
+        features = self._ralph.call("GET", "/features") if "features" in wanted else ()
+        tasks = self._ralph.call("GET", "/tasks") if "tasks" in wanted else ()
         return PlanView(
             tuple(msgspec.convert(one, Feature, strict=False) for one in features),
             tuple(msgspec.convert(one, Task, strict=False) for one in tasks),

@@ -38,7 +38,7 @@ class OnServer:
         if name.startswith("_"):
             raise AttributeError(name)
         raise BadInput(
-            f"this cannot be done over a server, which has no {name!r} for others",
+            f"this cannot be done over a server: it needs the project's own files ({name})",
             todo="Do that where the server runs.",
         )
 

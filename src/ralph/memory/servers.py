@@ -61,18 +61,14 @@ def find_login(
     return None if found is None else ServerLogin(found, saved["tokens"].get(found, ""))
 
 
-def save_token(home: Path, login: ServerLogin) -> None:
-    """Keep a token for its address: hooks and an agent's tools have no environment for it."""
-    if _read(home)["tokens"].get(login.address) != login.token:
-        with _editing(home) as servers:
-            servers["tokens"][login.address] = login.token
+def save_login(home: Path, login: ServerLogin, root: Path | None = None) -> None:
+    """Keep a token for its address: hooks and an agent's tools have no environment for it.
 
-
-def bind_folder(home: Path, root: Path, login: ServerLogin) -> None:
-    """From now on the memory of this folder is on the server."""
+    With a folder, the memory of that is on the server from now on.
+    """
     with _editing(home) as servers:
-        servers["folders"][os.path.realpath(root)] = login.address
         servers["tokens"][login.address] = login.token
+        servers["folders"] |= {} if root is None else {os.path.realpath(root): login.address}
 
 
 def unbind_folder(home: Path, root: Path) -> str | None:

@@ -151,8 +151,9 @@ class ServerContext:
     def ralph(self) -> Ralph:
         """The memories, opened by the first call that needs them."""
         from ralph.memory.ralph import open_ralph
+        from ralph.memory.remote import open_server
 
-        return open_ralph(self.start)
+        return open_server(self.project) or open_ralph(self.start)
 
     @cached_property
     def plan(self) -> Plan:
@@ -200,8 +201,8 @@ class ServerContext:
 
     def last_iteration(self, feature: str) -> int:
         """The number of the feature's newest iteration, 0 before the first."""
-        records = self.ralph.feature(feature).records()
-        return max((record.number for record in records), default=0)
+        found = self.ralph.feature(feature).iterations()
+        return max((located.record.number for located, _ in found), default=0)
 
     # -- counting and ending
 
