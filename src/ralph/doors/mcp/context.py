@@ -120,10 +120,11 @@ class ToolScope(msgspec.Struct, frozen=True):
 
 
 class ServerContext:
-    """The project as one server may reach it."""
+    """The project as one server may reach it; a team's server asks no other."""
 
-    def __init__(self, options: ServerOptions, start: Path) -> None:
+    def __init__(self, options: ServerOptions, start: Path, *, is_server: bool = False) -> None:
         self.options, self.start, self.home = options, start, home_folder()
+        self._is_server = is_server
         self.closed, self.calls = False, 0
 
     # -- what there is
@@ -153,7 +154,8 @@ class ServerContext:
         from ralph.memory.ralph import open_ralph
         from ralph.memory.remote import open_server
 
-        return open_server(self.project) or open_ralph(self.start)
+        there = None if self._is_server else open_server(self.project)
+        return there or open_ralph(self.start)
 
     @cached_property
     def plan(self) -> Plan:
