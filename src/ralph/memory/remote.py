@@ -80,8 +80,10 @@ class RemoteRalph(OnServer):
     ) -> None:
         parts = urlsplit(address.rstrip("/"))
         before, _, name = parts.path.rpartition("/projects/")
-        if not name or "/" in name or "@" in parts.netloc:
-            raise BadInput(f"{address!r} does not name a project", todo=_HOW)
+        web = parts.scheme in ("http", "https") and "@" not in parts.netloc
+        if not web or not name or "/" in name:
+            shown = address.rpartition("@")[2]  # without a password
+            raise BadInput(f"{shown!r} does not name a project on a server", todo=_HOW)
         if not token:
             todo = "Create one on the server with `ralph token create`, and set RALPH_TOKEN."
             raise BadInput("a server needs a token", todo=todo)

@@ -152,10 +152,14 @@ class ServerContext:
     def ralph(self) -> Ralph:
         """The memories, opened by the first call that needs them."""
         from ralph.memory.ralph import open_ralph
-        from ralph.memory.remote import open_server
+        from ralph.memory.servers import find_login
 
-        there = None if self._is_server else open_server(self.project)
-        return there or open_ralph(self.start)
+        if not self._is_server and find_login(self.home, self.project.root):
+            from ralph.memory.remote import open_server  # which loads all memories
+
+            if there := open_server(self.project):
+                return there
+        return open_ralph(self.start)
 
     @cached_property
     def plan(self) -> Plan:
