@@ -81,7 +81,7 @@ def test_claude_code_searches_and_its_hooks_save_there(
 def test_claude_code_is_refused_with_a_token_that_was_revoked(
     world: World, folder: Path, server: ServerProcess
 ) -> None:
-    world.environ["RALPH_TOKEN"] = server.token("read")
+    world.environ["RALPH_TOKEN"] = server.token("write")
     world.run(ralph("hooks", "install", "--no-mcp", "--server", server.address), cwd=folder)
     server.tokens().revoke("client")
     header = {"Authorization": "Bearer ${RALPH_TOKEN}"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ralph.errors import AccessRefused, BadInput, JournalDown, RecordForgotten
-from ralph.memory.outbox import LARGEST_BYTES, Outbox
+from ralph.memory.outbox import _LARGEST_BYTES, Outbox
 from ralph.memory.servers import (
     FILE,
     ServerLogin,
@@ -67,7 +67,7 @@ def test_calls_go_in_their_order_and_those_that_can_go_together_do(outbox: Outbo
 
 def test_no_call_is_larger_than_a_server_takes(outbox: Outbox) -> None:
     for letter in "abc":
-        outbox.keep("/iterations", [letter * (LARGEST_BYTES // 2)])
+        outbox.keep("/iterations", [letter * (_LARGEST_BYTES // 2)])
     receiver = Receiver()
     outbox.deliver(receiver)
     assert len(receiver.calls) == 3

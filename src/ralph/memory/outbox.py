@@ -7,10 +7,11 @@ again, and the server knows what it saves by its id.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,11 +21,12 @@ from ralph.journal.spool import Spool
 from ralph.memory.store import numbered, short_hash
 from ralph.records import Record, now
 
+_T = TypeVar("_T")
 _log = logging.getLogger("ralph")
 _LOCK_TIMEOUT_S = 5.0
 _MOST_TOGETHER = 50
 # A server takes no larger body.
-LARGEST_BYTES = 1_500_000
+_LARGEST_BYTES = 1_500_000
 
 
 class SavingCall(msgspec.Struct, frozen=True):
@@ -71,8 +73,10 @@ class Outbox:
 
         def append(drafts: Drafts) -> list[Appended]:
             records = [one for one in drafts if isinstance(one, Record)]
-            for together in _portions(records):
-                self._send(send, together)
+            # What stands together goes together where it can, because a server counts calls.
+            for (_, joins), some in itertools.groupby(records, key=_path_of):
+                for together in portions(list(some), _MOST_TOGETHER if joins else 1):
+                    self._send(send, together)
             return [Appended(one, True) for one in records]
 
         return self._waiting.deliver(append, patience_s=patience_s) is not None
@@ -80,7 +84,9 @@ class Outbox:
     def _send(self, send: Send, records: Sequence[Record]) -> None:
         """Records that make one call; those that spoil it for the others are made out."""
         try:
-            send(*_one_call([_decode(one.body) for one in records]))
+            path, joins = _path_of(records[0])
+            bodies = [_decode(one.body).body for one in records]
+            send(path, [one for body in bodies for one in body] if joins else bodies[0])
         except (AccessRefused, NotFound):
             raise  # the server does not know the token, or the project: that can be mended
         except BadInput as error:
@@ -93,26 +99,21 @@ class Outbox:
                 _log.warning("memory: the server did not take a record (%s); see %s", error, file)
 
 
-def _portions(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Records that stand together and can be one call, because a server counts calls."""
-    some: list[Record] = []
+def _path_of(record: Record) -> tuple[str, bool]:
+    """The path of a call, and whether it takes a list, so that several can be one."""
+    call = _decode(record.body)
+    return call.path, isinstance(call.body, list)
+
+
+def portions(items: Sequence[_T], most: int) -> Iterator[list[_T]]:
+    """The items in lists that a server takes; one list without items where there are none."""
+    some: list[_T] = []
     size = 0
-    for one in records:
-        call, size = _decode(one.body), size + len(one.body)
-        if some and not (
-            isinstance(call.body, list)
-            and call.path == _decode(some[0].body).path
-            and len(some) < _MOST_TOGETHER
-            and size <= LARGEST_BYTES
-        ):
+    for one in items:
+        length = len(msgspec.json.encode(one))
+        if some and (len(some) == most or size + length > _LARGEST_BYTES):
             yield some
-            some, size = [], len(one.body)
+            some, size = [], 0
         some.append(one)
-    if some:
-        yield some
-
-
-def _one_call(calls: Sequence[SavingCall]) -> tuple[str, Any]:
-    first = calls[0]
-    together = isinstance(first.body, list)
-    return first.path, [one for call in calls for one in call.body] if together else first.body
+        size += length
+    yield some

@@ -31,7 +31,7 @@ from ralph.memory.feature import FileSeen, SavedIteration, prepared
 from ralph.memory.knowledge import Context, SavedEntry
 from ralph.memory.knowledge_state import read_entry
 from ralph.memory.lessons import Solved
-from ralph.memory.outbox import Outbox
+from ralph.memory.outbox import Outbox, portions
 from ralph.memory.project import Focus, Project
 from ralph.memory.remote_values import OnServer
 from ralph.memory.servers import find_login
@@ -120,10 +120,8 @@ class RemoteRalph(OnServer):
     def get(self, record_id: str, *, scope: Scope = PERSON, **_: Any) -> Hit:
         """One record of any kind, by its id or the beginning of it."""
         hit = values.read_hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
-        if scope.feature is not None and getattr(hit.record, "feature", None) not in (
-            "",
-            scope.feature,
-        ):
+        whose = getattr(hit.record, "feature", None)
+        if scope.feature is not None and whose not in ("", scope.feature):
             raise NotFound(f"there is no record {record_id!r}")
         return hit
 
@@ -164,7 +162,7 @@ class RemoteRalph(OnServer):
         """Keep many, each under the feature it names; a hundred at once, all of them or none."""
         ready = [self._prepared(one) for one in iterations]
         saved: list[SavedIteration] = []
-        for some in values.portions(ready, _MOST_ITERATIONS):
+        for some in portions(ready, _MOST_ITERATIONS) if ready else ():
             told = self.save("/iterations", msgspec.to_builtins(some))
             if told is None:
                 saved += [self._waiting(one) for one in some]
@@ -197,9 +195,7 @@ class RemoteRalph(OnServer):
             if self.deliver():
                 return self.call("POST", path, body)
         except self.away as error:
-            _log.warning(
-                "memory: %s What was to be saved waits here.", f"{error}".rstrip(".") + "."
-            )
+            _log.warning("memory: what was to be saved waits here: %s", error)
         self.outbox.keep(path, body)
         return None
 
@@ -371,7 +367,7 @@ class RemoteConversations(OnServer):
         named = clean(prepared_conversation(conversation))
         ready = [clean(prepared_exchange(one, named.id)) for one in exchanges]
         fresh: dict[str, bool] = {}
-        for some in values.portions(ready, _MOST_EXCHANGES):
+        for some in portions(ready, _MOST_EXCHANGES):
             body = [{"conversation": named, "exchanges": some}]
             told = self.ralph.save("/sessions", msgspec.to_builtins(body))
             fresh |= {one["id"]: one["fresh"] for one in told or ()}

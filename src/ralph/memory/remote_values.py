@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.memory.outbox import LARGEST_BYTES
 from ralph.memory.plan_stream import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
 from ralph.recall import Hit
 from ralph.recall.patterns import Pattern
@@ -91,20 +90,6 @@ def narrowed(narrowing: Mapping[str, Any]) -> dict[str, Any]:
     if (scope := narrowing.get("scope")) is not None and scope.feature is not None:
         found["feature"] = [scope.feature]
     return found if narrowing.get("meaning", True) else {**found, "words_only": "true"}
-
-
-def portions(items: Sequence[Any], most: int) -> Iterator[list[Any]]:
-    """The items in lists that a server takes; one list without items where there are none."""
-    some: list[Any] = []
-    size = 0
-    for one in items:
-        length = len(msgspec.json.encode(one))
-        if some and (len(some) == most or size + length > LARGEST_BYTES):
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += length
-    yield some
 
 
 def given_only(query: Mapping[str, Any]) -> dict[str, Any]:

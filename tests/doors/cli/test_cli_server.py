@@ -119,7 +119,10 @@ def test_the_status_is_the_server_s(line: Line, server: ServerProcess) -> None:
 def test_a_token_of_one_feature_sees_that_feature(
     line: Line, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RALPH_TOKEN", server.token("write", feature="auth"))
+    assert "one feature" in line("hooks", "install", "--server", server.address).complaint
     monkeypatch.setenv("RALPH_TOKEN", server.token("read", feature="auth"))
+    assert "scope write" in line("hooks", "install", "--server", server.address).complaint
     assert {hit["record"]["feature"] for hit in line.well("failures", "--json").json} <= {"auth"}
     line.well("status")
     assert "scope" in line("remember", "Not by me.").complaint

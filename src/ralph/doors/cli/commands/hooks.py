@@ -185,7 +185,7 @@ def plugin_path() -> None:
 
 
 def _server_login(user: bool, agent: str) -> ServerLogin | None:
-    """The server that a folder's memory goes to, if one was given and it accepts the token."""
+    """The server that a folder gets, if one was given and sessions may be saved there."""
     given = server_given()
     if given is None:
         return None
@@ -198,7 +198,7 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
     assert login is not None
     try:
         with RemoteRalph(*login) as there:
-            there.status()
+            there.call("POST", "/sessions", [])
     except JournalDown as error:
         note(f"it is set up all the same: {error}")
     return login
