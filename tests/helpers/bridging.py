@@ -13,6 +13,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+assert sys.platform != "win32"  # which has no such sockets
+
 
 def _carry(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):

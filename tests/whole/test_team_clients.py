@@ -105,7 +105,9 @@ def test_a_session_in_another_folder_is_found_over_the_server(
     hold(session)
     session.hook("session-end")
     assert said(server) == [ANSWER]
-    # In the folder, and with the address from anywhere.
+    # In the folder and below it, and with the address from anywhere.
+    (folder / "src").mkdir()
+    monkeypatch.chdir(folder / "src")
     [hit] = line.well("search", "parcels numbers checkout", "--json").json
     assert hit["record"]["assistant"] == ANSWER
     monkeypatch.chdir(tmp_path)

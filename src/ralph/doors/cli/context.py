@@ -236,13 +236,15 @@ def on_server(**how: Any) -> Ralph | None:
     from ralph.memory.servers import ADDRESS, server_folders
 
     home = home_folder()
-    if not (server_given() or os.environ.get(ADDRESS) or server_folders(home)):
+    bound, start = server_folders(home), start_folder().resolve()
+    if not (server_given() or os.environ.get(ADDRESS) or bound):
         return None
     from ralph.memory.project import PlainFolder
     from ralph.memory.remote import open_server
 
     # A folder without a project may have its memory on a server, too.
-    project = found_project() or PlainFolder(start_folder(), home)
+    above = (one for one in (start, *start.parents) if str(one) in bound)
+    project = found_project() or PlainFolder(next(above, start), home)
     return open_server(project, given=server_given(), **how)
 
 

@@ -110,7 +110,7 @@ _PROJECT, _JSON, _NO_PAGER, _SERVER = (
 )
 # Commands that work with `--server`; the others need the project's own files.
 _REMOTE = frozenset(
-    "conversations failures feature files forget hooks knowledge learning log open prompt recent"
+    "conversations failures feature files forget hooks knowledge learning log open recent"
     " record remember run search show status task".split()
 )
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
