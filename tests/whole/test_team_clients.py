@@ -199,10 +199,17 @@ def test_a_command_delivers_what_waits_and_says_what_it_cannot(
     assert "not reachable" in error
     kept = line.well("remember", "Parcels", "go", "out", "at", "six.")
     assert "waits here" in kept.err
+    record = {"feature": "auth", "summary": "Parcels have a form now."}
+    [saved] = line.well("record", "-", "--json", stdin=json.dumps(record)).json
+    assert saved["iteration_number"] == 1
+    # As after an answer that was lost: everything twice.
+    for call in outbox(server, home).calls():
+        outbox(server, home).keep(call.path, call.body)
     server.start()
     hits = line.well("search", "parcels", "--json").json
-    assert {hit["kind"] for hit in hits} == {"exchange", "note"}
+    assert sorted(hit["kind"] for hit in hits) == ["exchange", "iteration", "note"]
     assert not outbox(server, home).holds
+    assert (len(said(server)), len(done(server, "auth"))) == (1, 1)
 
 
 def test_a_revoked_token_loses_nothing_and_is_named(
@@ -280,6 +287,33 @@ def test_the_loop_saves_to_the_server_and_takes_from_it(
     # The agent's own call asked the server; the plan is the checkout's; it has no token.
     assert "The form lost its token." in seen.read_text()
     assert os.environ["RALPH_TOKEN"] not in Path(f"{seen}.env").read_text()
+
+
+def test_a_loop_in_a_bound_folder_gives_its_agent_the_server_s_memory(
+    server: ServerProcess, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = planned(tmp_path / "checkout")
+    monkeypatch.chdir(root)
+    install(server, line, monkeypatch)
+    with server.memory() as ralph:
+        ralph.feature("auth").remember({"summary": "The form lost its token."})
+        ralph.feature("search").remember({"summary": "The form of the search lost its token."})
+    ask = {"query": "form lost its token"}
+    steps: list[dict[str, Any]] = [
+        {"mcp": "search_feature_memory", "args": ask, "expect": "1 record"},
+        {"mcp": "remember", "args": {"text": "Tokens are kept in the form."}, "expect": "Saved"},
+        {"bash": "{{ralph}} search 'form lost its token'", "expect": "The form lost its token"},
+        DONE,
+        {"say": "Done."},
+    ]
+    agent = scripted(tmp_path, {"steps": steps})
+    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+    [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
+    assert ended["outcome"] == "success", ended["summary"]
+    assert len(done(server, "auth")) == 2
+    with server.memory() as ralph:
+        [hit] = ralph.search("where are tokens kept?", kinds=["note"])
+        assert hit.record.feature == "auth"
 
 
 def test_a_loop_goes_on_while_its_server_is_killed_and_nothing_is_lost_or_doubled(
