@@ -16,7 +16,10 @@ from hooking import Session, hook, log
 from looping import DONE, planned, scripted
 from teaming import ServerProcess, serving
 
+from ralph.loop.agent import ralph_server
 from ralph.memory.outbox import Outbox
+from ralph.memory.project import Project
+from ralph.memory.remote import open_server
 from ralph.memory.servers import FILE, server_folders
 from ralph.records.iteration import Iteration
 
@@ -270,7 +273,6 @@ def test_the_loop_saves_to_the_server_and_takes_from_it(
 ) -> None:
     root = planned(tmp_path / "checkout")
     monkeypatch.chdir(root)
-    monkeypatch.setenv("RALPH_SERVER", server.address)
     monkeypatch.setenv("RALPH_TOKEN", server.token("orchestrator"))
     with server.memory() as ralph:
         failed = {"task_id": 1, "summary": "The form lost its token.", "outcome": "failure"}
@@ -278,7 +280,8 @@ def test_the_loop_saves_to_the_server_and_takes_from_it(
     seen = tmp_path / "seen.txt"
     asks = f'ralph search "form lost its token" > {seen} 2>&1; env > {seen}.env'
     agent = scripted(tmp_path, {"steps": [{"bash": asks}, DONE, {"say": "Done."}]})
-    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+    words = ("run", "--json", "--agent", agent, "--max-iterations", "1")
+    ran = line.well("--server", server.address, *words)
     events = [json.loads(one) for one in ran.out.splitlines()]
     assert [one["outcome"] for one in events if one["event"] == "ended"] == ["success"]
     assert [one.outcome for one in done(server, "auth")] == ["failure", "success"]
@@ -287,6 +290,12 @@ def test_the_loop_saves_to_the_server_and_takes_from_it(
     # The agent's own call asked the server; the plan is the checkout's; it has no token.
     assert "The form lost its token." in seen.read_text()
     assert os.environ["RALPH_TOKEN"] not in Path(f"{seen}.env").read_text()
+    # Its tools are told where to ask; the token they find in Ralph's home.
+    there = open_server(Project(root), given=server.address)
+    assert there is not None
+    entry = ralph_server(there, root)
+    assert entry["env"]["RALPH_SERVER"] == server.address
+    assert os.environ["RALPH_TOKEN"] not in json.dumps(entry)
 
 
 def test_a_loop_in_a_bound_folder_gives_its_agent_the_server_s_memory(
