@@ -64,7 +64,7 @@ class Outbox:
         record = Record(short_hash(data.decode()), "call", 0, now(), data)
         self._waiting.keep([numbered(record)])
 
-    def deliver(self, send: Send, *, patience_s: float = 0.0) -> bool:
+    def deliver(self, send: Send) -> bool:
         """Make the calls in their order; False when another process is at it.
 
         What the server refuses for what is in it is set aside. A server that is away, or that does
@@ -79,7 +79,7 @@ class Outbox:
                     self._send(send, together)
             return [Appended(one, True) for one in records]
 
-        return self._waiting.deliver(append, patience_s=patience_s) is not None
+        return self._waiting.deliver(append, patience_s=0.0) is not None
 
     def _send(self, send: Send, records: Sequence[Record]) -> None:
         """Records that make one call; those that spoil it for the others are made out."""

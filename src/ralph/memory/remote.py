@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -97,7 +98,7 @@ class RemoteRalph(OnServer):
         self._deadline = None if within_s is None else Deadline(within_s)
         self._trouble: tuple[JournalDown, float] | None = None
         # The iterations of a feature as they were read last.
-        self._known: dict[str, tuple[str, list[tuple[JournalRecord, Iteration]]]] = {}
+        self.known: dict[str, tuple[str, list[tuple[JournalRecord, Iteration]]]] = {}
         if project is not None:
             self.project = project
             self.config = load(home=project.home, project_file=project.settings_file)
@@ -199,17 +200,10 @@ class RemoteRalph(OnServer):
         self.outbox.keep(path, body)
         return None
 
-    def deliver(self, *, patience_s: float = 0.0) -> bool:
+    def deliver(self) -> bool:
         """Hand over what waits here; False when another process is at it."""
-
-        def send(path: str, body: Any) -> None:
-            self.call("POST", path, body)
-
-        return (
-            self.outbox is None
-            or not self.outbox.holds
-            or self.outbox.deliver(send, patience_s=patience_s)
-        )
+        box = self.outbox
+        return box is None or not box.holds or box.deliver(partial(self.call, "POST"))
 
     @property
     def away(self) -> tuple[type[Exception], ...]:
@@ -322,7 +316,7 @@ class RemoteFeature(OnServer):
 
     def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
         """Every iteration in its order; while the server is away, those known and those waiting."""
-        known = self.ralph._known
+        known = self.ralph.known
         mark, found = known.get(self.name, ("", []))
         path = f"/features/{quote(self.name, safe='')}/iterations?{urlencode({'known': mark})}"
         try:

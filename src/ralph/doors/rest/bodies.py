@@ -126,10 +126,9 @@ class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
     kind: str = "manual"
 
 
-class TaskQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A task that an agent is to get."""
+class KnowledgeFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What narrows a question to knowledge."""
 
-    task: str
     agent_type: str | None = None
     task_type: str | None = None
     technology: str | None = None
@@ -137,16 +136,17 @@ class TaskQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     min_score: float | None = None
 
 
-class FailureQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class TaskQuestion(KnowledgeFilter, kw_only=True):
+    """A task that an agent is to get."""
+
+    task: str
+
+
+class FailureQuestion(KnowledgeFilter, kw_only=True):
     """A failure that somebody may have solved."""
 
     failure: str
     error: str = ""
-    agent_type: str | None = None
-    task_type: str | None = None
-    technology: str | None = None
-    max_results: int | None = None
-    min_score: float | None = None
 
 
 class OutcomeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -398,7 +398,7 @@ def report_outcome(call: ApiCall, given: bodies.OutcomeBody) -> Json:
     return {"id": identity}
 
 
-def _question(given: bodies.TaskQuestion | bodies.FailureQuestion) -> tuple[Json, Json]:
+def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
     of = {name: getattr(given, name) for name in ("agent_type", "task_type", "technology")}
     bounds = {"max_results": given.max_results, "min_score": given.min_score}
     return of, {name: value for name, value in bounds.items() if value is not None}
