@@ -25,7 +25,7 @@ PROJECT_FILE = "rag_config.json"
 _PREFIX = "RALPH_"
 # Names in the environment that say where things are, not how they behave.
 _PLACES = frozenset(
-    "RALPH_HOME RALPH_DEBUG RALPH_PROJECT RALPH_COMMAND"
+    "RALPH_HOME RALPH_DEBUG RALPH_PROJECT RALPH_COMMAND RALPH_SERVER RALPH_TOKEN"
     # What the loop tells the agents it starts.
     " RALPH_FEATURE RALPH_TASK RALPH_MCP_CONFIG".split()
 )

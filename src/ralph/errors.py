@@ -7,6 +7,7 @@ RalphError                 everything Ralph raises on purpose
 │   ├── NotFound           a record, feature or file that is not there
 │   ├── NotAProject        no project here or above
 │   ├── RecordForgotten    the record was forgotten on purpose and stays so
+│   ├── AccessRefused      a server does not accept the token, or not for this
 │   ├── BadPlan            a file of the plan that cannot be read, with its place
 │   ├── UnsafeFile         a file in `.ralph` that is a link, no regular file, or too large
 │   └── LearningsFull      no learning may be evicted: a person or a review must choose
@@ -68,6 +69,10 @@ class NotAProject(BadInput):
 
 class RecordForgotten(BadInput):
     """The record was forgotten on purpose and stays so."""
+
+
+class AccessRefused(BadInput):
+    """A server does not accept the token, or not for this."""
 
 
 class BadPlan(BadInput):

@@ -246,7 +246,7 @@ USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 
 # Ralph's own keys, and the address that holds a password: an agent's memory server is told them
 # where it needs them, the agent is not.
-_WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
+_WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL", "RALPH_TOKEN")
 
 
 def agent_environment(

@@ -327,17 +327,19 @@ class CodexSetup(HooksSetup):
         """The settings with our server in them."""
         rest = text
         if text is not None:
-            if self.server_in(text, where) == call:
+            if self.server_in(text, where) == call.registered:
                 return text
             rest = self.without_server(text, where)
             if rest is not None and settings.SERVER in _servers_in(rest, where):
                 raise settings.foreign_server(where)
+        entry: dict[str, Any] = {"command": call.program, "args": call.server_words}
+        if call.url:
+            entry = {"url": call.url, "bearer_token_env_var": settings.TOKEN}
         newline = "\r\n" if "\r\n" in (rest or "") else "\n"
         lines = [
             _BEGIN,
             f"[mcp_servers.{settings.SERVER}]",
-            f"command = {json.dumps(call.program, ensure_ascii=False)}",
-            f"args = {json.dumps(call.server_words, ensure_ascii=False)}",
+            *(f"{key} = {json.dumps(one, ensure_ascii=False)}" for key, one in entry.items()),
             # Without it `codex exec` refuses every tool that writes, even reporting on a task.
             'default_tools_approval_mode = "approve"',
             _END,
@@ -348,7 +350,7 @@ class CodexSetup(HooksSetup):
         made = block if rest is None else rest + newline + block
         fits = False
         with contextlib.suppress(BadInput):
-            fits = self.server_in(made, where) == call
+            fits = self.server_in(made, where) == call.registered
         if not fits:
             todo = "Write it as tables ([mcp_servers.NAME]), then run this again."
             raise settings.refusal(

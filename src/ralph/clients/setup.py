@@ -37,6 +37,10 @@ NAME = "ralph"
 SERVER = "ralph-memory"
 SERVERS = "mcpServers"
 _MODULE = ("-m", "ralph")
+# A server's token is in the client's environment, and in no file that git may share.
+TOKEN = "RALPH_TOKEN"
+_BEARER = f"Bearer ${{{TOKEN}}}"
+_HEADERS = {"Authorization": _BEARER}
 TIMEOUT_S = 60.0
 # A hook by name. The shell looks the program up, and calls it only if that gives a full path (`?:`
 # is a drive of Windows) outside the project.
@@ -57,10 +61,14 @@ _PROGRAM = re.compile(r"(?:.*[/\\])?ralph(?:\.exe)?", re.S | re.I)
 
 
 class RalphCall(msgspec.Struct, frozen=True):
-    """The program, and the words that go before what it is to do."""
+    """The program, and the words that go before what it is to do.
+
+    `url` is where the memory is served over HTTP, if the client is to ask for it there.
+    """
 
     program: str
     words: tuple[str, ...] = ()
+    url: str = ""
 
     def hook(self, event: str) -> str:
         """The command of a hook, for a shell."""
@@ -84,16 +92,27 @@ class RalphCall(msgspec.Struct, frozen=True):
 
     def server(self) -> dict[str, Any]:
         """The server as Claude Code's files describe one; its tools are shown at once."""
+        if self.url:
+            return {"type": "http", "url": self.url, "headers": _HEADERS, "alwaysLoad": True}
         call = {"type": "stdio", "command": self.program, "args": self.server_words}
         return call | {"alwaysLoad": True}
 
     @property
+    def registered(self) -> RalphCall:
+        """As a client's settings have the server."""
+        return RalphCall("", url=self.url) if self.url else self
+
+    @property
     def shown(self) -> str:
         """The call as a person would type it here."""
+        if not self.program:
+            return self.url
         return shlex.join([self._here, *self.words])
 
     def found(self) -> str | None:
         """Where the program is, or None when it is not there."""
+        if not self.program:
+            return self.url
         return find_program(self._here)
 
     @property
@@ -119,6 +138,10 @@ def server_call(server: object) -> RalphCall | None:
     match server:
         case {"command": str(program), "args": [*words, "mcp", "--focus"]}:
             return _call([program, *words])
+        case {"url": str(url), "headers": {"Authorization": header}} if header == _BEARER:
+            return RalphCall("", url=url)
+        case {"url": str(url), "bearer_token_env_var": name} if name == TOKEN:
+            return RalphCall("", url=url)
     return None
 
 
@@ -396,7 +419,7 @@ class ClientSetup(ABC):
         before = self.call_of(servers.get(SERVER))
         if SERVER in servers and before is None:
             raise foreign_server(where)
-        if text is not None and before == call:
+        if text is not None and before == call.registered:
             return text
         return self.put(text, settings, self.server_entry(call))
 
@@ -495,7 +518,8 @@ def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], Setup
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:
     """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
-    return not (root is not None and call.program in (NAMED, NAME)) and not call.is_safe
+    shared = root is not None and call.program in (NAMED, NAME, "")
+    return not shared and not call.is_safe
 
 
 def setup_call(call: RalphCall) -> SetupCall:

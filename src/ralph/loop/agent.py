@@ -24,6 +24,7 @@ from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.memory.ralph import Ralph
+from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import project_file
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Discipline, Task
@@ -78,7 +79,7 @@ def loop_servers(
     words += [] if memory_on else ["--no-memory"]
     entries = {own_server(memory_on=memory_on): ralph_server(ralph, plan.project, *words)}
     notes: list[str] = []
-    allowed = trusted_hashes(ralph.store.home, plan.project)
+    allowed = trusted_hashes(ralph.project.home, plan.project)
     discipline = _discipline(plan, task)
     wishes = server_wishes(discipline)
     for key, entry in discipline.mcp_servers.items():
@@ -120,7 +121,9 @@ def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
     """Ralph's own server as Claude Code's config file has it, told where things are and the
     settings in force that no file says."""
     program, *isolated = python()
-    env = {"RALPH_HOME": str(ralph.store.home), "RALPH_PROJECT": str(project)}
+    env = {"RALPH_HOME": str(ralph.project.home), "RALPH_PROJECT": str(project)}
+    # Its token is in Ralph's home, never in a file or an environment of the agent.
+    env |= {ADDRESS: ralph.where} if ralph.remote else {}
     for key, _, origin in map(msgspec.structs.astuple, ralph.config.origins):
         if origin == "given" or origin.startswith("RALPH_"):
             # Not the shown value: of a secret that says only whether there is one.

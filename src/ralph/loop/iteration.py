@@ -20,6 +20,7 @@ from ralph.loop.process import AgentEnd
 from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
+from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
@@ -275,7 +276,8 @@ class IterationRunner:
                 prompt.text,
                 servers,
                 model=self._model(review),
-                given=agents.run_variables(self.plan, task.feature, "" if review else task.id),
+                given=agents.run_variables(self.plan, task.feature, "" if review else task.id)
+                | ({ADDRESS: self.ralph.where} if self.ralph.remote else {}),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
                 scripts=agents.plan_scripts(self.plan, task),
             )

@@ -101,7 +101,8 @@ class Orchestrator(msgspec.Struct, eq=False):
     def begin(self) -> None:
         """Let go of what has had its time, at most once a day."""
         with self._careful("not pruned"):
-            prune_if_due(self.ralph.knowledge)
+            if not self.ralph.remote:
+                prune_if_due(self.ralph.knowledge)
 
     def context(self, facts: PromptFacts) -> Context | None:
         """What the agent is told of other projects."""
@@ -153,7 +154,8 @@ class Orchestrator(msgspec.Struct, eq=False):
                 ended.append(error)
 
         with self._careful("not published"):
-            if not self._settings.knowledge_give or not self.ralph.knowledge.staged():
+            knowledge, gives = self.ralph.knowledge, self._settings.knowledge_give
+            if not gives or not (self.ralph.remote or knowledge.staged()):
                 return
             # A checkpoint may be killed at any moment and repeated later, so nobody has to wait.
             thread = threading.Thread(target=publish, name="ralph-checkpoint", daemon=True)

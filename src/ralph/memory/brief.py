@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -71,7 +72,13 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
-    """What matters now; everything is empty where nothing was planned, said or done yet."""
+    """What matters now; everything is empty where nothing was planned, said or done yet.
+
+    Of a memory on a server the plan there counts.
+    """
+    there: Any = ralph
+    if ralph.remote:
+        return there.brief(focus)  # type: ignore[no-any-return]
     found = [_feature(ralph, view, focus, *one) for one in _features_now(ralph, view, focus)]
     features = tuple(one for one in found if one is not None)
     history = ralph.conversations.stream.history if ralph.conversations.exist else None

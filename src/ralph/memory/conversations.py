@@ -413,6 +413,9 @@ def details(
     everywhere: bool = False,
 ) -> ConversationDetails:
     """What is known of a conversation or of one exchange, by its id or a prefix of it."""
+    there: Any = memory
+    if getattr(memory, "remote", False):
+        return there.details(conversation, exchange)  # type: ignore[no-any-return]
     if (conversation is None) == (exchange is None):
         todo = 'For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}'
         raise BadInput("give a conversation_id or an exchange_id, one of them", todo=todo)

@@ -243,7 +243,7 @@ def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
-    pauses, project = read_pauses(ralph.store.home), ralph.project
+    pauses, project = read_pauses(ralph.project.home), ralph.project
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []

@@ -54,6 +54,9 @@ class _Reach(msgspec.Struct, frozen=True):
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
+    # Whether they are on a server.
+    remote = False
+
     def __init__(self, store: ProjectStore, config: Config) -> None:
         self.store = store
         self.config = config
@@ -63,6 +66,11 @@ class Ralph:
     def project(self) -> Project:
         """The project this memory belongs to."""
         return self.store.project
+
+    @property
+    def where(self) -> str:
+        """The project's folder, or its address on a server."""
+        return str(self.project.root)
 
     @functools.cached_property
     def conversations(self) -> Conversations:

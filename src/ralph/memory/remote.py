@@ -1,54 +1,90 @@
 """The memories of a project on a server, by the same calls as those of a folder.
 
-What only a folder can do (settings, the index, moving journals) says so.
+What only a folder can do (the index, moving journals) says so. With an `outbox`, what is to be
+saved while the server is away waits here, and is delivered before anything else is saved.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from ralph.errors import BadInput, JournalDown, NotFound, RecordForgotten
+from ralph.config import Config, load
+from ralph.errors import AccessRefused, BadInput, JournalDown, NotFound, RecordForgotten
+from ralph.memory import remote_values as values
+from ralph.memory.brief import Brief
+from ralph.memory.checkpoints import CheckpointResult
 from ralph.memory.conversation_search import Related
-from ralph.memory.conversations import SavedExchange
-from ralph.memory.feature import FileSeen, SavedIteration
+from ralph.memory.conversation_stream import (
+    ConversationState,
+    prepared_conversation,
+    prepared_exchange,
+)
+from ralph.memory.conversations import ConversationDetails, SavedExchange
+from ralph.memory.feature import FileSeen, SavedIteration, prepared
 from ralph.memory.knowledge import Context, SavedEntry
-from ralph.memory.plan_stream import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
-from ralph.memory.store import Answer
-from ralph.recall import Hit
+from ralph.memory.knowledge_state import read_entry
+from ralph.memory.lessons import Solved
+from ralph.memory.outbox import Outbox, portions
+from ralph.memory.project import Focus, Project
+from ralph.memory.remote_values import OnServer
+from ralph.memory.servers import find_login
+from ralph.memory.store import Answer, find_id
+from ralph.recall import PERSON, Hit, Scope
 from ralph.recall.patterns import Pattern, Patterns
+from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
 from ralph.records import conversation as talk
+from ralph.records import iteration as iterations_of
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import Iteration
-from ralph.records.knowledge import ENTRIES, Entry
-from ralph.records.note import NOTE, Note
+from ralph.records.knowledge import Entry
+from ralph.records.note import Note, make_note
 from ralph.wire import Deadline, Reply, Wire
 
+if TYPE_CHECKING:
+    from ralph.memory.ralph import Ralph
+
+_log = logging.getLogger("ralph")
 TIMEOUT_S = 35.0
-_RECORDS: dict[str, Any] = {
-    ITERATION: Iteration,
-    NOTE: Note,
-    LEARNING: FeatureLearning,
-    FEATURE: FeatureSnapshot,
-    talk.EXCHANGE: talk.Exchange,
-    talk.CONVERSATION: talk.Conversation,
-    talk.DOCUMENT: talk.Document,
-}
+# A server that did not answer is left alone for so long, where things can wait for it.
+_LEFT_ALONE_S = 10.0
+# A server takes so many at once.
+_MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
 _HOW = "Check the address, which is like https://HOST/projects/NAME, and that the server runs."
 
 
-class RemoteRalph:
-    """The memories of one project on a server. Close it, or use it in a `with` block."""
+class RemoteRalph(OnServer):
+    """The memories of one project on a server. Close it, or use it in a `with` block.
 
-    def __init__(self, address: str, token: str) -> None:
+    `project` is the folder that somebody works in, with its settings. `captures`: what comes is
+    kept here also while the server refuses the token, because nobody could give it again.
+    """
+
+    project: Project
+    config: Config
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        project: Project | None = None,
+        captures: bool = False,
+        within_s: float | None = None,
+    ) -> None:
         parts = urlsplit(address.rstrip("/"))
         before, _, name = parts.path.rpartition("/projects/")
-        if not name or "/" in name:
-            raise BadInput(f"{address!r} does not name a project", todo=_HOW)
+        web = parts.scheme in ("http", "https") and "@" not in parts.netloc
+        if not web or not name or "/" in name:
+            shown = address.rpartition("@")[2]  # without a password
+            raise BadInput(f"{shown!r} does not name a project on a server", todo=_HOW)
         if not token:
             todo = "Create one on the server with `ralph token create`, and set RALPH_TOKEN."
             raise BadInput("a server needs a token", todo=todo)
@@ -56,31 +92,50 @@ class RemoteRalph:
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
+        self.where, self.captures = address.rstrip("/"), captures
+        self.outbox: Outbox | None = None
+        # For all calls together; without it each has its own.
+        self._deadline = None if within_s is None else Deadline(within_s)
+        self._trouble: tuple[JournalDown, float] | None = None
+        # The iterations of a feature as they were read last.
+        self.known: dict[str, tuple[str, list[tuple[JournalRecord, Iteration]]]] = {}
+        if project is not None:
+            self.project = project
+            self.config = load(home=project.home, project_file=project.settings_file)
+            self.outbox = Outbox(project.home, address.rstrip("/"))
 
     def __repr__(self) -> str:
         """The server that it is on."""
-        return f"<RemoteRalph {self.wire.safe_url}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise BadInput(
-            f"a memory on a server has no {name!r} here", todo="Do that where the server runs."
-        )
+        return f"<RemoteRalph {self.where}>"
 
     # -- asking
 
     def search(self, query: str, **narrowing: Any) -> Answer:
         """Search everything that the token may see, best first."""
-        return self.answer("/search", {"q": query, **_named(narrowing)})
+        return self.answer("/search", {"q": query, **values.narrowed(narrowing)})
 
     def recent(self, count: int = 10, **narrowing: Any) -> Answer:
         """What happened last, newest first."""
-        return self.answer("/recent", {"count": count, **_named(narrowing)})
+        return self.answer("/recent", {"count": count, **values.narrowed(narrowing)})
 
-    def get(self, record_id: str, **_: Any) -> Hit:
+    def get(self, record_id: str, *, scope: Scope = PERSON, **_: Any) -> Hit:
         """One record of any kind, by its id or the beginning of it."""
-        return _hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
+        hit = values.read_hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
+        whose = getattr(hit.record, "feature", None)
+        if scope.feature is not None and whose not in ("", scope.feature):
+            raise NotFound(f"there is no record {record_id!r}")
+        return hit
+
+    def brief(self, focus: Focus | None) -> Brief:
+        """What somebody who begins to work here should know."""
+        query = {} if focus is None else {"feature": focus.feature, "task": focus.task_id}
+        told = self.call("GET", f"/brief?{urlencode(values.given_only(query))}")
+        return msgspec.convert(told, Brief, strict=False)
+
+    def solved(self, message: str, feature: str | None) -> Solved | None:
+        """How this project solved an error before."""
+        told = self.call("POST", "/solved", {"error": clean_text(message), "feature": feature})
+        return msgspec.convert(told, Solved | None)
 
     def status(self) -> dict[str, Any]:
         """Whether memory is available there."""
@@ -89,17 +144,71 @@ class RemoteRalph:
 
     # -- writing
 
-    def remember(self, text: str, *, feature: str = "", **_: Any) -> tuple[Note, bool]:
+    def remember(
+        self, text: str, *, feature: str = "", private: bool = False, **_: Any
+    ) -> tuple[Note, bool]:
         """Keep a note of the project, or of one feature; returns it and whether it is new."""
-        saved = self.call("POST", "/notes", {"text": text, "feature": feature})
+        if private:
+            todo = "Leave out --private, or --server."
+            raise BadInput("a private note does not go to a server", todo=todo)
+        note = make_note(clean_text(text), feature=feature, by="agent")
+        saved = self.save("/notes", {"text": note.text, "feature": feature})
+        if saved is None:
+            return note, True
         return msgspec.convert(saved["record"], Note), saved["fresh"]
 
     def remember_all(
         self, iterations: Sequence[Iteration | Mapping[str, Any]], **_: Any
     ) -> list[SavedIteration]:
-        """Keep many, each under the feature it names; all of them, or none."""
-        saved = self.call("POST", "/iterations", msgspec.to_builtins(list(iterations)))
-        return [msgspec.convert(one, SavedIteration) for one in saved]
+        """Keep many, each under the feature it names; a hundred at once, all of them or none."""
+        ready = [self._prepared(one) for one in iterations]
+        saved: list[SavedIteration] = []
+        for some in portions(ready, _MOST_ITERATIONS) if ready else ():
+            told = self.save("/iterations", msgspec.to_builtins(some))
+            if told is None:
+                saved += [self._waiting(one) for one in some]
+            else:
+                saved += [msgspec.convert(one, SavedIteration) for one in told]
+        return saved
+
+    def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
+        """The iteration as it may leave this machine; its time is set, so it stays the same."""
+        told = iteration
+        if not isinstance(told, Iteration):
+            told = iterations_of.read_iteration(told)
+        one = iterations_of.check_fields(told)
+        at = utc(one.timestamp) if one.timestamp else now()
+        root = str(self.project.root) if "project" in self.__dict__ else ""
+        return clean(prepared(msgspec.structs.replace(one, timestamp=at), root=root))
+
+    def _waiting(self, iteration: Iteration) -> SavedIteration:
+        """An iteration that waits here, under the number that it may get."""
+        for located, one in reversed(self.feature(iteration.feature).iterations()):
+            if one.timestamp == iteration.timestamp:
+                return SavedIteration(located.record.id, ITERATION, one, True)
+        return SavedIteration("", ITERATION, iteration, True)
+
+    def save(self, path: str, body: Any) -> Any:
+        """Save this there, behind what waits; None where it has to wait here, too."""
+        if self.outbox is None:
+            return self.call("POST", path, body)
+        try:
+            if self.deliver():
+                return self.call("POST", path, body)
+        except self.away as error:
+            _log.warning("memory: what was to be saved waits here: %s", error)
+        self.outbox.keep(path, body)
+        return None
+
+    def deliver(self) -> bool:
+        """Hand over what waits here; False when another process is at it."""
+        box = self.outbox
+        return box is None or not box.holds or box.deliver(partial(self.call, "POST"))
+
+    @property
+    def away(self) -> tuple[type[Exception], ...]:
+        """The errors for which something waits here."""
+        return (JournalDown, AccessRefused, NotFound) if self.captures else (JournalDown,)
 
     def forget(self, record_id: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Forget a record and everything derived from it, or say what would go."""
@@ -112,8 +221,11 @@ class RemoteRalph:
         return RemoteFeature(self, name)
 
     def features(self) -> list[RemoteFeature]:
-        """Every feature of the plan there."""
-        return [self.feature(one["name"]) for one in self.call("GET", "/features")]
+        """Every feature that has a memory there, or that the token may see."""
+        counted = self.status().get("features")
+        names = [one["feature"] for one in counted or ()]
+        names = names if counted is not None else [x["name"] for x in self.call("GET", "/features")]
+        return [self.feature(name) for name in names]
 
     def close(self) -> None:
         """Let go of connections."""
@@ -131,32 +243,43 @@ class RemoteRalph:
 
     def answer(self, path: str, query: Mapping[str, Any]) -> Answer:
         """Hits that the server gives."""
-        told = self.call("GET", f"{path}?{urlencode(_plain(query), doseq=True)}")
-        return Answer([_hit(one) for one in told["hits"]], tuple(told["notes"]))
+        told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
+        return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One call; what the server refuses is the same error as in a folder."""
+        if self._trouble is not None and time.monotonic() < self._trouble[1]:
+            raise self._trouble[0]
         raw = b"" if body is None else msgspec.json.encode(body)
-        reply = self.wire.call(method, path, raw, deadline=Deadline(TIMEOUT_S))
-        if reply.status >= 400:
-            raise self._error(reply)
+        deadline = self._deadline or Deadline(TIMEOUT_S)
+        try:
+            reply = self.wire.call(method, path, raw, deadline=deadline)
+            if reply.status >= 400:
+                raise self._error(reply)
+        except JournalDown as error:
+            if self.outbox is not None:
+                self._trouble = error, time.monotonic() + _LEFT_ALONE_S
+            raise
+        self._trouble = None
         return msgspec.json.decode(reply.body)
 
     def _error(self, reply: Reply) -> Exception:
         what = reply.complaint(self.wire.key or "") or f"it answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            return BadInput(f"the server refused it: {what}", where=self.wire.safe_url)
+            todo = "Get a token from whoever runs the server, and set RALPH_TOKEN."
+            where = self.wire.safe_url
+            return AccessRefused(f"the server refused it: {what}", where=where, todo=todo)
         if reply.status < 500 and reply.status != 429:
             return kinds.get(reply.status, BadInput)(what)
         return self.wire.off(f"did not do it ({reply.describe(self.wire.key or '')})")
 
 
-class RemoteFeature(msgspec.Struct, frozen=True):
+class RemoteFeature(OnServer):
     """The memory of one feature on a server."""
 
-    ralph: RemoteRalph
-    name: str
+    def __init__(self, ralph: RemoteRalph, name: str) -> None:
+        self.ralph, self.name = ralph, name
 
     def remember(self, iteration: Iteration | Mapping[str, Any], **_: Any) -> SavedIteration:
         """Keep what an iteration came to."""
@@ -191,11 +314,74 @@ class RemoteFeature(msgspec.Struct, frozen=True):
         """One record whole."""
         return self.ralph.get(record_id)
 
+    def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
+        """Every iteration in its order; while the server is away, those known and those waiting."""
+        known = self.ralph.known
+        mark, found = known.get(self.name, ("", []))
+        path = f"/features/{quote(self.name, safe='')}/iterations?{urlencode({'known': mark})}"
+        try:
+            told = self.ralph.call("GET", path)
+        except self.ralph.away:
+            if self.ralph.outbox is None:
+                raise
+            return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
+        if "iterations" in told:
+            found = [self._located(one) for one in told["iterations"]]
+            known[self.name] = told["mark"], found
+        return list(found)
 
-class RemoteConversations(msgspec.Struct, frozen=True):
+    def _located(self, plain: Mapping[str, Any]) -> tuple[JournalRecord, Iteration]:
+        one = msgspec.convert(plain["record"], Iteration, strict=False)
+        number, source = one.iteration_number or 0, Source(run=one.session_id)
+        record = Record(plain["id"], ITERATION, number, one.timestamp or "", b"", source)
+        return JournalRecord(record, self.ralph.where, number), one
+
+    def _waiting(self, number: int) -> Iterator[tuple[JournalRecord, Iteration]]:
+        assert self.ralph.outbox is not None
+        calls = [one.body for one in self.ralph.outbox.calls() if one.path == "/iterations"]
+        mine = (one for body in calls for one in body if one["feature"] == self.name)
+        for count, one in enumerate(mine, number + 1):
+            yield self._located({"id": "", "record": {**one, "iteration_number": count}})
+
+    def forget(self, ids: Collection[str], **_: Any) -> list[str]:
+        """Forget these records for good."""
+        return [one for one in ids if self.ralph.forget(one)["forgotten"]]
+
+
+class RemoteConversations(OnServer):
     """The conversations of a project on a server."""
 
-    ralph: RemoteRalph
+    def __init__(self, ralph: RemoteRalph) -> None:
+        self.ralph = ralph
+
+    def add(
+        self, conversation: talk.Conversation, exchanges: Sequence[talk.Exchange]
+    ) -> list[SavedExchange]:
+        """Save a conversation and its exchanges; what is known by its id is not saved again."""
+        named = clean(prepared_conversation(conversation))
+        ready = [clean(prepared_exchange(one, named.id)) for one in exchanges]
+        fresh: dict[str, bool] = {}
+        for some in portions(ready, _MOST_EXCHANGES):
+            body = [{"conversation": named, "exchanges": some}]
+            told = self.ralph.save("/sessions", msgspec.to_builtins(body))
+            fresh |= {one["id"]: one["fresh"] for one in told or ()}
+        return [SavedExchange(one.id, one, fresh.get(one.id, True)) for one in ready]
+
+    def bury(self, ids: Collection[str], *, reason: str) -> None:
+        """What a pause covers never leaves this machine."""
+
+    def details(self, conversation: str | None, exchange: str | None) -> ConversationDetails:
+        """A conversation with its exchanges, or one of them, with tags and summaries."""
+        only = None if exchange is None else self.ralph.get(exchange)
+        wanted = conversation if only is None else only.record.conversation
+        told = self.ralph.call("GET", f"/conversations/{quote(wanted or '', safe='')}")
+        found = msgspec.convert(told["exchanges"], list[talk.Exchange])
+        shown = [one for one in found if only is None or one.id == only.id]
+        about = msgspec.convert({k: told[k] for k in _CONVERSATION}, talk.Conversation)
+        return ConversationDetails(about, shown, tuple(told["tags"]), told["summaries"])
+
+    def summary(self, wanted: str, **_: Any) -> None:
+        """What made a summary stays there; `details` has its text."""
 
     def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
         """Start a conversation and return its id; a session that is known continues."""
@@ -225,21 +411,44 @@ class RemoteConversations(msgspec.Struct, frozen=True):
         told = self.ralph.call("GET", f"/conversations/{quote(conversation, safe='')}")
         return [msgspec.convert(one, talk.Exchange) for one in told["exchanges"]]
 
+    def list(
+        self, limit: int | None = None, *, tags: Collection[str] = (), **_: Any
+    ) -> list[ConversationState]:
+        """The conversations, those with the newest exchange first."""
+        told = self.ralph.call("GET", "/conversations")
+        states = [msgspec.convert(one, ConversationState) for one in told]
+        wanted = {tag.casefold() for tag in tags}
+        return [one for one in states if wanted.issubset(one.tags)][:limit]
 
-class RemoteKnowledge(msgspec.Struct, frozen=True):
+
+_CONVERSATION = talk.Conversation.__struct_fields__
+
+
+class RemoteKnowledge(OnServer):
     """What all projects of a server learned; for whoever directs agents."""
 
-    ralph: RemoteRalph
+    def __init__(self, ralph: RemoteRalph) -> None:
+        self.ralph = ralph
+
+    def entry(self, plain: Mapping[str, Any]) -> Entry:
+        """An entry from its published form; the server says of which project it is."""
+        return read_entry({**plain, "project": plain.get("project") or "-"})
+
+    def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
+        """Stage these, one after another."""
+        return [self.capture({**one.to_json(), "project": ""}) for one in entries]
 
     def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage a failure with its verified solution, a rejected or an approved gate."""
         told = self.ralph.call("POST", "/knowledge/entries", dict(plain))
-        return SavedEntry(told["id"], _entry(told["record"]), told["fresh"], told["staged"])
+        return SavedEntry(
+            told["id"], values.as_entry(told["record"]), told["fresh"], told["staged"]
+        )
 
-    def checkpoint(self, *, kind: str = "manual") -> dict[str, Any]:
+    def checkpoint(self, *, kind: str = "manual") -> CheckpointResult:
         """Publish what this project has staged."""
-        done: dict[str, Any] = self.ralph.call("POST", "/knowledge/checkpoints", {"kind": kind})
-        return done
+        told = self.ralph.call("POST", "/knowledge/checkpoints", {"kind": kind})
+        return msgspec.convert(told, CheckpointResult)
 
     def query_for_task(self, task_description: str, *of: str | None, **bounds: Any) -> Patterns:
         """The patterns that may help with a task, best first."""
@@ -254,7 +463,7 @@ class RemoteKnowledge(msgspec.Struct, frozen=True):
 
     def context_for_task(self, task_description: str, *of: str | None, **bounds: Any) -> Context:
         """The context an agent gets for a task."""
-        asked = {"task": task_description, **_facets(of), **bounds}
+        asked = {"task": task_description, **values.facets(of), **values.limits(bounds)}
         return msgspec.convert(self.ralph.call("POST", "/knowledge/context", asked), Context)
 
     def report_outcome(
@@ -279,60 +488,28 @@ class RemoteKnowledge(msgspec.Struct, frozen=True):
 
     def patterns(self) -> Patterns:
         """Every pattern, those told most often first."""
-        return Patterns(map(_pattern, self.ralph.call("GET", "/knowledge/patterns")))
+        return Patterns(map(values.as_pattern, self.ralph.call("GET", "/knowledge/patterns")))
+
+    def pattern(self, wanted: str) -> Pattern:
+        """One pattern by its id or the beginning of it."""
+        found = {one.id: one for one in self.patterns()}
+        return found[find_id(wanted, found, NotFound(f"there is no pattern {wanted!r}"))]
 
     def _query(
         self, path: str, asked: Mapping[str, Any], of: Sequence[str | None], bounds: Any
     ) -> Patterns:
-        told = self.ralph.call("POST", path, {**asked, **_facets(of), **bounds})
-        found = Patterns(map(_pattern, told["patterns"]))
+        told = self.ralph.call(
+            "POST", path, {**asked, **values.facets(of), **values.limits(bounds)}
+        )
+        found = Patterns(map(values.as_pattern, told["patterns"]))
         found.notes = tuple(told["notes"])
         return found
 
 
-# -- as values
-
-
-def _hit(plain: Mapping[str, Any]) -> Hit:
-    kind, record = plain["kind"], plain["record"]
-    if kind in _RECORDS:
-        record = msgspec.convert(record, _RECORDS[kind], strict=False)
-    elif isinstance(record, dict) and "entry_type" in record:
-        record = _entry(record)
-    fields = {name: plain[name] for name in ("id", "score", "relevance", "when", "why", "at")}
-    return Hit(kind=kind, record=record, like=tuple(plain["like"]), **fields)
-
-
-def _entry(plain: Mapping[str, Any]) -> Entry:
-    fields = {name: one for name, one in plain.items() if name != "entry_type"}
-    entry: Entry = msgspec.convert(fields, ENTRIES[plain["entry_type"]])
-    return entry
-
-
-def _pattern(plain: Mapping[str, Any]) -> Pattern:
-    fields = {name: plain[name] for name in Pattern.__struct_fields__}
-    tuples = {name: tuple(fields[name]) for name in ("entries", "conflicts")}
-    return Pattern(**{**fields, **tuples, "record": _entry(plain["record"])})
-
-
-def _facets(of: Sequence[str | None]) -> dict[str, str | None]:
-    return dict(zip(("agent_type", "task_type", "technology"), of, strict=False))
-
-
-_NAMES = {"kinds": "kind", "features": "feature"}
-
-
-def _named(narrowing: Mapping[str, Any]) -> dict[str, Any]:
-    """What a search in a folder takes, by the names that the server knows."""
-    known = {"kinds", "features", "since", "until", "limit", "min_score"}
-    return {_NAMES.get(name, name): one for name, one in narrowing.items() if name in known}
-
-
-def _plain(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
-    empty: Collection[Any] = (None, [], ())
-    return {
-        name: list(one) if isinstance(one, tuple | set | frozenset) else one
-        for name, one in query.items()
-        if one not in empty
-    }
+def open_server(
+    project: Project, *, given: str | None = None, environment: bool = True, **how: Any
+) -> Ralph | None:
+    """The memory of this folder on a server; None where it is here."""
+    login = find_login(project.home, project.root, given=given, environment=environment)
+    # It has the same calls as one in a folder.
+    return None if login is None else cast("Ralph", RemoteRalph(*login, project=project, **how))

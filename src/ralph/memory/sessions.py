@@ -436,7 +436,8 @@ def unkept(
     A session that goes on is read from its beginning, and whatever was in focus when it was held
     need not be now.
     """
-    met = ralph.conversations.stream.met()
+    # A server knows by itself what it has.
+    met = set[str]() if ralph.remote else ralph.conversations.stream.met()
     homes = [conversation_id(source, one.session_id or session) for one in seen]
     ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
     return [one for identity, one in ids.items() if identity not in met]
@@ -457,7 +458,7 @@ def keep_iteration(
         return None
     run = run_name(seen.session_id or session, seen.key, source)
     memory = ralph.feature(work.feature)
-    if any(record.source.run == run for record in memory.records()):
+    if not ralph.remote and any(record.source.run == run for record in memory.records()):
         return None
     task = work.task
     iteration = captured.to_iteration(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from ralph.errors import EmbedderOff, MemoryOff
+from ralph.errors import EmbedderOff, JournalDown, MemoryOff
 from ralph.index import CollectionSize, Corrupt, Embedder
 from ralph.index.sync import IndexSpec, is_current
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import Stream
+from ralph.records import plain
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -53,8 +55,22 @@ class RagStatus(msgspec.Struct, frozen=True):
     line: str
 
 
+def _status_there(there: Any) -> RagStatus:
+    """What the server says; a token of one feature is told little."""
+    health = Health(True, "on the server")
+    usual = RagStatus(True, health, health, None, None, {}, [], "")
+    try:
+        return msgspec.convert({**plain(usual), **there.status()}, RagStatus)
+    except JournalDown as error:
+        away = Health(False, str(error))
+        line = f"Memory is not available: {error}"
+        return msgspec.structs.replace(usual, available=False, index=away, line=line)
+
+
 def status(ralph: Ralph) -> RagStatus:
     """Look, and change nothing but an empty index file that may be made."""
+    if ralph.remote:
+        return _status_there(ralph)
     embedder = ralph.store.embedder
     health = _embedder(embedder)
     index, features = _index(ralph)

@@ -108,6 +108,9 @@ class WriteLog:
 class Plan:
     """The plan of the project in a folder. Any number of processes may read and change it."""
 
+    # Whether it is on a server.
+    remote = False
+
     def __init__(
         self,
         project: Path,

@@ -869,3 +869,72 @@ def test_a_status_line_is_a_persons_own_and_claude_codes(
     ran = ralph("hooks", "install", "--statusline", *words)
     assert ran.code == 2
     assert "add --user" in ran.err
+
+
+# -- a folder whose memory is on a server
+
+THERE = "http://127.0.0.1:9/projects/shop"  # where nobody listens
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    secret = "ralph_" + "x" * 43
+    monkeypatch.setenv("RALPH_TOKEN", secret)
+    return secret
+
+
+def test_claude_code_asks_the_server_and_no_shared_file_has_the_token(
+    ralph: Line, project: Path, home: Path, token: str
+) -> None:
+    first = ralph.well("hooks", "install", "--server", f"{THERE}/")
+    assert "not reachable" in first.err
+    assert json.loads((project / ".mcp.json").read_bytes())["mcpServers"]["ralph-memory"] == {
+        "type": "http",
+        "url": f"{THERE}/mcp",
+        "headers": {"Authorization": "Bearer ${RALPH_TOKEN}"},
+        "alwaysLoad": True,
+    }
+    installed = files(project)
+    again = ralph.well("hooks", "install", "--server", THERE)
+    assert again.out.count("As it should be") == 2
+    assert files(project) == installed
+    assert not any(token.encode() in data for data in installed.values())
+    assert token not in first.out + first.err + again.out + again.err
+    shown = ralph.well("hooks", "status")
+    assert f"is on {THERE}" in shown.out
+    assert "hooks install" not in shown.err  # nothing is outdated
+    # Back to the memory of this machine, in the same files.
+    ralph.well("hooks", "uninstall")
+    assert files(project) == {}
+    assert token.encode() not in (home / "servers.json").read_bytes()
+    assert "Nothing of Ralph's" in ralph.well("hooks", "uninstall").out
+
+
+def test_codex_asks_the_server_with_a_token_of_its_environment(
+    ralph: Line, project: Path, token: str
+) -> None:
+    ralph.well("hooks", "install", "--agent", "codex", "--server", THERE)
+    file = project / ".codex" / "config.toml"
+    entry = tomllib.loads(file.read_text(encoding="utf-8"))["mcp_servers"]["ralph-memory"]
+    assert (entry["url"], entry["bearer_token_env_var"]) == (f"{THERE}/mcp", "RALPH_TOKEN")
+    assert "command" not in entry
+    again = ralph.well("hooks", "install", "--agent", "codex", "--server", THERE)
+    assert again.out.count("As it should be") == 2
+    ralph.well("hooks", "install", "--agent", "codex")
+    entry = tomllib.loads(file.read_text(encoding="utf-8"))["mcp_servers"]["ralph-memory"]
+    assert "url" not in entry
+    ralph.well("hooks", "uninstall", "--agent", "codex")
+    assert files(project) == {}
+
+
+def test_a_server_needs_a_token_a_folder_and_a_client_that_speaks_http(
+    ralph: Line, project: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (["--user"], ["--agent", "gemini"], ["--agent", "zed"]):
+        assert ralph("hooks", "install", "--server", THERE, *words).code == 2
+    for address in ("http://127.0.0.1:9/shop", "http://me:x@127.0.0.1:9/projects/shop", "shop"):
+        ran = ralph("hooks", "install", "--server", address)
+        assert (ran.code, "does not name a project" in ran.complaint) == (1, True)
+    monkeypatch.delenv("RALPH_TOKEN")
+    assert "needs a token" in ralph("hooks", "install", "--server", THERE).complaint
+    assert files(project) == {}

@@ -245,3 +245,89 @@ def test_without_tokens_no_other_machine_is_served(project: Path) -> None:
     assert ran.returncode == 1
     assert "there is no token" in ran.stderr
     assert "ralph token create" in ran.stderr
+
+
+# -- what clients on other machines send and ask
+
+
+def session_body(*answers: str) -> dict[str, Any]:
+    ids = [f"{number:016x}" for number in range(1, len(answers) + 1)]
+    pairs = zip(ids, answers, strict=True)
+    exchanges = [
+        {"conversation": "c" * 16, "id": one, "user": "Why?", "assistant": answer}
+        for one, answer in pairs
+    ]
+    return {"conversation": {"id": "c" * 16, "title": "Cranes"}, "exchanges": exchanges}
+
+
+def test_a_session_that_is_sent_twice_is_saved_once(served: Team) -> None:
+    token = served.token("write")
+    first = good(served.call("POST", "/sessions", token, json=[session_body("One crane.")]))
+    assert first == [{"id": f"{1:016x}", "fresh": True}]
+    both = [session_body("One crane.", "Two cranes.")]
+    again = good(served.call("POST", "/sessions", token, json=both))
+    assert [one["fresh"] for one in again] == [False, True]
+    shown = good(served.call("GET", "/conversations/" + "c" * 16, token))
+    assert [one["assistant"] for one in shown["exchanges"]] == ["One crane.", "Two cranes."]
+    assert (shown["title"], shown["tags"], shown["summaries"]) == ("Cranes", [], {})
+    odd = session_body("Three.")
+    odd["exchanges"][0]["id"] = "../../etc"
+    refused = served.call("POST", "/sessions", token, json=[odd])
+    assert refused.status_code == 400
+    assert "is no id" in refused.json()["detail"]
+    many = served.call("POST", "/sessions", token, json=[session_body(*["x"] * 501)])
+    assert many.status_code == 400
+
+
+def test_the_iteration_of_an_exchange_is_saved_once_whatever_is_said_of_it_later(
+    served: Team,
+) -> None:
+    token = served.token("write")
+    one = {"feature": "auth", "summary": "Fixed the form.", "session_id": "s-1#k-1"}
+    later = {**one, "task_title": "Another title", "timestamp": "2026-11-17T10:00:00Z"}
+    other = {**one, "session_id": "s-1#k-2"}
+    [first] = good(served.call("POST", "/iterations", token, json=[one]))
+    known, fresh = good(served.call("POST", "/iterations", token, json=[later, other]))
+    assert (known["id"], known["fresh"], fresh["fresh"]) == (first["id"], False, True)
+
+
+def test_iterations_are_read_in_their_order_and_only_if_they_are_new(served: Team) -> None:
+    token = served.token("write")
+    told = good(served.call("GET", "/features/auth/iterations", token))
+    ids = [one["id"] for one in told["iterations"]]
+    assert ids
+    path = f"/features/auth/iterations?known={told['mark']}"
+    assert good(served.call("GET", path, token)) == {"mark": told["mark"]}
+    done = {"feature": "auth", "summary": "One more."}
+    [saved] = good(served.call("POST", "/iterations", token, json=[done]))
+    more = good(served.call("GET", path, token))["iterations"]
+    assert [one["id"] for one in more] == [*ids, saved["id"]]
+
+
+def test_an_error_that_was_solved_is_told_and_another_is_not(served: Team) -> None:
+    token = served.token("write")
+    error = "ConnectionResetError: the broker at queue.internal closed the stream"
+    solved = {"message": error, "resolution": "Set the heartbeat to 30 s."}
+    done = {"feature": "auth", "summary": "The broker.", "errors": [solved]}
+    good(served.call("POST", "/iterations", token, json=[done]))
+    told = good(served.call("POST", "/solved", token, json={"error": error}))
+    assert told["solution"] == "Set the heartbeat to 30 s."
+    unknown = {"error": "ZeroDivisionError: division by zero in totals.py"}
+    assert good(served.call("POST", "/solved", token, json=unknown)) is None
+    elsewhere = served.token("read", feature="elsewhere")
+    assert good(served.call("POST", "/solved", elsewhere, json={"error": error})) is None
+
+
+def test_a_brief_says_what_somebody_should_know_who_begins(served: Team) -> None:
+    token = served.token("read")
+    told = good(served.call("GET", "/brief?feature=auth", token))
+    assert [one["feature"]["name"] for one in told["features"]] == ["auth"]
+    assert "The nightly export takes an hour." in [one["text"] for one in told["notes"]]
+
+
+def test_a_search_by_words_can_leave_out_a_conversation(served: Team) -> None:
+    token = served.token("write")
+    good(served.call("POST", "/sessions", token, json=[session_body("The crane is yellow.")]))
+    path = "/search?q=yellow+crane&words_only=true&kind=exchange"
+    assert good(served.call("GET", path, token))["hits"]
+    assert not good(served.call("GET", f"{path}&exclude={'c' * 16}", token))["hits"]

@@ -102,6 +102,7 @@ def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRo
         "/notes": {"text": "A note.", "feature": "auth"},
         "/iterations": [{"feature": "auth", "summary": "Done."}],
         "/tasks": {"feature": "auth", "title": "More"},
+        "/solved": {"error": "AssertionError: refused", "feature": "auth"},
     }
     if call.has_body:
         answer = served.call(call.method, path_of(call), token, json=bodies[call.path])

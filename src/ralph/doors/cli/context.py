@@ -17,9 +17,10 @@ import click
 
 from ralph import disk
 from ralph.current_run import current_run
-from ralph.doors.cli.main import project_given
+from ralph.doors.cli.main import project_given, server_given
 from ralph.doors.cli.render import console, is_terminal, note
-from ralph.errors import BadInput, BadRecord, RalphError
+from ralph.errors import AccessRefused, BadInput, BadRecord, JournalDown, NotFound, RalphError
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -202,13 +203,21 @@ def conversations_folder() -> Path:
 
 
 @contextlib.contextmanager
-def opened(*, anywhere: bool = False, patience_s: float = _PATIENCE_S) -> Iterator[Ralph]:
+def opened(
+    *, anywhere: bool = False, patience_s: float = _PATIENCE_S, captures: bool = False
+) -> Iterator[Ralph]:
     """The project's memories; a long sync shows a bar, each warning becomes a line.
 
-    `anywhere`: where there is no project, the conversations that belong to none.
+    `anywhere`: where there is no project, the conversations that belong to none. `captures`: what
+    comes is kept here, also while a server refuses the token.
     """
     from ralph.memory.ralph import open_ralph
 
+    if (there := on_server(captures=captures)) is not None:
+        with warnings_noted(), there as ralph:
+            deliver(ralph)
+            yield ralph
+        return
     if anywhere and not is_named() and found_project() is None:
         from ralph.chat import open_memory
 
@@ -221,15 +230,49 @@ def opened(*, anywhere: bool = False, patience_s: float = _PATIENCE_S) -> Iterat
         yield ralph
 
 
+def on_server(**how: Any) -> Ralph | None:
+    """The memory on the server that was given, or that this folder has; None where it is here."""
+    from ralph.config import home_folder
+    from ralph.memory.servers import ADDRESS, server_folders
+
+    home = home_folder()
+    bound, start = server_folders(home), start_folder().resolve()
+    if not (server_given() or os.environ.get(ADDRESS) or bound):
+        return None
+    from ralph.memory.project import PlainFolder
+    from ralph.memory.remote import open_server
+
+    # A folder without a project may have its memory on a server, too.
+    above = (one for one in (start, *start.parents) if str(one) in bound)
+    project = found_project() or PlainFolder(next(above, start), home)
+    return open_server(project, given=server_given(), **how)
+
+
+def deliver(ralph: Any) -> None:
+    """Hand over what waits here for a server; while it cannot be, one line says so."""
+    try:
+        ralph.deliver()
+    except (JournalDown, AccessRefused, NotFound) as error:
+        note(f"{plural(len(ralph.outbox.calls()), 'record')} wait here for the server: {error}")
+
+
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:
     """The memory of a feature, or of all."""
     return ralph.features() if feature is None else [ralph.feature(feature)]
 
 
 def the_plan() -> Plan:
-    """The plan of the project that was given or is around this folder."""
+    """The plan of the project that was given or is around this folder; else that of its server.
+
+    With `--server` it is the server's.
+    """
     from ralph.plan.store import Plan
 
+    if (server_given() or found_project() is None) and (there := on_server()) is not None:
+        from ralph.memory.remote_plan import RemotePlan
+
+        plan: Any = RemotePlan(there)  # type: ignore[arg-type]
+        return plan  # type: ignore[no-any-return]
     project = the_project()
     return Plan(project.root, state=project.cache)
 
@@ -237,7 +280,8 @@ def the_plan() -> Plan:
 def last_iteration(feature: str) -> int:
     """The number of the feature's newest iteration."""
     with opened() as ralph:
-        return max((record.number for record in ralph.feature(feature).records()), default=0)
+        found = ralph.feature(feature).iterations()
+        return max((located.record.number for located, _ in found), default=0)
 
 
 def in_agents_run() -> bool:

@@ -105,7 +105,14 @@ _MEANT |= {"install": "hooks", "settings": "config", "start": "init"}
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.
 GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
-_PROJECT, _JSON, _NO_PAGER = (f"{__name__}.{name}" for name in ("project", "json", "no_pager"))
+_PROJECT, _JSON, _NO_PAGER, _SERVER = (
+    f"{__name__}.{name}" for name in ("project", "json", "no_pager", "server")
+)
+# Commands that work with `--server`; the others need the project's own files.
+_REMOTE = frozenset(
+    "conversations failures feature files forget hooks knowledge learning log open recent"
+    " record remember run search show status task".split()
+)
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -122,6 +129,16 @@ def keep_project(context: click.Context, folder: str | None) -> None:
     """Store the value of `--project`, for the commands below too."""
     if folder is not None:
         context.meta[_PROJECT] = folder
+
+
+def server_given() -> str | None:
+    """The address after `--server`, wherever on the line it stood."""
+    given: str | None = click.get_current_context().meta.get(_SERVER)
+    return given
+
+
+def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:
+    context.meta.update({_SERVER: address} if address else {})
 
 
 def wants_json() -> bool:
@@ -150,6 +167,15 @@ _PROJECT_OPTION = click.Option(
 )
 
 
+_SERVER_OPTION = click.Option(
+    ["--server"],
+    metavar="URL",
+    expose_value=False,
+    callback=_keep_server,
+    help="A project on a server, with RALPH_TOKEN (default: RALPH_SERVER).",
+)
+
+
 class Command(click.Command):
     """A command with `--json` and `--project`; `in_run` says which of them a run may call."""
 
@@ -159,9 +185,15 @@ class Command(click.Command):
             self.params += [_JSON_OPTION, _PAGER_OPTION]
         if all(option.name != "project" for option in self.params):
             self.params.append(_PROJECT_OPTION)
+        if all(option.name != "server" for option in self.params):
+            self.params.append(_SERVER_OPTION)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""
+        words = ctx.command_path.split()
+        if _SERVER in ctx.meta and words[1:2] and words[1] not in _REMOTE:
+            what = f"`ralph {words[1]}` needs the project's own files and does not work on a server"
+            raise RalphError(what, todo="Leave out --server, or run it where the server runs.")
         if current_run() is not None:
             from ralph.doors.cli.in_run import check
 
@@ -177,7 +209,7 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
-        self.params += [_PROJECT_OPTION, _PAGER_OPTION]
+        self.params += [_PROJECT_OPTION, _PAGER_OPTION, _SERVER_OPTION]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -59,7 +59,7 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
     from ralph.doors.hooks.context import text_now
 
-    if not _on_a_server(call.home) and _stored_brief(call) is None:
+    if not _on_a_server(call) and _stored_brief(call) is None:
         state = _state(call, ralph.project.ids)
         _store(call, state, text_now(call, ralph))
 
@@ -73,14 +73,14 @@ def _make_brief(call: HookCall) -> StoredBrief:
         with open_memory(call) as ralph:
             state = _state(call, ralph.project.ids)
             brief = text_now(call, ralph)
-    if not _on_a_server(call.home):
+    if not _on_a_server(call):
         _store(call, state, brief)
     return brief
 
 
 def _stored_brief(call: HookCall) -> StoredBrief | None:
     """The text as it was made, if everything it was made from is still the same."""
-    if _on_a_server(call.home):
+    if _on_a_server(call):
         return None
     try:
         kept = json.loads(disk.read(os.path.join(call.own_folder, _NAME)))
@@ -181,7 +181,7 @@ def says_something(prompt: str) -> bool:
 
 def _remembers(call: HookCall) -> bool:
     """Whether there is any journal that could be asked."""
-    if _on_a_server(call.home):
+    if _on_a_server(call):
         return True
     folders = (
         os.path.join(call.root, ".ralph", "db", "memory"),
@@ -197,12 +197,14 @@ def _journals(folder: str) -> list[str]:
         return []
 
 
-def _on_a_server(home: str) -> bool:
+def _on_a_server(call: HookCall) -> bool:
     """Whether an address is set; what it is, whoever opens the journals reads for himself."""
+    if call.remote:
+        return True
     variable = os.environ.get(f"RALPH_{_SETTING.upper()}")
     if variable is not None:
         return bool(variable)
     try:
-        return _SETTING.encode() in disk.read(os.path.join(home, "config.json"))
+        return _SETTING.encode() in disk.read(os.path.join(call.home, "config.json"))
     except OSError:
         return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ralph import disk
 from ralph.current_run import current_run
 from ralph.memory.activity import note_activity, read_activity, work_is_pending
+from ralph.memory.servers import server_folders
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
@@ -115,6 +116,8 @@ class HookCall:
         # The line that the person sees, and whether what the event is for is done.
         self.message = ""
         self.done = False
+        # Whether the memory of this folder is on a server.
+        self.remote = os.path.realpath(root) in server_folders(home)
         # How long the transcript was when this event said that its exchange is over.
         self.over_at: int | None = None
         # What hooks keep of this project between two calls is in the home of whoever works here: it
@@ -308,7 +311,9 @@ def _catch_up(call: HookCall) -> None:
 
 def start_due_worker(call: HookCall) -> bool:
     """Start a worker if something was saved since the last one; tells whether it did."""
-    if current_run() or not work_is_pending(read_activity(call.own_folder)) or is_paused(call):
+    if current_run() or call.remote or is_paused(call):
+        return False  # summaries are made where the memory is
+    if not work_is_pending(read_activity(call.own_folder)):
         return False
     from ralph.doors.hooks.context import settings_of
     from ralph.doors.hooks.worker import start_worker
@@ -468,10 +473,11 @@ def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
 def find_root(starts: list[Any], home: str) -> str:
     """The nearest folder upwards of the first of these that is in a project, or "".
 
-    The same answer as `find_project` gives, without what that has to load. Where none is in a
-    project, it is the repository or the folder itself, if the person wants hooks in every folder.
+    The same answer as `find_project` gives, without what that has to load. A folder whose memory is
+    on a server counts like a project. Where none is in either, it is the repository or the folder
+    itself, if the person wants hooks in every folder.
     """
-    own = os.path.realpath(home)
+    own, bound = os.path.realpath(home), server_folders(home)
     given = [one for one in starts if isinstance(one, str) and one and "\0" not in one]
     folders = [os.path.realpath(os.path.expanduser(one)) for one in given]
     for start in folders:
@@ -480,6 +486,8 @@ def find_root(starts: list[Any], home: str) -> str:
             inside = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(inside, "db")) and os.path.realpath(inside) != own:
                 return folder if _is_safe(inside) else ""
+            if folder in bound:
+                return folder
             folder, below = os.path.dirname(folder), folder
     from ralph.memory.pausing import paused_folders
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
+from ralph.current_run import current_run
 from ralph.disk import state_folder
 from ralph.doors.hooks.answers import StoredBrief
 from ralph.doors.hooks.call import MOST_CHARS
@@ -19,6 +21,7 @@ from ralph.doors.hooks.messages import shown_message
 from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
+from ralph.memory.servers import ADDRESS
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import KINDS, SESSION, Hit, event_of, held_in, session_in
 from ralph.recall.score import INJECTED, rarity
@@ -42,6 +45,7 @@ _DEPTH = 20
 _PROMPT_TOKENS = 250
 _FAILURE_TOKENS = 300
 _SESSION_TOKENS = 500
+_FOR_SERVER = 0.5
 _SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
@@ -60,8 +64,19 @@ def settings_of(call: HookCall) -> Settings:
 def open_memory(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
-    waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
     project = project_or_folder(Path(call.root), home=Path(call.home))
+    # A run's server stands in its environment. A person's sessions go where he said for the folder.
+    in_run = current_run() is not None
+    if call.remote or (in_run and os.environ.get(ADDRESS)):
+        from ralph.memory.remote import open_server
+
+        how: dict[str, Any] = {"captures": True, "within_s": left_s * _FOR_SERVER}
+        there = open_server(project, environment=in_run, **how)
+        if there is not None:
+            with warnings_to(call.note), there as ralph:
+                yield ralph
+            return
+    waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
     with warnings_to(call.note), open_ralph(project=project, home=call.home, **waits) as ralph:
         yield ralph
 
@@ -271,7 +286,7 @@ def _success_text(hit: Hit) -> str:
 def _later_success(ralph: Ralph, hit: Hit) -> str:
     """How what failed here was done later, where the journal is short enough to look."""
     record = hit.record
-    if not isinstance(record, Iteration):
+    if not isinstance(record, Iteration) or ralph.remote:
         return ""
     later = None
     with contextlib.suppress(BadInput):  # a record that others wrote may name any feature

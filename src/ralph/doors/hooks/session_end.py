@@ -294,6 +294,8 @@ def _save(
 
 def _index(call: HookCall, ralph: Ralph) -> None:
     """Make what was kept findable, and the next session's beginning ready, if time is left."""
+    if ralph.remote:
+        return
     try:
         ralph.conversations.sync(budget_s=call.watch.left_s() * _FOR_INDEX)
     except MemoryOff as error:

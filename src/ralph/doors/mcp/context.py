@@ -120,10 +120,11 @@ class ToolScope(msgspec.Struct, frozen=True):
 
 
 class ServerContext:
-    """The project as one server may reach it."""
+    """The project as one server may reach it; a team's server asks no other."""
 
-    def __init__(self, options: ServerOptions, start: Path) -> None:
+    def __init__(self, options: ServerOptions, start: Path, *, is_server: bool = False) -> None:
         self.options, self.start, self.home = options, start, home_folder()
+        self._is_server = is_server
         self.closed, self.calls = False, 0
 
     # -- what there is
@@ -151,7 +152,13 @@ class ServerContext:
     def ralph(self) -> Ralph:
         """The memories, opened by the first call that needs them."""
         from ralph.memory.ralph import open_ralph
+        from ralph.memory.servers import find_login
 
+        if not self._is_server and find_login(self.home, self.project.root):
+            from ralph.memory.remote import open_server  # which loads all memories
+
+            if there := open_server(self.project):
+                return there
         return open_ralph(self.start)
 
     @cached_property
@@ -200,8 +207,8 @@ class ServerContext:
 
     def last_iteration(self, feature: str) -> int:
         """The number of the feature's newest iteration, 0 before the first."""
-        records = self.ralph.feature(feature).records()
-        return max((record.number for record in records), default=0)
+        found = self.ralph.feature(feature).iterations()
+        return max((located.record.number for located, _ in found), default=0)
 
     # -- counting and ending
 

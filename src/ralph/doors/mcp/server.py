@@ -146,7 +146,7 @@ def http_manager(
 
     mode: Mode = "focus" if feature is None else "feature"
     options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only)
-    server = make_server(ServerContext(options, root))
+    server = make_server(ServerContext(options, root, is_server=True))
     return StreamableHTTPSessionManager(server, stateless=True, json_response=True)
 
 

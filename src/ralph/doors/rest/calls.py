@@ -7,27 +7,35 @@ there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ralph.doors.rest import bodies
 from ralph.errors import BadInput, NotFound
 from ralph.memory import keeping
+from ralph.memory.brief import brief
+from ralph.memory.conversations import details
+from ralph.memory.feature import SavedIteration
 from ralph.memory.knowledge import SavedEntry
+from ralph.memory.lessons import solved
+from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
-from ralph.memory.store import Answer
+from ralph.memory.store import Answer, short_hash
 from ralph.memory.tokens import Right, Token
 from ralph.plan import edit, learnings
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.recall import PERSON, SESSION, Hit, Scope, run_scope
+from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _MOST_ITERATIONS = 100
 _MOST_EXCHANGES = 500
+_ID = re.compile("[0-9a-f]{16}")
 Json = dict[str, Any]
 
 
@@ -86,130 +94,6 @@ class ApiRoute(NamedTuple):
         return self.method in ("POST", "PATCH") and self.takes is not None
 
 
-# -- what calls take
-
-
-class Narrowing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which records are wanted."""
-
-    kind: list[str] = []
-    feature: list[str] = []
-    since: str | None = None
-    until: str | None = None
-
-
-class SearchQuery(Narrowing, kw_only=True):
-    """A question."""
-
-    q: str
-    limit: int | None = None
-    min_score: float | None = None
-    explain: bool = False
-
-
-class RecentQuery(Narrowing, kw_only=True):
-    """How many of the newest."""
-
-    count: int = 10
-
-
-class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A note to keep."""
-
-    text: str
-    feature: str = ""
-
-
-class ForgetQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """With `dry_run` nothing is forgotten."""
-
-    dry_run: bool = False
-
-
-class TasksQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tasks: of a feature, of a status, or those that can be worked on."""
-
-    feature: str | None = None
-    status: str | None = None
-    ready: bool = False
-
-
-class FailuresQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Failed attempts at one task, or at all."""
-
-    task: str | None = None
-
-
-class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Something that later iterations should know."""
-
-    text: str
-    source: Literal["human", "agent"] = "agent"
-    reason: str | None = None
-
-
-class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A question and its answer; the same `key` twice is one exchange."""
-
-    user: str
-    assistant: str
-    key: str
-
-
-class RelatedQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """A question about what was said before."""
-
-    q: str
-
-
-class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A conversation; a session that is known continues."""
-
-    session: str
-    exchanges: list[ExchangeBody]
-    title: str = ""
-    source: str = "api"
-
-
-class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Publish what is staged."""
-
-    kind: str = "manual"
-
-
-class TaskQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A task that an agent is to get."""
-
-    task: str
-    agent_type: str | None = None
-    task_type: str | None = None
-    technology: str | None = None
-    max_results: int | None = None
-    min_score: float | None = None
-
-
-class FailureQuestion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A failure that somebody may have solved."""
-
-    failure: str
-    error: str = ""
-    agent_type: str | None = None
-    task_type: str | None = None
-    technology: str | None = None
-    max_results: int | None = None
-    min_score: float | None = None
-
-
-class OutcomeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Whether a pattern helped."""
-
-    pattern: str
-    worked: bool
-    task: str | None = None
-    run: str | None = None
-    note: str = ""
-
-
 # -- what calls do: all kinds
 
 
@@ -221,7 +105,7 @@ def project_status(call: ApiCall) -> Any:
     return found
 
 
-def search(call: ApiCall, given: SearchQuery) -> Json:
+def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
     """Search everything that the token may see, best first."""
     found = call.ralph.search(
         given.q,
@@ -231,12 +115,14 @@ def search(call: ApiCall, given: SearchQuery) -> Json:
         until=given.until,
         limit=given.limit,
         min_score=given.min_score,
+        meaning=not given.words_only,
+        exclude=given.exclude,
         scope=call.scope,
     )
     return answer_json(found, explain=given.explain)
 
 
-def recent(call: ApiCall, given: RecentQuery) -> Json:
+def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
     """What happened last, newest first."""
     found = call.ralph.recent(
         given.count,
@@ -254,7 +140,7 @@ def get_record(call: ApiCall) -> Json:
     return hit_json(call.ralph.get(call.path["id"], scope=call.scope))
 
 
-def forget_record(call: ApiCall, given: ForgetQuery) -> Json:
+def forget_record(call: ApiCall, given: bodies.ForgetQuery) -> Json:
     """Forget a record and everything derived from it, or list what would go."""
     identity = call.ralph.get(call.path["id"], scope=call.scope).id
     choice = keeping.choose(call.ralph, ids=[identity])
@@ -266,7 +152,7 @@ def forget_record(call: ApiCall, given: ForgetQuery) -> Json:
     return {"forgotten": gone.count, **told, "remains": gone.remains}
 
 
-def remember_note(call: ApiCall, given: NoteBody) -> Json:
+def remember_note(call: ApiCall, given: bodies.NoteBody) -> Json:
     """Keep a note of the project, or of one feature."""
     feature = call.feature(given.feature or call.token.feature or "")
     note, fresh = call.ralph.remember(given.text, feature=feature, by="agent")
@@ -279,7 +165,33 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
         raise BadInput(f"give 1 to {_MOST_ITERATIONS} iterations, not {len(given)}")
     for one in given:
         call.feature(str(one.get("feature", "")))
-    return [plain(saved) for saved in call.ralph.remember_all(given)]
+    # What a session's exchange did is kept once, whatever is said of it later.
+    known = {
+        run: SavedIteration(located.record.id, located.record.kind, found, fresh=False)
+        for name in {str(one.get("feature")) for one in given if exchange_of_run(_run(one))}
+        for located, found in call.ralph.feature(name).iterations()
+        if exchange_of_run(run := found.session_id)
+    }
+    new = [one for one in given if _run(one) not in known]
+    saved = iter(call.ralph.remember_all(new))
+    return [plain(known.get(_run(one)) or next(saved)) for one in given]
+
+
+def _run(iteration: Json) -> str | None:
+    run = iteration.get("session_id")
+    return run if isinstance(run, str) else None
+
+
+def project_brief(call: ApiCall, given: bodies.BriefQuery) -> Any:
+    """What somebody who begins to work on the project should know."""
+    focus = Focus(given.feature[0], given.task) if given.feature else None
+    return plain(brief(call.ralph, call.plan.read("features", "tasks"), focus))
+
+
+def solved_error(call: ApiCall, given: bodies.SolvedBody) -> Any:
+    """How an error was solved before, or null."""
+    feature = call.token.feature if given.feature is None else call.feature(given.feature)
+    return plain(solved(call.ralph, given.error, feature=feature))
 
 
 # -- the plan
@@ -306,9 +218,19 @@ def update_feature(call: ApiCall, given: Json) -> Any:
     return plain(edit.update_feature(call.plan, call.feature(), given))
 
 
-def failed_attempts(call: ApiCall, given: FailuresQuery) -> Json:
+def failed_attempts(call: ApiCall, given: bodies.FailuresQuery) -> Json:
     """Iterations of a feature that failed, newest first."""
     return answer_json(call.ralph.feature(call.feature()).failed_attempts(given.task))
+
+
+def feature_iterations(call: ApiCall, given: bodies.IterationsQuery) -> Json:
+    """The iterations of a feature in their order, unless they are known by their mark."""
+    found = call.ralph.feature(call.feature()).iterations()
+    mark = short_hash(" ".join(located.record.id for located, _ in found))
+    if given.known == mark:
+        return {"mark": mark}
+    told = [{"id": located.record.id, "record": plain(one)} for located, one in found]
+    return {"mark": mark, "iterations": told}
 
 
 def feature_files(call: ApiCall) -> Any:
@@ -316,7 +238,7 @@ def feature_files(call: ApiCall) -> Any:
     return plain(call.ralph.feature(call.feature()).files())
 
 
-def list_tasks(call: ApiCall, given: TasksQuery) -> list[Any]:
+def list_tasks(call: ApiCall, given: bodies.TasksQuery) -> list[Any]:
     """The tasks of the plan."""
     tasks = list(call.plan.read("tasks").tasks)
     wanted = call.token.feature or given.feature
@@ -355,7 +277,7 @@ def list_learnings(call: ApiCall) -> Any:
     return plain(call.plan.feature(call.feature()).learnings)
 
 
-def add_learning(call: ApiCall, given: LearningBody) -> Any:
+def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     """Add a learning; one that is there already is not added twice."""
     source, feature = given.source, call.feature()
     return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
@@ -375,13 +297,13 @@ def list_conversations(call: ApiCall) -> Any:
 
 
 def get_conversation(call: ApiCall) -> Json:
-    """A conversation with its exchanges."""
-    talks = call.ralph.conversations
-    talk = talks.conversation(call.path["id"])
-    return {**plain(talk), "exchanges": plain(talks.exchanges(talk.id))}
+    """A conversation with its exchanges, its tags, and summaries of both."""
+    found = details(call.ralph.conversations, conversation=call.path["id"])
+    fields = {name: plain(getattr(found, name)) for name in ("exchanges", "tags", "summaries")}
+    return {**plain(found.conversation), **fields}
 
 
-def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
+def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
     """Save exchanges of a conversation: all of them, or none."""
     if len(given.exchanges) > _MOST_EXCHANGES:
         raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
@@ -400,7 +322,20 @@ def save_conversation(call: ApiCall, given: ConversationBody) -> Json:
     return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
 
 
-def save_exchange(call: ApiCall, given: ExchangeBody) -> Any:
+def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
+    """Save what sessions came to, each whole; what is known is not saved again."""
+    exchanges = [one for each in given for one in each.exchanges]
+    if len(exchanges) > _MOST_EXCHANGES:
+        raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
+    ids = [*(each.conversation.id for each in given), *(one.id for one in exchanges)]
+    if odd := [one for one in ids if not _ID.fullmatch(one)]:
+        raise BadInput(f"{odd[0][:40]!r} is no id: it has 16 of 0-9 and a-f")
+    add = call.ralph.conversations.add
+    saved = [one for each in given for one in add(each.conversation, each.exchanges)]
+    return [{"id": one.id, "fresh": one.fresh} for one in saved]
+
+
+def save_exchange(call: ApiCall, given: bodies.ExchangeBody) -> Any:
     """Save one exchange of a conversation that was started."""
     talks = call.ralph.conversations
     saved = talks.exchange(
@@ -409,7 +344,7 @@ def save_exchange(call: ApiCall, given: ExchangeBody) -> Any:
     return plain(saved)
 
 
-def related_conversations(call: ApiCall, given: RelatedQuery) -> Any:
+def related_conversations(call: ApiCall, given: bodies.RelatedQuery) -> Any:
     """The past conversations that matter for a question, and their exchanges that do."""
     return plain(call.ralph.conversations.related(given.q))
 
@@ -423,7 +358,7 @@ def capture_knowledge(call: ApiCall, given: Json) -> Any:
     return plain(saved)
 
 
-def publish_knowledge(call: ApiCall, given: CheckpointBody) -> Any:
+def publish_knowledge(call: ApiCall, given: bodies.CheckpointBody) -> Any:
     """Publish what this project has staged."""
     return plain(call.ralph.knowledge.checkpoint(kind=given.kind))
 
@@ -433,14 +368,14 @@ def list_patterns(call: ApiCall) -> Any:
     return plain(list(call.ralph.knowledge.patterns()))
 
 
-def query_for_task(call: ApiCall, given: TaskQuestion) -> Json:
+def query_for_task(call: ApiCall, given: bodies.TaskQuestion) -> Json:
     """The patterns that may help with a task."""
     of, bounds = _question(given)
     found = call.ralph.knowledge.query_for_task(given.task, *of.values(), **bounds)
     return {"patterns": plain(list(found)), "notes": list(found.notes)}
 
 
-def query_for_failure(call: ApiCall, given: FailureQuestion) -> Json:
+def query_for_failure(call: ApiCall, given: bodies.FailureQuestion) -> Json:
     """How failures like this one were solved."""
     of, bounds = _question(given)
     found = call.ralph.knowledge.query_for_failure(
@@ -449,13 +384,13 @@ def query_for_failure(call: ApiCall, given: FailureQuestion) -> Json:
     return {"patterns": plain(list(found)), "notes": list(found.notes)}
 
 
-def context_for_task(call: ApiCall, given: TaskQuestion) -> Any:
+def context_for_task(call: ApiCall, given: bodies.TaskQuestion) -> Any:
     """The block of knowledge for an agent's prompt."""
     of, bounds = _question(given)
     return plain(call.ralph.knowledge.context_for_task(given.task, *of.values(), **bounds))
 
 
-def report_outcome(call: ApiCall, given: OutcomeBody) -> Json:
+def report_outcome(call: ApiCall, given: bodies.OutcomeBody) -> Json:
     """Say whether a pattern helped."""
     identity = call.ralph.knowledge.report_outcome(
         given.pattern, given.worked, task=given.task, run=given.run, note=given.note
@@ -463,7 +398,7 @@ def report_outcome(call: ApiCall, given: OutcomeBody) -> Json:
     return {"id": identity}
 
 
-def _question(given: TaskQuestion | FailureQuestion) -> tuple[Json, Json]:
+def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
     of = {name: getattr(given, name) for name in ("agent_type", "task_type", "technology")}
     bounds = {"max_results": given.max_results, "min_score": given.min_score}
     return of, {name: value for name, value in bounds.items() if value is not None}
@@ -474,43 +409,69 @@ def _question(given: TaskQuestion | FailureQuestion) -> tuple[Json, Json]:
 _KNOWLEDGE: Right = "orchestrator"
 CALLS = (
     ApiRoute("GET", "/status", "read", project_status),
-    ApiRoute("GET", "/search", "read", search, SearchQuery),
-    ApiRoute("GET", "/recent", "read", recent, RecentQuery),
+    ApiRoute("GET", "/search", "read", search, bodies.SearchQuery),
+    ApiRoute("GET", "/recent", "read", recent, bodies.RecentQuery),
     ApiRoute("GET", "/records/{id}", "read", get_record),
-    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, ForgetQuery, whole=True),
-    ApiRoute("POST", "/notes", "write", remember_note, NoteBody),
+    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery, whole=True),
+    ApiRoute("POST", "/notes", "write", remember_note, bodies.NoteBody),
     ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
+    ApiRoute("GET", "/brief", "read", project_brief, bodies.BriefQuery, whole=True),
+    ApiRoute("POST", "/solved", "read", solved_error, bodies.SolvedBody),
     ApiRoute("GET", "/features", "read", list_features),
     ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
     ApiRoute("GET", "/features/{feature}", "read", get_feature),
     ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
-    ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, FailuresQuery),
+    ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, bodies.FailuresQuery),
     ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
+    ApiRoute(
+        "GET", "/features/{feature}/iterations", "read", feature_iterations, bodies.IterationsQuery
+    ),
     ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
-    ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, LearningBody),
+    ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, bodies.LearningBody),
     ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
-    ApiRoute("GET", "/tasks", "read", list_tasks, TasksQuery),
+    ApiRoute("GET", "/tasks", "read", list_tasks, bodies.TasksQuery),
     ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),
     ApiRoute("GET", "/tasks/{task}", "read", get_task),
     ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
     ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
-    ApiRoute("POST", "/conversations", "write", save_conversation, ConversationBody, whole=True),
+    ApiRoute(
+        "POST", "/conversations", "write", save_conversation, bodies.ConversationBody, whole=True
+    ),
     ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
     ApiRoute(
-        "POST", "/conversations/{id}/exchanges", "write", save_exchange, ExchangeBody, whole=True
+        "POST",
+        "/conversations/{id}/exchanges",
+        "write",
+        save_exchange,
+        bodies.ExchangeBody,
+        whole=True,
     ),
-    ApiRoute("GET", "/related", "read", related_conversations, RelatedQuery, whole=True),
+    ApiRoute("POST", "/sessions", "write", save_sessions, list[bodies.SessionBody], whole=True),
+    ApiRoute("GET", "/related", "read", related_conversations, bodies.RelatedQuery, whole=True),
     ApiRoute(
         "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
     ),
-    ApiRoute("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, CheckpointBody, True),
-    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
-    ApiRoute("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, TaskQuestion, whole=True),
     ApiRoute(
-        "POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, FailureQuestion, whole=True
+        "POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, bodies.CheckpointBody, True
     ),
-    ApiRoute("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, TaskQuestion, whole=True),
-    ApiRoute("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, OutcomeBody, whole=True),
+    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
+    ApiRoute(
+        "POST", "/knowledge/task", _KNOWLEDGE, query_for_task, bodies.TaskQuestion, whole=True
+    ),
+    ApiRoute(
+        "POST",
+        "/knowledge/failure",
+        _KNOWLEDGE,
+        query_for_failure,
+        bodies.FailureQuestion,
+        whole=True,
+    ),
+    ApiRoute(
+        "POST", "/knowledge/context", _KNOWLEDGE, context_for_task, bodies.TaskQuestion, whole=True
+    ),
+    ApiRoute(
+        "POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, bodies.OutcomeBody, whole=True
+    ),
 )
 
 

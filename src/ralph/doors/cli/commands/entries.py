@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import click
@@ -69,8 +70,10 @@ class PlanCommands(NamedTuple):
             for verb, arguments in zip(("add", "update"), self.examples, strict=True)
         ]
 
-        def called(verb: str, *args: Any, **more: Any) -> Any:
-            return getattr(edit, f"{verb}_{word}")(*args, **more)
+        def called(verb: str, plan: Plan, *args: Any, **more: Any) -> Any:
+            if plan.remote:
+                return getattr(plan, f"{verb}_{word}")(*args, **more)
+            return getattr(edit, f"{verb}_{word}")(plan, *args, **more)
 
         @group.command("add", help=f"Add a {word}.{examples[0]}")
         @context.options(*self.add_arguments)
@@ -147,7 +150,7 @@ def _feature_texts(feature: Feature) -> dict[str, list[str]]:
 
 def _feature_history(feature: Feature) -> dict[str, Any]:
     """What the work on it took so far; nothing in a run, which sees only its own feature."""
-    if current_run() is not None:
+    if current_run() is not None or context.on_server() is not None:
         return {}
     from ralph.memory.stats import feature_usage
 
@@ -482,7 +485,9 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
         raise BadInput(what, todo="Name the feature of the task, or leave --task out.")
     who: Literal["agent", "human"] = "agent" if in_run or source == "agent" else "human"
     task_id = concerned.id if concerned else None
-    added = learnings.add(plan, feature, text, source=who, task_id=task_id, **why)
+    there: Any = plan
+    add_to = there.add_learning if plan.remote else partial(learnings.add, plan)
+    added = add_to(feature, text, source=who, task_id=task_id, **why)
 
     lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]
@@ -505,7 +510,9 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
     by = "agent" if context.in_agents_run() else "human"
-    removed = learnings.remove(context.the_plan(), feature, ref, by=by, reason=reason)
+    there: Any = context.the_plan()
+    remove_from = there.remove_learning if there.remote else partial(learnings.remove, there)
+    removed = remove_from(feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from ralph.clients import TITLES, client_setup
 from ralph.clients.hook_settings import PLUGIN_FOLDER, ClaudeCodeSetup, status_line_owner
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
-from ralph.doors.cli.main import Group, keep_project
+from ralph.doors.cli.main import Group, keep_project, server_given
 from ralph.doors.cli.render import Page, Result, Span, note
+from ralph.errors import JournalDown
 from ralph.memory import pausing
+from ralph.memory.project import PlainFolder
+from ralph.memory.servers import ServerLogin, find_login, save_login, server_folders, unbind_folder
 
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
+_OVER_HTTP = ("claude", "codex")
 
 
 def _keep_scope(ctx: click.Context, _: click.Parameter, value: str | None) -> bool:
@@ -56,8 +61,17 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
 
     Your other settings stay. The previous file is kept once as .bak. Running this again changes
     nothing, or updates what an older Ralph wrote.
+
+    With --server, the memory of this folder is on that server from now on: hooks send sessions
+    there, and the client asks it over HTTP. The token in RALPH_TOKEN is kept in Ralph's home.
+
+    \b
+    Examples:
+      ralph hooks install
+      ralph hooks install --server https://ralph.example.com/projects/shop
     """
     _need_one_scope(user, project)
+    login = _server_login(user, agent)
     setup = client_setup(agent)
     if no_mcp and not setup.has_hooks:
         title = TITLES[agent]
@@ -65,13 +79,19 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
     if statusline and not (user and agent == ClaudeCodeSetup.agent):
         raise click.UsageError("--statusline is for your own settings of Claude Code: add --user.")
     setup.adds_status_line = statusline
-    root = None if user else context.the_project().root
+    root = None if user else _folder() if login else context.the_project().root
     call = best_call(root, variables=setup.fills_variables)
+    if login is not None:
+        call = msgspec.structs.replace(call, url=f"{login.address}/mcp")
     edits = setup.edits(root, call, mcp=not no_mcp)
     done = apply(edits)
     page = Page()
     for edit in edits:
         page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
+    if login is not None and root is not None:
+        save_login(home_folder(), login, root)
+        page.line(f"The memory of {root} is on {login.address}")
+        page.line(f"{TITLES[agent]} needs the token in its environment: export RALPH_TOKEN=...")
     todo = setup.register(call) if user and not no_mcp else None
     if todo is not None:
         note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
@@ -121,6 +141,10 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
                 page.line("Removed the MCP server from your own servers")
             else:
                 note(f"there is no {name} here to remove the MCP server with. Run: {todo}")
+    unused = root is not None and not _clients("project", root)
+    if root and unused and (address := unbind_folder(home_folder(), root)):
+        page.line(f"The memory of {root} is here again; what was saved stays on {address}")
+        found = True
     if not found:
         page.line("Nothing of Ralph's was there.")
 
@@ -129,7 +153,8 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
 def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
     project = context.found_project()
-    found = look(project.root if project else None)
+    address = server_folders(home_folder()).get(str(_folder()))
+    found = look(project.root if project else _folder() if address else None)
     folder = context.start_folder()
     line = f"{folder} is in no Ralph project: hooks stay silent. Run: ralph init"
     if pausing.paused_folders(home_folder()) is not None:
@@ -138,6 +163,8 @@ def status() -> Result:
         line = str(paused)
     elif found.project:
         line = f"project {found.project}"
+    if address:
+        line = f"the memory of {_folder()} is on {address}"
 
     def show(page: Page) -> None:
         page.line(line)
@@ -155,6 +182,32 @@ def plugin_path() -> None:
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
     click.echo(str(PLUGIN_FOLDER))
+
+
+def _server_login(user: bool, agent: str) -> ServerLogin | None:
+    """The server that a folder gets, if one was given and sessions may be saved there."""
+    given = server_given()
+    if given is None:
+        return None
+    if user or agent not in _OVER_HTTP:
+        names = " and ".join(_OVER_HTTP)
+        raise click.UsageError(f"--server is for the folder of a project, with {names}.")
+    from ralph.memory.remote import RemoteRalph
+
+    login = find_login(home_folder(), _folder(), given=given)
+    assert login is not None
+    try:
+        with RemoteRalph(*login) as there:
+            there.call("POST", "/sessions", [])
+    except JournalDown as error:
+        note(f"it is set up all the same: {error}")
+    return login
+
+
+def _folder() -> Path:
+    """The project, or the repository or folder as it is."""
+    here = context.start_folder()
+    return (context.found_project() or PlainFolder(here, home_folder())).root
 
 
 def _need_one_scope(user: bool, project: bool) -> None:

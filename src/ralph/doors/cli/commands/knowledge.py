@@ -160,6 +160,9 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     with context.opened(anywhere=all_projects) as ralph:
         memory = ralph.knowledge
         own = ralph.project.id
+        if ralph.remote and not (all_projects or imported):
+            there = memory.checkpoint(kind=kind)
+            return Result([there], _published_text(there, there.project))
         staged = memory.staged("*")
         wanted = [each for each in staged if (imported if each.imported else all_projects)]
         others = [each.record.project for each in wanted]

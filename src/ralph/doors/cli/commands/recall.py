@@ -91,9 +91,9 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
     given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
     given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
     with context.opened(anywhere=True) as ralph:
-        names = [memory.name for memory in ralph.features()]
+        names = [] if feature is None else [memory.name for memory in ralph.features()]
         if given["min_score"] is None:
-            given["min_score"] = ralph.store.settings.min_score
+            given["min_score"] = ralph.config.settings.min_score
         asked = partial(ralph.search, " ".join(query), scope=_scope(), **_of(feature))
         answer = cards.located(asked(**given), ralph.project.root)
         notes, left_out = list(answer.notes), answer
@@ -254,10 +254,10 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
       ralph remember "Tokens expire after 15 minutes" --feature auth
     """
     with context.opened(anywhere=True) as ralph:
-        alone = private or not ralph.project.exists
+        alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
         note, fresh = ralph.remember(" ".join(text), feature=feature or "", private=alone, by=by)
-    where = "for you alone" if alone else "for the project"
+    where = "for you alone" if alone else "on the server" if ralph.remote else "for the project"
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
     return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"))
@@ -321,9 +321,9 @@ def opened(ralph: Ralph, hit: Hit) -> Result:
     if kind in ("exchange", "conversation"):
         found = conversation_result(ralph, hit)
         return Result(found.value | cards.hit_json(hit), found.view)
-    if kind == "pattern":
+    if kind == "pattern" and not ralph.remote:
         return cards.pattern_result(ralph.knowledge, hit.record)
-    if label == "lesson":
+    if label == "lesson" and not ralph.remote:
         return cards.entry_result(ralph.knowledge, hit)
     if label == "gate":
         value = plain(hit.record) | {"id": hit.id, "kind": kind, "at": hit.at}
@@ -447,14 +447,14 @@ def status() -> Result:
 
     with context.opened() as ralph:
         found = look(ralph)
-        root = ralph.project.root
-        paused = in_force(ralph.store.home, ralph.project)
+        where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
+        paused = in_force(ralph.project.home, ralph.project)
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))
         if paused is not None:
             page.line((f"{paused}; nothing is recorded", "yellow"))
-        page.line(f"project {root}")
+        page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
             page.line("Memory is empty. Save iterations with: ralph record")

@@ -140,7 +140,8 @@ def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[st
     """The flags, completed from the focus; an error where neither names a feature."""
     if flags["feature"]:
         return flags
-    if (focus := read_focus(context.the_project())) is None:
+    project = context.the_project() if context.on_server() is None else context.found_project()
+    if project is None or (focus := read_focus(project)) is None:
         raise BadRecord(what, where=where, todo=todo)
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
     return flags | {"feature": focus.feature, "task_id": task_id}

@@ -25,9 +25,10 @@ from ralph import disk
 from ralph.config import home_folder
 from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
-from ralph.doors.cli.main import Command, wants_json
+from ralph.doors.cli.main import Command, server_given, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
+from ralph.memory.servers import find_login, save_login
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
@@ -76,11 +77,15 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
         with context.opened() as ralph:
             found = preview(ralph, options)
         return render.Result(found, partial(_show_preview, found))
-    with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
+    memory = context.opened(captures=True)
+    with memory as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
+        progress = None if ralph.remote else ralph.store.progress
+        if login := find_login(ralph.project.home, root, given=server_given()):
+            save_login(ralph.project.home, login)  # for the tools of the agent
         listener: Listener = json_listener
         if not wants_json():
-            listener = stack.enter_context(shown(stop.is_set, ralph.store.progress, root=root))
+            listener = stack.enter_context(shown(stop.is_set, progress, root=root))
         stopped = run_loop(ralph, options, listener=listener, stop=stop)
     return main.INTERRUPTED if stopped.reason == "interrupted" else 0
 

@@ -20,7 +20,7 @@ from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, note, picked
-from ralph.errors import MemoryOff, RalphError
+from ralph.errors import BadInput, MemoryOff, NotFound, RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
@@ -366,6 +366,8 @@ def forget(
     check_sources(chosen)
     reason: str | None = chosen.pop("reason")
     with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
+        if ralph.remote:
+            return _forget_there(ralph, ids, yes, [n for n, v in chosen.items() if v] or reason)
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
             if not wants_json():
@@ -405,6 +407,33 @@ def forget(
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
     return Result(value, show, notes=notes)
+
+
+def _forget_there(there: Any, ids: tuple[str, ...], yes: bool, more: object) -> Result:
+    """Forget records on a server, each with what was derived from it."""
+    if more or not ids:
+        todo = "Name the records by their ids, or do this where the server runs."
+        raise BadInput("a server forgets single records", todo=todo)
+    looked = [there.forget(one, dry_run=True) for one in ids]
+    going = list(dict.fromkeys(one for each in looked for one in each["ids"]))
+    learned = list(dict.fromkeys(one for each in looked for one in each["learnings"]))
+    records = plural(len(going), "record")
+    if learned:
+        records += f" and {plural(len(learned), 'learning')}"
+    if not yes and (learned or len(going) > len(ids)):
+        render.confirm(
+            f"forget {records} on the server for good",
+            problem=f"{records} would be forgotten and there is nobody to ask",
+            todo="Add --yes to do it.",
+            refusal="Nothing was forgotten.",
+        )
+    remains: list[str] = []
+    for one in ids:
+        with contextlib.suppress(NotFound):  # it went with one before
+            remains += there.forget(one)["remains"]
+    value = {"forgotten": len(going), "ids": going, "learnings": learned, "remains": remains}
+    lines = [f"Forgot {records} on the server.", *(f"Still there: {each}" for each in remains)]
+    return Result(value, lines)
 
 
 def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:

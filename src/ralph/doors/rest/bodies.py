@@ -1,0 +1,159 @@
+"""What the calls of the API take: the types of their queries and bodies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ralph.records.conversation import Conversation, Exchange
+
+
+class Narrowing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which records are wanted."""
+
+    kind: list[str] = []
+    feature: list[str] = []
+    since: str | None = None
+    until: str | None = None
+
+
+class SearchQuery(Narrowing, kw_only=True):
+    """A question."""
+
+    q: str
+    limit: int | None = None
+    min_score: float | None = None
+    explain: bool = False
+    words_only: bool = False
+    exclude: str | None = None
+
+
+class RecentQuery(Narrowing, kw_only=True):
+    """How many of the newest."""
+
+    count: int = 10
+
+
+class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A note to keep."""
+
+    text: str
+    feature: str = ""
+
+
+class ForgetQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """With `dry_run` nothing is forgotten."""
+
+    dry_run: bool = False
+
+
+class TasksQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tasks: of a feature, of a status, or those that can be worked on."""
+
+    feature: str | None = None
+    status: str | None = None
+    ready: bool = False
+
+
+class FailuresQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Failed attempts at one task, or at all."""
+
+    task: str | None = None
+
+
+class BriefQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The feature, and perhaps the task, that somebody works on."""
+
+    feature: list[str] = []
+    task: str | None = None
+
+
+class SolvedBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An error that was met, in a feature or anywhere."""
+
+    error: str
+    feature: str | None = None
+
+
+class IterationsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The mark of the iterations that are known already."""
+
+    known: str = ""
+
+
+class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Something that later iterations should know."""
+
+    text: str
+    source: Literal["human", "agent"] = "agent"
+    reason: str | None = None
+
+
+class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A question and its answer; the same `key` twice is one exchange."""
+
+    user: str
+    assistant: str
+    key: str
+
+
+class RelatedQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A question about what was said before."""
+
+    q: str
+
+
+class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A conversation; a session that is known continues."""
+
+    session: str
+    exchanges: list[ExchangeBody]
+    title: str = ""
+    source: str = "api"
+
+
+class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A conversation as a client's session was captured, with the ids that it always gets."""
+
+    conversation: Conversation
+    exchanges: list[Exchange]
+
+
+class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Publish what is staged."""
+
+    kind: str = "manual"
+
+
+class KnowledgeFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What narrows a question to knowledge."""
+
+    agent_type: str | None = None
+    task_type: str | None = None
+    technology: str | None = None
+    max_results: int | None = None
+    min_score: float | None = None
+
+
+class TaskQuestion(KnowledgeFilter, kw_only=True):
+    """A task that an agent is to get."""
+
+    task: str
+
+
+class FailureQuestion(KnowledgeFilter, kw_only=True):
+    """A failure that somebody may have solved."""
+
+    failure: str
+    error: str = ""
+
+
+class OutcomeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Whether a pattern helped."""
+
+    pattern: str
+    worked: bool
+    task: str | None = None
+    run: str | None = None
+    note: str = ""

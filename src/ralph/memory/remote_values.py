@@ -1,0 +1,102 @@
+"""What goes to a server and comes back from it: questions, and values as a folder gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ralph.errors import BadInput
+from ralph.memory.plan_stream import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
+from ralph.recall import Hit
+from ralph.recall.patterns import Pattern
+from ralph.records import conversation as talk
+from ralph.records.iteration import KIND as ITERATION
+from ralph.records.iteration import Iteration
+from ralph.records.knowledge import ENTRIES, Entry
+from ralph.records.note import NOTE, Note
+
+_RECORDS: dict[str, Any] = {
+    ITERATION: Iteration,
+    NOTE: Note,
+    LEARNING: FeatureLearning,
+    FEATURE: FeatureSnapshot,
+    talk.EXCHANGE: talk.Exchange,
+    talk.CONVERSATION: talk.Conversation,
+    talk.DOCUMENT: talk.Document,
+}
+
+
+class OnServer:
+    """What is on a server: it says of what it has not that this has to be done there."""
+
+    remote = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise BadInput(
+            f"this cannot be done over a server: it needs the project's own files ({name})",
+            todo="Do that where the server runs.",
+        )
+
+
+def read_hit(plain: Mapping[str, Any]) -> Hit:
+    """A hit, with its record as a value."""
+    kind, record = plain["kind"], plain["record"]
+    if kind in _RECORDS:
+        record = msgspec.convert(record, _RECORDS[kind], strict=False)
+    elif isinstance(record, dict) and "entry_type" in record:
+        record = as_entry(record)
+    fields = {name: plain[name] for name in ("id", "score", "relevance", "when", "why", "at")}
+    return Hit(kind=kind, record=record, like=tuple(plain["like"]), **fields)
+
+
+def as_entry(plain: Mapping[str, Any]) -> Entry:
+    """An entry of knowledge."""
+    fields = {name: one for name, one in plain.items() if name != "entry_type"}
+    entry: Entry = msgspec.convert(fields, ENTRIES[plain["entry_type"]])
+    return entry
+
+
+def as_pattern(plain: Mapping[str, Any]) -> Pattern:
+    """A pattern."""
+    fields = {name: plain[name] for name in Pattern.__struct_fields__}
+    tuples = {name: tuple(fields[name]) for name in ("entries", "conflicts")}
+    return Pattern(**{**fields, **tuples, "record": as_entry(plain["record"])})
+
+
+def facets(of: Sequence[str | None]) -> dict[str, str | None]:
+    """What a question to knowledge is narrowed by, by name."""
+    return dict(zip(("agent_type", "task_type", "technology"), of, strict=False))
+
+
+def limits(bounds: Mapping[str, Any]) -> dict[str, Any]:
+    """What the server knows of what bounds a question; how long it may take is its own affair."""
+    return {name: one for name, one in bounds.items() if name != "budget_s"}
+
+
+_NAMES = {"kinds": "kind", "features": "feature"}
+
+
+def narrowed(narrowing: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search in a folder takes, by the names that the server knows."""
+    known = {"kinds", "features", "since", "until", "limit", "min_score", "exclude"}
+    found = {_NAMES.get(name, name): one for name, one in narrowing.items() if name in known}
+    for name in ("everywhere", "tags"):
+        if narrowing.get(name):
+            raise BadInput(f"a search over a server knows no {name}", todo=f"Leave out {name}.")
+    if (scope := narrowing.get("scope")) is not None and scope.feature is not None:
+        found["feature"] = [scope.feature]
+    return found if narrowing.get("meaning", True) else {**found, "words_only": "true"}
+
+
+def given_only(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was not given."""
+    empty: Collection[Any] = (None, [], ())
+    return {
+        name: list(one) if isinstance(one, tuple | set | frozenset) else one
+        for name, one in query.items()
+        if one not in empty
+    }

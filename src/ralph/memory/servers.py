@@ -1,0 +1,113 @@
+"""Which folders have their memory on a server, and the tokens for it.
+
+`servers.json` in Ralph's home has both and is its owner's alone. Only a person writes it: with
+`ralph hooks install --server`. A project's own files can neither name a server nor get a token.
+Hooks read it before anything is loaded, so this needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph import disk
+from ralph.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "servers.json"
+ADDRESS, TOKEN = "RALPH_SERVER", "RALPH_TOKEN"
+_LOCK_TIMEOUT_S = 5.0
+_Servers = dict[str, dict[str, str]]
+
+
+class ServerLogin(NamedTuple):
+    """The address of a project on a server, and the token for it."""
+
+    address: str
+    token: str
+
+    def __repr__(self) -> str:
+        """Nothing of the token."""
+        return f"<ServerLogin {self.address}>"
+
+
+def server_folders(home: str | os.PathLike[str]) -> dict[str, str]:
+    """The folders whose memory is on a server, each with the server's address."""
+    return _read(home)["folders"]
+
+
+def find_login(
+    home: str | os.PathLike[str],
+    root: str | os.PathLike[str],
+    *,
+    given: str | None = None,
+    environment: bool = True,
+) -> ServerLogin | None:
+    """The server that was given, that the environment names, or that is saved for the folder.
+
+    A token in the environment goes to a server that was named beside it, and to no saved one.
+    """
+    named = given or (os.environ.get(ADDRESS) if environment else None)
+    saved = _read(home)
+    if named:
+        address = named.rstrip("/")
+        return ServerLogin(address, os.environ.get(TOKEN) or saved["tokens"].get(address, ""))
+    found = saved["folders"].get(os.path.realpath(root))
+    return None if found is None else ServerLogin(found, saved["tokens"].get(found, ""))
+
+
+def save_login(home: Path, login: ServerLogin, root: Path | None = None) -> None:
+    """Keep a token for its address: hooks and an agent's tools have no environment for it.
+
+    With a folder, the memory of that is on the server from now on.
+    """
+    with _editing(home) as servers:
+        servers["tokens"][login.address] = login.token
+        servers["folders"] |= {} if root is None else {os.path.realpath(root): login.address}
+
+
+def unbind_folder(home: Path, root: Path) -> str | None:
+    """From now on the memory of this folder is here; gives the server's address, None if none.
+
+    A token that no folder needs any more goes too.
+    """
+    if os.path.realpath(root) not in server_folders(home):
+        return None
+    with _editing(home) as servers:
+        address = servers["folders"].pop(os.path.realpath(root), None)
+        if address is not None and address not in servers["folders"].values():
+            servers["tokens"].pop(address, None)
+        return address
+
+
+def _read(home: str | os.PathLike[str]) -> _Servers:
+    file = os.path.join(home, FILE)  # noqa: PTH118 - a hook does not wait for pathlib
+    try:
+        plain = json.loads(disk.read(file))
+        return {key: {str(k): str(v) for k, v in plain[key].items()} for key in _EMPTY}
+    except FileNotFoundError:
+        return {key: {} for key in _EMPTY}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        # Not what is wrong in it: that could be a token.
+        todo = "Delete it, then run `ralph hooks install --server URL` in each folder again."
+        raise BadInput("the list of servers cannot be read", where=file, todo=todo) from None
+
+
+_EMPTY = ("folders", "tokens")
+
+
+@contextlib.contextmanager
+def _editing(home: Path) -> Iterator[_Servers]:
+    file = home / FILE
+    disk.make_folder(home)
+    busy = BadInput("another process is changing it", where=str(file), todo="Try again.")
+    with disk.lock(home / f"{FILE}.lock", timeout_s=_LOCK_TIMEOUT_S, busy=busy):
+        servers = _read(home)
+        yield servers
+        data = json.dumps({"version": 1, **servers}, indent=2).encode() + b"\n"
+        disk.replace(file, data, mode=0o600)
