@@ -15,7 +15,7 @@ from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
 from ralph.memory.stats import grouped, recall_stats
-from ralph.memory.timeline import Event
+from ralph.memory.timeline import Event, Events
 from ralph.recall import KINDS, LABELS, Hit
 from ralph.records.conversation import Status
 from ralph.records.iteration import Outcome
@@ -79,7 +79,7 @@ def home(call: PageCall) -> Response:
     )
 
 
-def _lately(call: PageCall, found: list[Event], today: date) -> list[tuple[str, list[Row]]]:
+def _lately(call: PageCall, found: Events, today: date) -> list[tuple[str, list[Row]]]:
     rows = [_row(one) for one in found[: 4 * _TODAY_ROWS]]
     said = call.memory.recent(_WEEK_ROWS, kinds=("note", "learning"))
     rows += [hit_row(hit) for hit in said]
