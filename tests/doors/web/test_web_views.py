@@ -13,6 +13,7 @@ from browsing import Browser, served_page
 from ralph import disk
 from ralph.config import store
 from ralph.memory import gates
+from ralph.memory.activity import note_activity
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
@@ -304,6 +305,27 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
 
         assert "note The staging database resets every night." in shown
         assert shown.count("It was forgotten since.") == 1
+
+
+def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -> None:
+    project = browser.site.project
+    with open_ralph(project.root) as ralph:
+        [note] = ralph.recent(1, kinds=["note"])
+        done = {"session_id": "s9", "timestamp": "2026-03-01T10:00:00.123Z"}
+        first = ralph.feature("auth").remember({"task_title": "Reset", "session_id": "s8"})
+        work = ralph.feature("auth").remember({"task_title": "Reset again", **done})
+    folder = disk.hooks_folder(project.root, project.home)
+    at = {"at": "2026-03-01T10:00:00Z"}
+    note_activity(folder, "run-attempts", "s9", shown=[(first.id, None)], **at)
+    for _ in range(2):  # a loop that was killed may note it again
+        note_activity(folder, "run-warnings", "s9", shown=[(first.id, None)], **at)
+    note_activity(folder, "run-learnings", "s9", shown=[(note.id, None)], at="2026-03-01T11:00:00Z")
+
+    shown = browser.text(f"/record/{work.id}").partition("What memory told the model")[2]
+
+    assert "Reset earlier attempt" in shown
+    assert shown.count("Reset warned of an error that it met") == 1
+    assert "staging database" not in shown  # of another prompt of that session
 
 
 def test_a_long_text_is_cut_and_shown_whole_on_request(browser: Browser) -> None:
