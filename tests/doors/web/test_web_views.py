@@ -103,9 +103,9 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "The staging database resets every night." in text
     assert "Why does the pool time out?" in text
     assert "Task 1 was rejected at the design gate" in text
-    assert "Cost: $1.25 in all" in text
-    assert "Tokens: 4.2k in all" in text
-    assert "No error came again lately." in text
+    assert "Cost: $1.25 in total" in text
+    assert "Tokens: 4.2k in total" in text
+    assert "No error came back recently." in text
 
 
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
@@ -172,7 +172,7 @@ def test_the_timeline_is_paged(browser: Browser) -> None:
             [{"task_title": f"Step {n:03}", "session_id": f"run {n}"} for n in range(120)]
         )
     first, last = browser.get("/timeline?kind=iteration"), browser.get("/timeline?page=99")
-    assert "1 of 3 (122 in all)" in first
+    assert "1 of 3 (122 in total)" in first
     assert html.unescape(first).count("/timeline?kind=iteration&page=2") == 1
     assert len(record_ids(first)) == 50
     assert "3 of 3" in last
@@ -326,6 +326,14 @@ def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -
     assert "Reset earlier attempt" in shown
     assert shown.count("Reset warned of an error that it met") == 1
     assert "staging database" not in shown  # of another prompt of that session
+
+
+def test_days_and_amounts_are_written_for_people(browser: Browser) -> None:
+    made = {"cost_usd": 0.25, "duration_ms": 61_000, "timestamp": "2026-03-01T12:00:00Z"}
+    with open_ralph(browser.site.project.root) as ralph:
+        work = ralph.feature("auth").remember({"task_title": "Reset", "tokens_used": 4200, **made})
+    assert "Sunday, March 1, 2026" in browser.text("/timeline")
+    assert "tokens 4.2k cost $0.25 duration 1 min 1 s" in browser.text(f"/record/{work.id}")
 
 
 def test_a_long_text_is_cut_and_shown_whole_on_request(browser: Browser) -> None:

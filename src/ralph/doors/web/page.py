@@ -322,7 +322,10 @@ def moment(at: str | None) -> Markup:
 
 def day_text(day: str) -> str:
     """A day in words; "" is no day."""
-    return date.fromisoformat(day).strftime("%A, %d %B %Y") if day else "Without a time"
+    if not day:
+        return "Without a time"
+    then = date.fromisoformat(day)
+    return f"{then:%A, %B} {then.day}, {then.year}"
 
 
 def cut(text: object, chars: int = 200) -> str:

@@ -157,7 +157,7 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:
             again = sum(one.hit_count - 1 for one in learned)
-            found.append(("Learnings", f"{len(learned)}, met again {plural(again, 'time')}"))
+            found.append(("Learnings", f"{len(learned)}, seen again {plural(again, 'time')}"))
     with contextlib.suppress(MemoryOff):
         known = call.memory.knowledge.state.history()
         worked, failed = (sum(one.values()) for one in (known.worked, known.failed))

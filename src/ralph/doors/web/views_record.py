@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
+from ralph.doors.web.page import (
+    SHORT_ID,
+    NavEntry,
+    PageCall,
+    Route,
+    duration,
+    money,
+    tokens_text,
+)
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory.activity import RUN
@@ -23,8 +31,13 @@ _SHOWN = 100
 # Fields that a record's page shows in their own way, or that say nothing.
 _SHOWN_APART = frozenset(
     "errors decisions files_touched messages id number timestamp at session_id created"
-    " conversation feature outcome iteration_number record".split()
+    " conversation feature outcome iteration_number record task_title".split()
 )
+_AMOUNTS = {
+    "cost_usd": ("cost", money),
+    "duration_ms": ("duration", duration),
+    "tokens_used": ("tokens", tokens_text),
+}
 # What the sections of a loop's prompt are to a person.
 _TOLD_AS = {
     f"{RUN}warnings": "warned of an error that it met",
@@ -88,8 +101,9 @@ def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         if name in _BLOCKS:
             texts += [(_BLOCKS[name], value)] if value else []
         elif name not in _SHOWN_APART and value not in (None, "", (), [], {}):
-            shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-            facts.append((name.replace("_", " "), shown))
+            label, write = _AMOUNTS.get(name, (name.replace("_", " "), str))
+            shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else write(value)
+            facts.append((label, shown))
     return texts, facts
 
 
