@@ -246,7 +246,7 @@ def _merged(found: list[Span]) -> list[Span]:
 def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]]]]:
     """A pattern for all beginnings, and for each the shapes that may follow, the longest first."""
     shapes: dict[str, list[tuple[int, str, str, bool]]] = {}
-    for edged, rows in ((False, secrets.SHAPES), (True, secrets.EDGED)):
+    for edged, rows in ((False, secrets.shapes("shapes")), (True, secrets.shapes("edged"))):
         for kind, literals, tail in rows:
             for literal in literals.split():
                 shapes.setdefault(literal, []).append((len(literal), kind, tail, edged))
@@ -283,7 +283,7 @@ def _known(word: str) -> Iterator[Span]:
                 if len(set(whole[0])) > 3:  # crosses and dots stand for one
                     yield start, at, kind
                 break
-    for kind, middle, pattern in secrets.MIDDLE:
+    for kind, middle, pattern in secrets.shapes("middle"):
         if middle in word:
             yield from ((*match.span(), kind) for match in compiled(pattern).finditer(word))
 
