@@ -94,6 +94,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
         "index/embedders/table.bin",
         "capture/rules.txt",
         "text/orders.txt",
+        "text/sameness.txt",
         "text/secrets.txt",
         "clients/opencode_plugin.js",
     }

@@ -34,14 +34,11 @@ EDGE: Final = (
     r"|(?<=\x1b\[m)|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm))"
 )
 
-Shape = tuple[str, str, str]
-
 
 @cache
-def shapes(section: str) -> list[Shape]:
-    """The credentials that are known by their shape: the rows of a section of `secrets.txt`."""
-    rows = (row.split(" | ", 2) for row in table(__file__, "secrets.txt")[section])
-    return [(kind, beginnings, tail) for kind, beginnings, tail in rows]
+def rows(section: str) -> list[list[str]]:
+    """The rows of a section of `secrets.txt`, each in three parts."""
+    return [row.split(" | ", 2) for row in table(__file__, "secrets.txt")[section]]
 
 
 # Random strings that are public: digests, keys to be shared, images, archives, identifiers, names

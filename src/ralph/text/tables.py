@@ -1,6 +1,6 @@
 """Tables of patterns and names, in text files beside the code that uses them.
 
-A file has sections, `[name]` and a line for each row, and first the `[macros]` that rows may use.
+A file has sections, `[name]` and a line for each row; `[macros]` come first, where rows use them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 def table(module: str, name: str) -> dict[str, list[str]]:
     """The rows of a file by section, macros filled in; it is beside this `__file__`."""
     text = Path(module).with_name(name).read_text(encoding="utf-8")
-    macros, _, text = text.partition("\n[macros]\n")[2].partition("\n\n")
-    for macro in macros.split("\n"):
+    head, _, rest = text.partition("\n[macros]\n")
+    macros, _, text = rest.partition("\n\n") if rest else ("", "", head)
+    for macro in macros.splitlines():
         name, meaning = macro.split(" ", 1)
         text = text.replace(f"<{name}>", meaning)
     found: dict[str, list[str]] = {}
