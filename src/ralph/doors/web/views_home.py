@@ -231,27 +231,11 @@ def timeline(call: PageCall) -> Response:
 # -- search
 
 
-class ResultRow(NamedTuple):
-    """One result of a search."""
-
-    id: str
-    label: str
-    at: str
-    title: str
-    text: str
-    outcome: str
-    feature: str
-    score: float
-    relevance: str | None
-    why: str
-    like: int
-
-
 def search(call: PageCall) -> Response:
     """What answers the question, best first; with `part` the results alone."""
     question = call.query.get("q", "").strip()
     kinds = [one for one in call.query.getlist("kind") if one in LABELS]
-    hits: list[ResultRow] = []
+    hits: list[tuple[Row, str, Hit]] = []
     notes: list[str] = []
     if len(question) >= _SHORTEST_QUESTION or not question.isascii():
         with contextlib.suppress(BadInput):  # nothing to search for is nothing found
@@ -271,24 +255,10 @@ def search(call: PageCall) -> Response:
     return call.page("search.html", **values)
 
 
-def _result(hit: Hit) -> ResultRow:
-    row, record = KINDS[hit.kind], hit.record
-    title, text = row.title(record), row.text(record)
-    if not title:
-        title, text = text, ""
-    return ResultRow(
-        hit.id,
-        row.label,
-        hit.at,
-        title,
-        text,
-        getattr(record, "outcome", ""),
-        getattr(record, "feature", "") or "",
-        hit.score or 0.0,
-        hit.relevance,
-        hit.why or "",
-        len(hit.like),
-    )
+def _result(hit: Hit) -> tuple[Row, str, Hit]:
+    """A hit as a row, and the text below its title."""
+    row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
+    return row, "" if text == row.title else text, hit
 
 
 NAV = [
