@@ -77,7 +77,7 @@ def _flags(text: str, lowered: str) -> Iterator[Span]:
                 break
 
 
-# Taking a secret out gives its neighbours new edges, so what lies between is looked at again. More
+# Taking a secret out gives its neighbors new edges, so what lies between is looked at again. More
 # rounds than this only happen to text made for it.
 _ROUNDS = 12
 

@@ -1,7 +1,7 @@
 """Makes text that others wrote harmless to read: what hides goes, what commands is broken (F20).
 
 `visible` removes what a person cannot see: control characters, ANSI escapes, zero-width, bidi and
-tag characters. `sanitise` also breaks what speaks as somebody else (tags, chat templates, role
+tag characters. `sanitize` also breaks what speaks as somebody else (tags, chat templates, role
 markers, tool calls, Ralph's own marks), and marks sentences that give orders to a model: their
 words stay, joined by underscores, behind `[not an instruction: ...]`. Look-alike letters count as
 the letters they look like. Honest technical text passes unchanged. Cleaning twice changes nothing
@@ -257,7 +257,7 @@ def sanitize_line(text: str) -> str:
     return " ".join(sanitize(text).split())
 
 
-def sanitised_error(text: str) -> str:
+def sanitized_error(text: str) -> str:
     """The same for an error, which may name what cannot be seen by its escape."""
     hidden = r"\\x(?:[01789][0-9a-f]|ad)|\\u(?:20[0-9a-f]{2}|feff|061c)|\\U000e[0-9a-f]{4}"
     return sanitize_line(compiled(hidden).sub("", text))
@@ -359,7 +359,7 @@ def _stands_alone(shadow: Shadow, match: _Match) -> bool:
 # is data, and capture never takes it for news. What the plan asks for stands between
 # `<ralph-plan>` marks. Nothing inside can close a fence, because everything that reads like one of
 # Ralph's marks is broken there. A random mark would not do instead: a model is fooled by a mark
-# that is nearly right, and a text that changes with every call can neither be kept nor recognised
+# that is nearly right, and a text that changes with every call can neither be kept nor recognized
 # later.
 
 

@@ -27,7 +27,7 @@ def lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
-# A left edge that also holds after an escaped newline, a percent escape and a terminal colour,
+# A left edge that also holds after an escaped newline, a percent escape and a terminal color,
 # whose last letter would otherwise hide the beginning of a token.
 EDGE: Final = (
     r"(?:(?<![\w-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})"
@@ -62,7 +62,7 @@ RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.
 # -- Strings that nothing announces and that look random: which are tokens, which only ids or
 # hashes.
 #
-# Words are told from random letters by their neighbours: `th` is common in words, `qx` is not.
+# Words are told from random letters by their neighbors: `th` is common in words, `qx` is not.
 
 
 # For each letter (row) and each that follows it (column) how much likelier the two are in words
@@ -86,7 +86,7 @@ _LOOKED_AT: Final = 256
 _HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
 _UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
 _DOUBTFUL: Final = r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
-# What runs into the string after it: escaped newlines, colours, percent escapes.
+# What runs into the string after it: escaped newlines, colors, percent escapes.
 _ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
