@@ -430,7 +430,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(browser: Browse
     form = form_of(browser)
     update_feature(plan_of(browser), "auth", {"boundaries": "Theirs."})
     said = browser.post("/features/auth/edit", form | {"boundaries": "Mine."}, code=400)
-    assert "changed by somebody else" in said
+    assert "changed by someone else" in said
     browser.post("/features/auth/edit", form | {"boundaries": "Theirs.", "architecture": "New."})
     assert plan_of(browser).feature("auth").boundaries == "Theirs."
     assert plan_of(browser).feature("auth").architecture == "New."

@@ -175,7 +175,7 @@ def save_feature(call: PageCall) -> Response:
         if text == (now or "").strip():
             continue
         if call.form.get(f"was_{field}") != _mark(now):
-            what = f"{label.lower()} was changed by somebody else meanwhile"
+            what = f"{label.lower()} was changed by someone else in the meantime"
             raise BadInput(what, todo="Reload the form, and make your change again.")
         if len(text) > most:
             what = f"{label.lower()} has {len(text)} characters, at most {most} are allowed"
