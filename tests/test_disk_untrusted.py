@@ -255,7 +255,7 @@ OTHER_FILES = {
     "plan.edit": "files of the project that the plan names",
     "programs": "programs on the PATH",
     "prompt.build": "the package",
-    "text.tables": "the package",
+    "text.tokens": "the package",
 }
 RAW = set(
     """

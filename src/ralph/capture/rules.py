@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.text.tables import table
+from ralph.text.tokens import table
 
 
 def rows(section: str) -> list[str]:

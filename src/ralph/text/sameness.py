@@ -17,8 +17,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ralph.text.tables import table
-from ralph.text.tokens import STOP_WORDS, compiled, stem, tokens
+from ralph.text.tokens import STOP_WORDS, compiled, stem, table, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 

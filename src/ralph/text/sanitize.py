@@ -16,8 +16,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from ralph.text.tables import table
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, table
 
 # -- Letters and signs that look like ASCII ones, read as those.
 #

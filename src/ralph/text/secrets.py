@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from ralph.text.tables import table
+from ralph.text.tokens import table
 
 # -- What secrets look like: the shapes of known credentials, and what is random but public.
 
