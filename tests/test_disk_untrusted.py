@@ -209,7 +209,6 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
     "capture.lines": "the names of the clients' transcripts",
-    "capture.rules": "the package",
     "chat.model": "a folder of its own for a program",
     "chat.workers": "Ralph's home",
     "clients.__init__": "the agent's program",
@@ -256,6 +255,7 @@ OTHER_FILES = {
     "plan.edit": "files of the project that the plan names",
     "programs": "programs on the PATH",
     "prompt.build": "the package",
+    "text.tokens": "the package",
 }
 RAW = set(
     """

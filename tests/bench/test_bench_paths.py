@@ -8,14 +8,14 @@ from benching import BenchLine
 from bench.paths import PATHS
 
 # The most files each path may cross, and a file it must cross. The numbers only go down, unless a
-# path does more: a prompt's hook and a search over MCP ask the plan and the notes, too, and every
-# client's record is read by what all clients share. The search finds something, so its path ends in
-# what shows a hit.
+# path does more: a prompt's hook and a search over MCP ask the plan and the notes, too, every
+# client's record is read by what all clients share, an iteration notes what its prompt told, and a
+# search that finds something ends in what shows a hit.
 FILES = {
     "record": (39, "clients/__init__.py"),
     "search": (26, "recall/search.py"),
     "everything": (40, "recall/__init__.py"),
-    "iteration": (60, "loop/iteration.py"),
+    "iteration": (61, "loop/iteration.py"),
     "hook": (42, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),
     "checkpoint": (32, "memory/checkpoints.py"),

@@ -110,13 +110,13 @@ _WORK: list[tuple[float, str, str, str, str, list[tuple[str, str | None]]]] = [
 _TALKS: list[tuple[float, str, str, list[tuple[str, str]]]] = [
     (
         8,
-        "Pool time-outs under load",
+        "Pool timeouts under load",
         "claude-code",
         [
             (
                 "Why does the connection pool time out under load?",
                 "The pool has 5 connections and every request holds two. I raised it to 20 and the "
-                "time-outs are gone.",
+                "timeouts are gone.",
             ),
             (
                 "Should the limit be a setting?",

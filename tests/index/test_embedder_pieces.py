@@ -13,7 +13,7 @@ from remembering import ToyEmbedder, index_file, made, open_toy
 
 from ralph.index import CollectionSize
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
-from ralph.index.matrix import Matrix, pack
+from ralph.index.matrix import Matrix, pack, quantized
 from ralph.index.sync import live_of
 from ralph.memory.status import verify_index
 from ralph.text.tokens import estimate_tokens
@@ -116,6 +116,29 @@ def test_a_passage_is_as_near_as_its_nearest_piece() -> None:
     assert matrix.nearest(query, 10, [], upto=1) == [pytest.approx({10: 1.0})]
     matrix.append(4, *pack([(40, unit(0, 1) + unit(0.8, 0.6))]))
     assert matrix.nearest(query, 2, []) == [pytest.approx({10: 1.0, 40: 0.8})]
+
+
+def test_vectors_take_half_the_memory_and_their_cosines_keep_five_digits() -> None:
+    rng = np.random.default_rng(7)
+    vectors: Vectors = rng.normal(size=(300, 256)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[100:200] *= np.float32(0.85)
+    matrix = Matrix(256)
+    matrix.append(1, *pack([(n, one.tobytes()) for n, one in enumerate(vectors)]))
+    for queries in (vectors[:1], vectors[:3]):
+        exact = queries @ vectors.T
+        for found, cosines in zip(matrix.nearest(queries, 300), exact, strict=True):
+            assert [found[n] for n in range(300)] == pytest.approx(cosines.tolist(), abs=1.5e-5)
+    held = sum(one.nbytes for one in vars(matrix).values() if isinstance(one, np.ndarray))
+    assert held < 0.6 * vectors.nbytes
+
+
+def test_a_quantized_vector_stays_as_it_is_when_it_is_quantized_again() -> None:
+    rng = np.random.default_rng(8)
+    numbers, scales = quantized(rng.normal(size=(50, 256)).astype(np.float32))
+    again, same = quantized(numbers * scales[:, None])
+    assert (again == numbers).all()
+    assert same == pytest.approx(scales)
 
 
 @pytest.mark.parametrize("blob", [b"", b"1234", unit(1, 0) + b"1234"])

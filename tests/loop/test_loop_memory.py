@@ -11,8 +11,11 @@ import pytest
 from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
 from remembering import made
 
+from ralph import disk
 from ralph.loop.iteration import gather_review, stale_prose
 from ralph.memory.lessons import repeated_errors
+from ralph.memory.stats import recall_stats, told_in
+from ralph.plan import learnings
 from ralph.plan.edit import update_feature
 from ralph.plan.model import ContextFile, Feature, Task
 from ralph.prompt.build import PromptFacts
@@ -95,6 +98,53 @@ def test_the_next_prompt_tells_of_the_failed_attempt_and_of_an_error_that_keeps_
     assert "Warning: this error has occurred in 3 previous iterations: ValueError" in text
     assert "Fix: quoted its value" in text
     assert re.search(r"Iteration 3, \d{4}-\d\d-\d\d: failure\. Try 2", text)
+
+
+def test_what_a_prompt_told_is_noted_by_its_ids_and_no_text(loop: Loop, tmp_path: Path) -> None:
+    error = ErrorSeen("ValueError: bad cookie", "runtime", "src/a.py", 3, "quoted its value")
+    remember(loop, *(made(f"Try {n}", task_id=1, errors=(error,)) for n in range(5)))
+    learnings.add(loop.plan, "auth", "Cookies need quotes.", source="human")
+    learned = [one.id for one in learnings.top(loop.plan.feature("auth").learnings, task_id=1)]
+
+    seen(loop, tmp_path, task_id="1")
+
+    *earlier, last = loop.told()
+    with loop.opened() as ralph:
+        ids = [one.id for one in ralph.feature("auth").records()]
+        told = {one.event: [name for name, _ in one.shown] for one in told_in(ralph, last)}
+        before = [told_in(ralph, one) for one in earlier]
+        folder = Path(disk.hooks_folder(ralph.project.root, ralph.project.home))
+        counted = recall_stats(ralph, since=None, until=None).recalls
+    assert told == {
+        "run-warnings": [ids[4]],
+        "run-attempts": ids[2:5],
+        "run-learnings": learned,
+    }
+    assert before == [[]] * 5
+    assert "cookie" not in (folder / "activity.jsonl").read_text(encoding="utf-8").lower()
+    assert counted == 0  # what hooks showed is counted
+
+
+def test_a_section_without_room_was_not_told(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project"), prompt_tokens=600)
+    remember(loop, *(made(f"Try {n} {'of many words ' * 60}", task_id=1) for n in range(3)))
+
+    seen(loop, tmp_path, task_id="1")
+
+    with loop.opened() as ralph:
+        assert told_in(ralph, loop.told()[-1]) == []
+
+
+def test_a_review_notes_the_learnings_that_it_was_given(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project"), review_every=1)
+    given = [(one.id, None) for one in loop.plan.feature("auth").learnings if not one.reviewed]
+
+    seen(loop, tmp_path)
+
+    with loop.opened() as ralph:
+        [told] = told_in(ralph, loop.told()[-1])
+    assert (told.event, told.shown) == ("run-learnings", tuple(given))
+    assert given
 
 
 def test_errors_are_the_same_by_their_signature_and_counted_once_an_iteration() -> None:

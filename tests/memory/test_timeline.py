@@ -60,6 +60,7 @@ def test_a_record_that_cannot_be_read_is_left_out(ralph: Ralph) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     file.write_text("\n".join([lines[0].replace('"success"', "17"), *lines[1:]]) + "\n")
     assert titles(ralph) == ["Keep people signed in", "Why?"]
+    assert [one.title for one in events(ralph)[1:]] == ["Why?"]
 
 
 def test_the_first_later_success_on_the_same_task_is_found(ralph: Ralph) -> None:

@@ -90,7 +90,14 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     files = (file for file in PACKAGE.rglob("*") if file.is_file())
     there = {f"ralph/{file.relative_to(PACKAGE).as_posix()}" for file in files}
     there = {name for name in there if "__pycache__" not in name}
-    data = {"index/embedders/table.bin", "capture/rules.txt", "clients/opencode_plugin.js"}
+    data = {
+        "index/embedders/table.bin",
+        "capture/rules.txt",
+        "text/orders.txt",
+        "text/sameness.txt",
+        "text/secrets.txt",
+        "clients/opencode_plugin.js",
+    }
     assert {f"ralph/{name}" for name in data} <= there <= set(ZipFile(wheel).namelist())
 
 

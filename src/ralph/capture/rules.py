@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from pathlib import Path
 
-
-@cache
-def _sections() -> dict[str, list[str]]:
-    text = Path(__file__).with_name("rules.txt").read_text(encoding="utf-8")
-    macros, _, text = text.partition("\n[macros]\n")[2].partition("\n\n")
-    for macro in macros.split("\n"):
-        name, meaning = macro.split(" ", 1)
-        text = text.replace(f"<{name}>", meaning)
-    found: dict[str, list[str]] = {}
-    for section in f"\n{text}".split("\n[")[1:]:
-        name, *lines = section.split("\n")
-        found[name.removesuffix("]")] = [line for line in lines if line and line[0] != "#"]
-    return found
+from ralph.text.tokens import table
 
 
 def rows(section: str) -> list[str]:
     """The lines of a section."""
-    return _sections()[section]
+    return table(__file__, "rules.txt")[section]
 
 
 def pattern(section: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:

@@ -29,7 +29,7 @@ from ralph.records import conversation as schema
 from ralph.records import now
 from ralph.records.conversation import DOCUMENT, Conversation, Exchange, Message, Status
 from ralph.text.redact import redact
-from ralph.text.sanitize import plain_id, sanitised_error, strip_marked
+from ralph.text.sanitize import plain_id, sanitized_error, strip_marked
 from ralph.text.summary import title_of
 from ralph.text.tokens import estimate_tokens, plural
 
@@ -78,7 +78,7 @@ def run_tool(
             options["budget_s"] = memory.store.settings.remember_budget_s
         result: ToolResult = tools[call.name].call(memory, **options)
     except (RalphError, OSError) as error:
-        what = recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS)
+        what = recalled.harmless(sanitized_error(str(error)), _ERROR_CHARS)
         result = ToolResult(what, failed=True)
     return result
 

@@ -25,8 +25,10 @@ NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
-# How many questions are multiplied with the whole matrix in one go.
-_AT_ONCE = 64
+# How many questions, and how many rows of the matrix, are multiplied in one go.
+_AT_ONCE, _ROWS_AT_ONCE = 64, 4096
+# Of a row's numbers: those of 16 bits give cosines that are right to five digits.
+_LARGEST = 32767
 
 
 # For each facet the tokens of which one must be there.
@@ -100,10 +102,23 @@ def _count_removal(connection: sqlite3.Connection, n: int) -> None:
     connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
+def quantized(vectors: Vectors) -> tuple[Vectors, Vectors]:
+    """The vectors as whole numbers of 16 bits, and the scale that each row is to be taken by."""
+    import numpy as np
+
+    largest = np.maximum(vectors.max(axis=1), -vectors.min(axis=1))
+    largest[largest == 0] = 1  # a text without a word that the embedder knows
+    numbers = np.rint(vectors * (_LARGEST / largest)[:, None])
+    squares = np.einsum("ij,ij->i", numbers, numbers)
+    # The nearest multiple of the whole numbers: every vector keeps its length.
+    return numbers, np.einsum("ij,ij->i", numbers, vectors) / np.maximum(squares, 1)
+
+
 class Matrix:
     """Rows of unit vectors; grows by appending, and is thrown away when rows were removed.
 
-    A passage that was cut into pieces has a row for each, one after another.
+    A passage that was cut into pieces has a row for each, one after another. Row i stands for
+    `scales[i] * data[i]`: as 16-bit numbers they take half the memory.
     """
 
     def __init__(self, dims: int, state: tuple[int, int] = (0, 0)) -> None:
@@ -113,7 +128,8 @@ class Matrix:
         self._count = 0
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._vectors: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._data: Vectors = np.empty((0, dims), dtype=np.float32)
+        self._data: NDArray[np.int16] = np.empty((0, dims), dtype=np.int16)
+        self._scales: Vectors = np.empty(0, dtype=np.float32)
         self._pieces = False  # whether any passage has several rows
         # Which collection is here, and after how many removals.
         self.state = state
@@ -129,7 +145,7 @@ class Matrix:
 
         if capacity <= len(self._rows):
             return
-        for name in ("_rows", "_vectors", "_data"):
+        for name in ("_rows", "_vectors", "_data", "_scales"):
             old = getattr(self, name)
             new = np.empty((capacity, *old.shape[1:]), dtype=old.dtype)
             new[: self._count] = old[: self._count]
@@ -149,7 +165,9 @@ class Matrix:
         if end > len(self._rows):
             self.reserve(max(end, 2 * self._count))  # doubling keeps the cost of growing flat
         new = slice(self._count, end)
-        self._data[new] = np.frombuffer(data, dtype=np.float32).reshape(total, self._dims)
+        vectors = np.frombuffer(data, dtype=np.float32).reshape(total, self._dims)
+        with np.errstate(invalid="ignore"):  # `ralph index verify` reports what is no number
+            self._data[new], self._scales[new] = quantized(vectors)
         self._rows[new] = passages.repeat(counts)
         self._vectors[new] = block
         self._pieces = self._pieces or total > len(passages)
@@ -170,7 +188,7 @@ class Matrix:
             held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
         if not held:
             return [{} for _ in to]
-        data, rows = self._data[:held], self._rows[:held]
+        rows = self._rows[:held]
         firsts: Any = None
         if self._pieces:
             firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
@@ -180,17 +198,29 @@ class Matrix:
         asked = np.flatnonzero(_is_among(rows, np.array(also))) if also else np.arange(0)
         found: list[dict[int, float]] = []
         for start in range(0, len(to), _AT_ONCE):
-            some = to[start : start + _AT_ONCE]
-            # Only many at once are worth BLAS: its threads cost more than they give for one when
-            # the machine is busy.
-            many = some @ data.T if len(some) > 1 else np.einsum("ij,j->i", data, some[0])[None, :]
-            for cosines in many:
+            for cosines in self._cosines(to[start : start + _AT_ONCE], held):
                 # A passage is as near as its nearest piece.
                 near_by = cosines if firsts is None else np.maximum.reduceat(cosines, firsts)
                 near_by = near_by[chosen]
                 best = _largest(near_by, count) if count < len(rows) else np.arange(len(rows))
                 best = np.concatenate((best, asked))
                 found.append(dict(zip(rows[best].tolist(), rounded(near_by[best]), strict=True)))
+        return found
+
+    def _cosines(self, to: Vectors, held: int) -> Vectors:
+        """Of each vector with each of the first rows."""
+        import numpy as np
+
+        found = np.empty((len(to), held), dtype=np.float32)
+        if len(to) == 1:
+            # Only many at once are worth BLAS: its threads cost more than they give for one when
+            # the machine is busy.
+            np.einsum("ij,j->i", self._data[:held], to[0], out=found[0])
+        else:
+            for start in range(0, held, _ROWS_AT_ONCE):
+                part = slice(start, min(start + _ROWS_AT_ONCE, held))
+                found[:, part] = to @ self._data[part].T.astype(np.float32)
+        found *= self._scales[:held]
         return found
 
 

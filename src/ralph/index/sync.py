@@ -25,6 +25,7 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import EmbedderOff, IndexBusy, IndexOff
+from ralph.index.matrix import quantized
 from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
@@ -201,6 +202,9 @@ class SyncRun(msgspec.Struct, eq=False):
             raise EmbedderOff(what, todo="Choose another embedder: ralph config embedder NAME")
         if any(weight != 1.0 for _, weight in pieces):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
+        # As SQLite's readers keep them in memory, so that every store gives the same scores.
+        numbers, scales = quantized(vectors)
+        vectors = numbers * scales[:, None]
         ends = itertools.accumulate(map(len, some.values()))
         return {
             h: vectors[end - len(row) : end].tobytes()

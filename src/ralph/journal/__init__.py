@@ -130,7 +130,7 @@ class Fold:
         # How far the journal was read.
         self.position: str | None = None
         # By id; a second content of the same id stands under its digest too.
-        self._records: dict[tuple[str, str], JournalRecord] = {}
+        self._records: dict[str, JournalRecord] = {}
         self._listed: list[JournalRecord] = []
         self._reasons: dict[str, str] = {}
         # Changes whenever what was given before no longer stands, and not when something is added.
@@ -184,20 +184,20 @@ class Fold:
         fresh = [self._take(located) for located in batch.records]
         self._reasons |= {stone.id: stone.reason or "" for stone in batch.tombstones}
         suspects = list(self._records) if batch.tombstones else fresh
-        gone = {key for key in suspects if key[0] in self._reasons}
+        gone = {key for key in suspects if self._records[key].record.id in self._reasons}
         for key in gone:
             del self._records[key]
         self.generation += bool(gone)
 
-    def _take(self, located: JournalRecord) -> tuple[str, str]:
+    def _take(self, located: JournalRecord) -> str:
         """Keep the record unless it is known, and give the key it is known by.
 
         Digests tell apart only what has the same id: of most records nobody needs one.
         """
         record = located.record
-        first = self._records.setdefault((record.id, ""), located).record
+        first = self._records.setdefault(record.id, located).record
         if first is record or first.digest == record.digest:
-            return record.id, ""
-        key = record.id, record.digest
+            return record.id
+        key = f"{record.id} {record.digest}"
         self._records.setdefault(key, located)
         return key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from sys import intern
 from typing import Annotated
 
 import msgspec
@@ -127,7 +128,8 @@ def _entry(line: _JournalLine) -> Record | Tombstone:
         raise Unreadable("is not an entry: it has no version, kind or id")
     if line.kind == FORGOTTEN:
         return Tombstone(line.id, line.at, line.reason, line.number, line.was_at)
-    return Record(line.id, line.kind, line.number, line.at, bytes(line.body), line.source)
+    kind, body = intern(line.kind), bytes(line.body)  # a journal has many records of few kinds
+    return Record(line.id, kind, line.number, line.at, body, line.source)
 
 
 def _why(raw: bytes, error: Exception) -> str:

@@ -404,6 +404,8 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_before: Task | None
     # Of other projects' knowledge, what its prompt carries.
     patterns: tuple[str, ...] = ()
+    # What else of memory its prompt carries: ids by section.
+    told: dict[str, list[str]] = {}
     # The worktree that the agent works in, if it is one.
     cwd: str = ""
 

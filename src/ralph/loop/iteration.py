@@ -11,24 +11,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
 from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
+from ralph.memory.activity import RUN, SECOND_CHARS, note_activity
 from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.learnings import extract, learn, prompt_lines, provenance
+from ralph.plan.learnings import extract, learn, prompt_lines, provenance, top
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
 from ralph.prompt import build
 from ralph.records import now
 from ralph.records.iteration import Iteration, Outcome
+from ralph.records.learning import Learning
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
@@ -54,7 +57,8 @@ def gather(
     feature, vanished = without_vanished(plan, feature)
     told = history(ralph, task.feature)
     number = last_number(told) + 1
-    attempts = [one for one in told if str(one.task_id) == str(task.id)]
+    attempts = [one for one in told if str(one.task_id) == str(task.id)][-3:]
+    repeated = repeated_errors([one.errors for one in told])
     settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
     return build.PromptFacts(
         feature=feature,
@@ -62,21 +66,39 @@ def gather(
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
-        attempts=tuple(attempts[-3:]),
-        repeated=tuple(repeated_errors([one.errors for one in told])),
+        attempts=tuple(attempts),
+        repeated=tuple(repeated),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
+        ids={
+            "warnings": _ids(
+                ralph, task.feature, [_last_with(one.message, told) for one in repeated]
+            ),
+            "attempts": _ids(ralph, task.feature, attempts),
+            "learnings": [one.id for one in top(feature.learnings, task_id=task.id)],
+        },
         memory_on=memory_on,
         server=agents.own_server(memory_on=memory_on) if takes_servers(agent) else None,
         ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
     )
 
 
+def _last_with(message: str, told: Sequence[Iteration]) -> Iteration:
+    """The newest iteration that met an error."""
+    return next(x for x in reversed(told) if any(e.message == message for e in x.errors))
+
+
+def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[str]:
+    wanted = {(one.iteration_number, one.timestamp) for one in iterations}
+    records = ralph.feature(feature).records() if wanted else []
+    return [one.id for one in records if (one.number, one.at) in wanted]
+
+
 def gather_review(
     facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
 ) -> build.ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
-    wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
+    wanted = _to_review(facts.feature, everything=everything)
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
     edited = {
         file.path: one.iteration_number or 0
@@ -86,6 +108,10 @@ def gather_review(
     }
     flags = stale_prose(facts.feature, last_number(told), edited)
     return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
+
+
+def _to_review(feature: Feature, *, everything: bool) -> list[Learning]:
+    return [one for one in feature.learnings if everything or not one.reviewed]
 
 
 def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> list[str]:
@@ -214,12 +240,16 @@ class IterationRunner:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
         carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
-        return self._run(task, prompt, review=False, patterns=carried)
+        told = {name: ids for name, ids in facts.ids.items() if prompt.has(name)}
+        return self._run(task, prompt, told, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
-        prompt = self._review_prompt(self._gather(task), everything=everything)
-        return self._run(task, prompt, review=True)
+        facts = self._gather(task)
+        prompt = self._review_prompt(facts, everything=everything)
+        learnings = [one.id for one in _to_review(facts.feature, everything=everything)]
+        told = {"warnings": facts.ids["warnings"], "learnings": learnings}
+        return self._run(task, prompt, told, review=True)
 
     def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
@@ -245,7 +275,13 @@ class IterationRunner:
         return finished
 
     def _run(
-        self, task: Task, prompt: build.Prompt, *, review: bool, patterns: tuple[str, ...] = ()
+        self,
+        task: Task,
+        prompt: build.Prompt,
+        told: dict[str, list[str]],
+        *,
+        review: bool,
+        patterns: tuple[str, ...] = (),
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
@@ -259,6 +295,7 @@ class IterationRunner:
             plan_before=plan_hash(self.plan, task.feature),
             task_before=None if review else task,
             patterns=patterns,
+            told=told,
             cwd=str(self._driver.cwd),
         )
         folder = self.runs.begin(work, snapshot)
@@ -288,9 +325,9 @@ class IterationRunner:
             self._check(work, snapshot)  # the agent deleted what we read, and perhaps the plan too
             raise
         self.runs.ended(work, ended)
-        told = self._finish(work, output, ended, snapshot)
+        result = self._finish(work, output, ended, snapshot)
         self.runs.finish(work)
-        return told
+        return result
 
     def _finish(
         self,
@@ -309,6 +346,7 @@ class IterationRunner:
         saved = SavedIteration("", "", known, fresh=False) if known else None
         saved = saved or self._remember(work, captured, ended, outcome)
         iteration = saved.record
+        self._note_told(work, iteration)
         costs = ("cost_usd", "tokens_used", "duration_ms")
         self._tell(
             "ended",
@@ -329,6 +367,15 @@ class IterationRunner:
             self._knowledge.report(work.patterns, iteration)
             self._knowledge.give(iteration, history(self.ralph, work.feature))
         return IterationResult(saved.id, iteration, captured, plan_changed)
+
+    def _note_told(self, work: PendingIteration, iteration: Iteration) -> None:
+        """What the prompt carried, for people who look at the record."""
+        project, at = self.ralph.project, f"{work.started_at[:SECOND_CHARS]}Z"
+        for name, ids in {**work.told, "patterns": work.patterns}.items():
+            if ids and iteration.session_id:
+                folder = disk.hooks_folder(project.root, project.home)
+                shown = [(one, None) for one in ids]
+                note_activity(folder, f"{RUN}{name}", iteration.session_id, at=at, shown=shown)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""

@@ -1,9 +1,9 @@
 """What hooks did: which memories a session was shown, how many it saved, and what ran out of time.
 
-One line an event in Ralph's home: ids and numbers, no text of a memory. `ralph why`, the status
-line, `ralph doctor` and the worker after sessions read it. Hooks load this before every prompt, so
-it needs the lightest of the standard library alone. The file and the one before it have a bounded
-size.
+The loop notes what its prompts showed, too. One line an event in Ralph's home: ids and numbers, no
+text of a memory. `ralph why`, the page, the status line, `ralph doctor` and the worker after
+sessions read it. Hooks load this before every prompt, so it needs the lightest of the standard
+library alone. The file and the one before it have a bounded size.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ _MOST_BYTES = 500_000
 # So much of its end tells of the last sessions.
 _TAIL_BYTES = 100_000
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
+# So much of a moment is its second.
+SECOND_CHARS = 19
 _LONGEST_NAME = 200
 _TEXTS = ("at", "event", "session", "agent", "after")
 _NUMBERS = ("saved", "late_s", "warned", "left", "spend_usd")
 WORKER = "worker"
+# Begins the names of what the prompt of an iteration showed; its section follows.
+RUN = "run-"
 # A worker that left something undone is tried again after this time, without a new reason.
 _WORKER_AGAIN_S = 3600.0
 

@@ -147,7 +147,7 @@ class ConversationStates:
             title = cut(" ".join((said.user or said.assistant).split()), _TITLE_CHARS)
             state = self._begin(Conversation(id=name, title=title, created=record.at))
         state.last = max(state.last, record.at) if state.exchanges else record.at
-        self.positions[record.id] = name, state.exchanges
+        self.positions[record.id] = state.conversation.id, state.exchanges
         state.exchanges += 1
         self.exchanges.setdefault(name, []).append(record.id)
 
@@ -308,7 +308,12 @@ class ConversationStream(Stream):
 
     def standing(self) -> list[Record]:
         """Every record in the journals, also forgotten ones that a merge brought back."""
-        return [one.record for part in self.parts for one in part.journal.read().records]
+        found = [record for part in self.parts for record in part.records()]
+        for part in self.parts:
+            if gone := part.forgotten():
+                records = part.journal.read().records
+                found += [one.record for one in records if one.record.id in gone]
+        return found
 
     def reasons(self) -> dict[str, str]:
         """Why everything that was forgotten here went, by its id."""

@@ -125,7 +125,7 @@ def list_documents(memory: Conversations) -> list[ListedDocument]:
 
 def read_document(file: Path, name: str) -> list[Document]:
     """A file's sections without secrets; `name` is what its path is called."""
-    # Before it is cut: half a secret is not recognised as one.
+    # Before it is cut: half a secret is not recognized as one.
     cut = [one for one in sections(redact(_text(file))) if one.text.strip()]
     title = next((one.heading.split(BETWEEN_HEADINGS)[0] for one in cut if one.heading), "")
     title = (title or file.name)[:_TITLE_CHARS]

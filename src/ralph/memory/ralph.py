@@ -224,7 +224,6 @@ class Ralph:
         self,
         record_id: str,
         *,
-        features: Sequence[str] | None = None,
         everywhere: bool = False,
         scope: Scope = PERSON,
     ) -> Hit:
@@ -232,7 +231,7 @@ class Ralph:
 
         `everywhere`: where this project has none, the conversations of others are looked through.
         """
-        reach = self._reach(scope, (), features)
+        reach = self._reach(scope, (), None)
         todo = "`ralph recent` lists records with their ids."
         missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:

@@ -16,10 +16,11 @@ import msgspec
 from ralph import disk
 from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
-from ralph.memory.activity import Activity, read_activity
+from ralph.memory.activity import RUN, SECOND_CHARS, Activity, read_activity
 from ralph.memory.ralph import Ralph
 from ralph.memory.timeline import Event, events, local_day
 from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation_id
+from ralph.records.iteration import Iteration
 from ralph.text.times import moments_between
 
 # Outcomes that say how an iteration went. Others were stopped, refused, or nobody could tell.
@@ -166,9 +167,10 @@ def _moment(text: str | None) -> datetime | None:
 # -- Recalls.
 
 
-def _recalls(ralph: Ralph) -> list[Activity]:
-    """What hooks showed the model for a prompt or an error."""
-    found = read_activity(disk.hooks_folder(ralph.project.root, ralph.project.home), whole=True)
+def _recalls(ralph: Ralph, session: str | None = None) -> list[Activity]:
+    """What hooks showed the model for a prompt or an error, and the loop in its prompts."""
+    folder = disk.hooks_folder(ralph.project.root, ralph.project.home)
+    found = read_activity(folder, session, whole=True)
     return [one for one in found if one.shown and one.event != "session-start"]
 
 
@@ -178,10 +180,18 @@ def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
     return [one for one in mine if _is_under_way(exchange, one.at)]
 
 
+def told_in(ralph: Ralph, iteration: Iteration) -> list[Activity]:
+    """What the loop showed the model in the prompt of an iteration."""
+    found = _recalls(ralph, iteration.session_id) if iteration.session_id else []
+    at = (iteration.timestamp or "")[:SECOND_CHARS]
+    return [one for one in found if one.event.startswith(RUN) and one.at[:SECOND_CHARS] == at]
+
+
 def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> RecallStats:
     """How often hooks showed the model memories in these days, and what came next."""
     first, end = moments_between(since, until)
-    recalls = [one for one in _recalls(ralph) if first <= one.at < end]
+    hooks = (one for one in _recalls(ralph) if not one.event.startswith(RUN))
+    recalls = [one for one in hooks if first <= one.at < end]
     exchanges: dict[str, list[Exchange]] = {}
     if recalls and ralph.conversations.exist:
         history = ralph.conversations.stream.history

@@ -1,7 +1,6 @@
 """What happened, in the order of time: iterations and exchanges, filtered, counted and summed up.
 
-Every record is read, but only the few fields that a list or a sum needs: twenty thousand take a
-moment. Who opens one reads it whole.
+A list or a sum decodes a record when it gets to it, and only the few fields it needs.
 """
 
 from __future__ import annotations
@@ -72,6 +71,23 @@ class _Files(msgspec.Struct, frozen=True):
     files_touched: tuple[_File, ...] = ()
 
 
+class Events:
+    """Records that are decoded one after another: a list of twenty thousand would take 10 MB."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Event]:
+        for record, short in _each(self._records, _short):
+            yield _event(record, short)
+
+    def __getitem__(self, part: slice) -> list[Event]:
+        return list(Events(self._records[part]))
+
+
 _short = msgspec.json.Decoder(_Short).decode
 _errors = msgspec.json.Decoder(_Errors).decode
 _files = msgspec.json.Decoder(_Files).decode
@@ -86,7 +102,7 @@ def events(
     text: str = "",
     since: str | None = None,
     until: str | None = None,
-) -> list[Event]:
+) -> Events:
     """Iterations and exchanges that fit, newest first; `text` stands in them as it is written.
 
     An exchange that was an iteration too is listed as the iteration.
@@ -94,14 +110,15 @@ def events(
     first, end = moments_between(since, until)
     # As JSON has it; case does not count for plain letters.
     wanted = msgspec.json.encode(text.strip())[1:-1].lower()
-    found: list[Event] = []
-    for record in _records(ralph, kinds, features):
-        if first <= record.at < end and (not wanted or wanted in record.body.lower()):
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` tells
-                event = _event(record)
-                if not outcomes or event.outcome in outcomes:
-                    found.append(event)
-    return sorted(found, key=lambda one: (one.at, one.number), reverse=True)
+    found = [
+        record
+        for record in _records(ralph, kinds, features)
+        if first <= record.at < end
+        and (not wanted or wanted in record.body.lower())
+        and (not outcomes or any(one.outcome in outcomes for one in Events([record])))
+    ]
+    found.sort(key=lambda one: (one.at, one.number), reverse=True)
+    return Events(found)
 
 
 def _records(
@@ -123,8 +140,7 @@ def _records(
                 yield record
 
 
-def _event(record: Record) -> Event:
-    short = _short(record.body)
+def _event(record: Record, short: _Short) -> Event:
     title, outcome = short.task_title, short.outcome
     if record.kind == EXCHANGE:
         title, outcome = short.user, short.status
@@ -177,7 +193,7 @@ def mistakes(ralph: Ralph) -> list[RepeatedError]:
 
 def _each(records: Iterable[Record], decode: Callable[[bytes], _T]) -> Iterator[tuple[Record, _T]]:
     for record in records:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` tells
             yield record, decode(record.body)
 
 

@@ -34,7 +34,7 @@ from ralph.records.knowledge import ENTRIES, is_knowledge_kind, knowledge_from
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
 
-_LINES_AT_ONCE = 2000
+_LINES_AT_ONCE = 500
 
 
 class JournalKey(NamedTuple):

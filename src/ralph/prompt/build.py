@@ -49,6 +49,7 @@ class PromptFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `server` is the MCP server whose tools the agent has; without one it is told commands.
     `context` is what helped in other projects, a block that goes into the prompt as it is.
+    `ids` are the records that a section comes from.
     """
 
     feature: Feature
@@ -61,6 +62,7 @@ class PromptFacts(msgspec.Struct, frozen=True, kw_only=True):
     knowledge: tuple[KnowledgeFile, ...] = ()
     vanished: tuple[str, ...] = ()
     context: str = ""
+    ids: dict[str, list[str]] = {}
     memory_on: bool = True
     server: str | None = None
     ralph: str = "ralph"

@@ -67,10 +67,10 @@ FIELDS: tuple[str, ...] = Learning.__struct_fields__
 _HINT = "Write a plain text, or a mapping with `text` and any of " + ", ".join(FIELDS[1:]) + "."
 
 
-def read_learning(plain: object, where: str | None = None, max_chars: int = MAX_CHARS) -> Learning:
+def read_learning(plain: object, where: str | None = None) -> Learning:
     """A learning from YAML or JSON; a plain text is one too, anything odd is an error (F36)."""
     if isinstance(plain, str):
-        return _need_text(Learning(text=cut(plain.strip(), max_chars)), where)
+        return _need_text(Learning(text=cut(plain.strip(), MAX_CHARS)), where)
     if not isinstance(plain, Mapping):
         raise BadInput(
             f"a learning is a text or a mapping, not {_kind(plain)}", where=where, todo=_HINT
@@ -87,7 +87,7 @@ def read_learning(plain: object, where: str | None = None, max_chars: int = MAX_
     if learning.hit_count < 1:
         learning = msgspec.structs.replace(learning, hit_count=1)
     return _need_text(
-        msgspec.structs.replace(learning, text=cut(learning.text.strip(), max_chars)), where
+        msgspec.structs.replace(learning, text=cut(learning.text.strip(), MAX_CHARS)), where
     )
 
 

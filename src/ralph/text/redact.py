@@ -20,87 +20,10 @@ from ralph.text.secrets import compiled, key_blocks
 # -- Secrets by position: `curl -u user:...`, `echo ... | docker login`, `.pgpass`, seed phrases.
 
 
-# Tools, their flags that take a password, and what comes before it in the flag's value.
-_LOGINS: Final = r"(?:docker|podman|nerdctl|buildah|helm|crane|oras|az)\b.*\blogin"
-_TOOLS: Final = (
-    (rf"{_LOGINS}|sshpass|mongo\w*|cqlsh|psexec\S*|twine", "p", ""),
-    (r"mysql\w*|mariadb\S*|7z\w?|rar", "p", ""),
-    (r"sqlcmd|bcp|ipmitool|zip|unzip|mosquitto_\w+|isql|ssh-keygen", "P", ""),
-    (r"ssh-keygen", "N", ""),
-    (r"ldap\w+|security", "w", ""),
-    (r"redis-cli", "a", ""),
-    (r"snmp\w+", "AX", ""),
-    (r"openssl", "k", ""),
-    (r"doctl", "t", ""),
-    (r"curl", "uU", r"[^\s:'\"]*:"),
-    (r"https?|xhs?", "a", r"[^\s:'\"]*:"),
-    (r"smb\w+|winexe|rpcclient", "U", r"[^\s%'\"]+%"),
-    (r"lftp", "u", r"[^\s,'\"]+,"),
-)
 # A number alone after these is a port.
 _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
 _FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
 
-_USER: Final = r"[\w.@\\-]{1,60}"
-_NUMBERED: Final = r"(?P<v>(?=\S*\d)\S{5,})"
-_VALUE: Final = r"['\"]?(?P<v>[^\s'\"]+)"
-_SECOND: Final = r"\([ \t]*['\"][^'\"\n]{1,80}['\"],[ \t]*['\"](?P<v>[^'\"\n]{3,80})['\"]"
-_ORACLE: Final = r"(?<=[\s:'\"])[\w$#]{1,30}/(?P<v>[^\s@/'\"]+)@"
-_PIPED: Final = (
-    r"(?P<v>[^\s'\"|]+)['\"]?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:-s[ \t]|chpasswd|kinit|cryptsetup"
-    r"|[^\n|]{0,200}?(?:--(?:password-|pass-)?stdin|--with-token))"
-)
-# A secret by its place among words, sought in lower case: for each kind what must be there at all,
-# and the pattern.
-_PLACES: Final[dict[str, dict[str, str]]] = {
-    "password": {
-        "pass": rf"-(?:src|dest|)(?:store|key)pass[ =]{_VALUE}",
-        " -password": rf" -password[ =](?!-){_VALUE}",
-        "pass:": r"-pass(?:in|out)?[ =]['\"]?pass:(?P<v>[^\s'\"]+)",
-        " /pass:": rf" /pass:{_VALUE}",
-        "htpasswd -": rf"htpasswd -\w*b\w* +(?:[^\s-]\S* +)?{_USER} +{_VALUE}",
-        "rabbitmqctl": rf"(?:change_password|add_user) +{_USER} +{_VALUE}",
-        "ldappasswd": rf"ldappasswd[^\n]{{0,200}}? -s +{_VALUE}",
-        "password_maps": rf"static:{_USER}:(?P<v>\S+)",
-        "-user-pass ": rf"auth-user-pass +{_USER} +{_VALUE}",
-        " password '": r"(?:role|user|login|with)\b[^\n;]{0,60} password '(?P<v>[^'\n]+)'",
-        "password('": r"(?<![\w.])password\('(?P<v>[^'\n]+)'\)",
-        "password_hash(": rf"password_hash\({_VALUE}",
-        "make_password(": rf"make_password\({_VALUE}",
-        "login": r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)",
-        ".login(": rf"\.login{_SECOND}",
-        "redis-cli": rf"redis-cli[^\n]{{0,80}}? auth +{_VALUE}",
-        "auth": rf"(?:auth ?= ?|basicauth){_SECOND}",
-        "-creds": rf"--(?:\w+-)?creds[ =]['\"]?{_USER}:(?P<v>[^\s'\"]+)",
-        "credential": rf"credentials?{_SECOND}",
-        "cred": rf"cred(?:ential)?s(?: are| is)?[ \t]?:?[ \t]+{_USER} ?[:/] ?{_NUMBERED}",
-        "-user": rf"--(?:proxy-)?user[ =]?['\"]?{_USER}:(?P<v>[^\s'\"]+)",
-        "net user ": rf"net user +{_USER} +(?![/*]){_VALUE}",
-        "net use ": rf"net use +(?:\w: +)?\\\\\S+ +(?![/*]){_VALUE} +/user:",
-        "echo ": rf"echo +(?:-\w +)?['\"]?(?:{_USER}:(?=[^\n]*chpasswd))?{_PIPED}",
-        "printf ": rf"printf +(?:['\"]?%s(?:\\n)?['\"]? +)?['\"]?{_PIPED}",
-        "<<<": rf"(?:stdin|-token|kinit|chpasswd)[^\n<]{{0,80}}<<<[ \t]*{_VALUE}",
-        "sqlplus": rf"sqlplus[^\n]{{0,40}}?{_ORACLE}",
-        "pdp ": rf"(?:ex|im)pdp [^\n]{{0,40}}?{_ORACLE}",
-        "oracle:": rf"oracle:(?:thin|oci):{_ORACLE}",
-        "freerdp": rf" /p:{_VALUE}",
-        "mc alias set": rf"mc alias set +\S+ +\S+ +\S+ +{_VALUE}",
-        "identified": r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)",
-        "bcrypt": rf"bcrypt\.hash\w*\(b?{_VALUE}",
-        **{
-            name: rf"(?<![\w-]){name}[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"
-            for name in ("requirepass", "masterauth", "bindpw")
-        },
-    },
-    "token": {
-        "vault login ": rf"vault login +(?:-\S+ +)*(?:token=)?(?!-){_VALUE}",
-        "auth token ": rf"auth token +(?=\S*\d)(?!-){_VALUE}",
-        "digest ": r"digest [^\n]{0,300}?\bresponse=\"?(?P<v>[0-9a-z-]{12,})",
-        " code": rf"(?:recovery|backup) codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}",
-    },
-    "cookie": {"curl": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"},
-    "private-key": {'"kty"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'},
-}
 # host:port:database:user:password; the output of a compiler or of grep has numbers there.
 _PGPASS: Final = (
     r"(?m)^[ \t+>-]*[^:\s/]{1,99}:(?:\*|\d{4,5}):(?!\d+:)[^:\s/]{1,63}:[^:\s/]{1,63}:"
@@ -120,10 +43,9 @@ def commands(text: str, lowered: str) -> Iterator[Span]:
     """Passwords and tokens given by position."""
     if " -" in text:
         yield from _flags(text, lowered)
-    for kind, places in _PLACES.items():
-        for hint, pattern in places.items():
-            if hint in lowered:
-                yield from _found(lowered, pattern, kind)
+    for kind, hint, pattern in secrets.rows("places"):
+        if hint in lowered:
+            yield from _found(lowered, pattern, kind)
     if ":*:" in text or ":543" in text:
         yield from _found(text, _PGPASS, "password")
     if "phrase" in lowered or "mnemonic" in lowered or "seed w" in lowered:
@@ -142,7 +64,7 @@ def _flags(text: str, lowered: str) -> Iterator[Span]:
     for match in compiled(_FLAG).finditer(text):
         start = match.start()
         command = compiled(r"(?<!\\)\n|[;|&]").split(lowered[max(0, start - 400) : start])[-1]
-        for tools, flags, before in _TOOLS:
+        for flags, before, tools in secrets.rows("tools"):
             if match[1] not in flags:
                 continue
             tool = compiled(rf"(?:^|[\s/\\(\"'`$])(?:{tools})(?=\s)").search(command + " ")
@@ -155,7 +77,7 @@ def _flags(text: str, lowered: str) -> Iterator[Span]:
                 break
 
 
-# Taking a secret out gives its neighbours new edges, so what lies between is looked at again. More
+# Taking a secret out gives its neighbors new edges, so what lies between is looked at again. More
 # rounds than this only happen to text made for it.
 _ROUNDS = 12
 
@@ -246,7 +168,7 @@ def _merged(found: list[Span]) -> list[Span]:
 def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]]]]:
     """A pattern for all beginnings, and for each the shapes that may follow, the longest first."""
     shapes: dict[str, list[tuple[int, str, str, bool]]] = {}
-    for edged, rows in ((False, secrets.SHAPES), (True, secrets.EDGED)):
+    for edged, rows in ((False, secrets.rows("shapes")), (True, secrets.rows("edged"))):
         for kind, literals, tail in rows:
             for literal in literals.split():
                 shapes.setdefault(literal, []).append((len(literal), kind, tail, edged))
@@ -283,7 +205,7 @@ def _known(word: str) -> Iterator[Span]:
                 if len(set(whole[0])) > 3:  # crosses and dots stand for one
                     yield start, at, kind
                 break
-    for kind, middle, pattern in secrets.MIDDLE:
+    for kind, middle, pattern in secrets.rows("middle"):
         if middle in word:
             yield from ((*match.span(), kind) for match in compiled(pattern).finditer(word))
 

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ralph.text.tokens import STOP_WORDS, compiled, stem, tokens
+from ralph.text.tokens import STOP_WORDS, compiled, stem, table, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 
@@ -29,61 +29,9 @@ _HEAD_CHARS, _TAIL_CHARS = 1000, 500
 # How many content words a denial reaches.
 _REACH = 3
 
-# fmt: off
-_STOP = frozenset("""
-a about all also always am an and any are as at be been being both by can could did do does doing
-each for from further get gets got had has have having here how i if in into is it its itself just
-let lets may me might more most must my of on once only onto or other our out over own please same
-shall should simply so some still such than that the their them then there these they this those
-through thus to too under up upon us very via was we were what when where whether which while who
-why will with within would yet you your make makes made ensure sure remember really actually now
-""".split())
-_PREPOSITIONS = frozenset("""
-for in on at from to when while during inside within with via into through if under over by as
-unless until after before whenever where
-""".split())
-# Verbs that say that something is done, not what.
-_LIGHT = """
-use using used call calling run running prefer import choose pick adopt add set keep install switch
-rely want expect return accept require take pass put need do go have get allow write try
-"""
-_DENIALS = frozenset("""
-not no without insteadof none donot never avoid avoids avoiding avoided cannot stop stops stopped
-nor neither dont doesnt didnt cant wont shouldnt mustnt isnt arent refrain forbid forbidden
-prohibited
-""".split())
 # Kept in the order of words: what stands on which side of them matters.
 _DIRECTIONS = frozenset("by with to from before after over into".split())
 _BREAKS = frozenset(".;!?()\n,\u2013\u2014") | {"but", "because", "since", "otherwise", "so", "-"}
-_OPPOSITES = """
-before,prior/after,afterwards enable,enabled,activate,onstate/disable,disabled,offstate,off
-allow,allowed,permit,accept/deny,denied,forbid,refuse,reject,block include/exclude,omit
-increase,raise,bump,enlarge,lengthen,double/decrease,lower,reduce,shorten,shrink,halve
-upgrade,update,newer/downgrade,older add,added,introduce,install,insert,create/remove,drop,delete
-pin,freeze/unpin,unfreeze,loosen required,mandatory/optional true/false sync/async
-synchronous,synchronously/asynchronous,asynchronously mutable/immutable lowercase/uppercase
-safe/unsafe works,passes,succeeds/fails supported/unsupported possible/impossible valid/invalid
-ascending,asc/descending,desc eager,eagerly/lazy,lazily cheap/expensive strict/lax,loose split/join
-serial,serially,sequentially/parallel,concurrently inline/extract long,longer,lengthy/short,shorter
-encode,serialize/decode,deserialize encrypt/decrypt buffered/unbuffered keep,kept/drop
-"""
-# Things that stand in for one another: what is true of one is not said of the others.
-_RIVALS = """
-postgres,postgresql,psycopg2 mysql,pymysql sqlite,sqlite3 mssql mongodb,mongo mariadb dynamodb
-redis memcached/kafka rabbitmq sqs nats pulsar/npm yarn pnpm bun/pip poetry conda pipenv uv
-maven,mvn gradle bazel/react,redux vue,vuex,pinia angular svelte/django flask fastapi rails express
-jest vitest mocha jasmine/pytest unittest/cypress playwright selenium puppeteer/webpack vite rollup
-sqlalchemy prisma typeorm hibernate/pandas polars/linux,ubuntu,debian,alpine windows macos,darwin
-ios android/amd64,x86,x86_64 arm64,arm,aarch64/aws gcp azure/s3 gcs/github gitlab jenkins circleci
-chrome firefox safari/terraform pulumi/nginx apache haproxy traefik caddy/bcrypt argon2 scrypt
-md5 sha1 sha256/utf-8,utf8 utf-16 latin-1,latin1 ascii/json yaml toml xml csv/rest graphql grpc
-offset cursor/websocket sse polling/merge rebase squash/uuid4,uuidv4 uuid7,uuidv7 ulid/tcp udp
-celery sidekiq rq/python java rust golang ruby php kotlin swift/moment dayjs luxon/axios fetch
-docker podman/oauth saml ldap/gunicorn uvicorn/session function/hs256 rs256/ipv4 ipv6/cpu gpu
-stdout stderr/eslint biome prettier black ruff flake8 isort/monday tuesday wednesday thursday friday
-hourly daily weekly monthly/staging production
-"""
-# fmt: on
 
 _WORD = (
     r"[^\W_]\w*(?:'[a-z]{1,2}\b)?(?:(?:::|->|[./:@-])\w+)*|[.,;!?()\n\u2013\u2014]|(?<=\s)-(?=\s)"
@@ -212,14 +160,14 @@ def gist(text: str) -> Gist:
     for word in compiled(_WORD).findall(plain.lower()):
         if word in _DIRECTIONS:
             order.append(word)
-        if word in _BREAKS or word in _DENIALS:
+        if word in _BREAKS or word in _words("denials"):
             cue, reached, asking = "" if word in _BREAKS else word, 0, 0
             denials += word not in _BREAKS
-        elif word in _PREPOSITIONS and reached:
+        elif word in _words("prepositions") and reached:
             # Where or why is not denied along with a thing.
             cue, asking = ("", 0) if cue in ("not", "no", "without", "insteadof") else (cue, 0)
             reached = _REACH
-        elif word not in _STOP:
+        elif word not in _words("stop"):
             for key in _keys(word):
                 order.append(key)
                 if cue and joined and key in light():
@@ -338,7 +286,7 @@ def flipped(a: Gist, b: Gist) -> frozenset[str]:
 def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
     """The words of one text alone that point the other way than those of the other alone."""
     found: set[str] = set()
-    for left, right in _groups(_OPPOSITES, " ", "/"):
+    for left, right in _groups("opposites"):
         for here, there in ((only_a, only_b), (only_b, only_a)):
             if here & left and there & right and not (here & right or there & left):
                 found |= (here & left) | (there & right)
@@ -347,7 +295,7 @@ def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
 
 def rivals(a: Gist, b: Gist) -> bool:
     """Whether each speaks of something the other has a rival for."""
-    for field in _groups(_RIVALS, "/", None):
+    for field in _groups("rivals"):
         here, there = ({n for n, names in enumerate(field) if names & g.parts} for g in (a, b))
         if here - there and there - here:
             return True
@@ -367,14 +315,19 @@ def _offered(text: Gist) -> frozenset[str]:
 @cache
 def light() -> frozenset[str]:
     """Stems of verbs that say that something is done, not what."""
-    return frozenset(map(stem, _LIGHT.split()))
+    return frozenset(map(stem, _words("light")))
 
 
 @cache
-def _groups(table: str, between: str, within: str | None) -> list[list[frozenset[str]]]:
+def _words(section: str) -> frozenset[str]:
+    return frozenset(" ".join(table(__file__, "sameness.txt")[section]).split())
+
+
+@cache
+def _groups(section: str) -> list[list[frozenset[str]]]:
     """The rows of a table of words: each a list of sets of stems."""
-    rows = table.strip().replace("\n", between).split(between)
-    return [[frozenset(map(stem, words.split(","))) for words in row.split(within)] for row in rows]
+    rows = table(__file__, "sameness.txt")[section]
+    return [[frozenset(map(stem, words.split(","))) for words in row.split()] for row in rows]
 
 
 def no_number_agrees(a: frozenset[str], b: frozenset[str]) -> bool:

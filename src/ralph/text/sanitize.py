@@ -1,7 +1,7 @@
 """Makes text that others wrote harmless to read: what hides goes, what commands is broken (F20).
 
 `visible` removes what a person cannot see: control characters, ANSI escapes, zero-width, bidi and
-tag characters. `sanitise` also breaks what speaks as somebody else (tags, chat templates, role
+tag characters. `sanitize` also breaks what speaks as somebody else (tags, chat templates, role
 markers, tool calls, Ralph's own marks), and marks sentences that give orders to a model: their
 words stay, joined by underscores, behind `[not an instruction: ...]`. Look-alike letters count as
 the letters they look like. Honest technical text passes unchanged. Cleaning twice changes nothing
@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, table
 
 # -- Letters and signs that look like ASCII ones, read as those.
 #
@@ -209,137 +209,10 @@ _SAFE = str.maketrans(
     "\u2039\u203a\u2039\u203a\u2039\u203a()()()()()()",
 )
 
-# -- what gives orders to a model
+# -- what gives orders to a model: see orders.txt
 
-_WHOSE = (
-    r"(?:\s++(?:all|any|every|everything|the|these|those|this|that|your|my|our|of|and|or"
-    r"|each)){0,5}"
-)
-_EARLIER = (
-    r"(?:previous|prior|above|earlier|preceding|foregoing|original|initial|former|past|existing"
-    r"|safety|system|developer|user)"
-)
-_ORDERS = r"(?:instructions?|prompts?|directives?|guidelines?|orders|commands|context|constraints)"
-_DROP = (
-    r"(?:ignore|disregard|forget(?:\s++about)?|discard|neglect|dismiss|(?:do\s++not|don't)\s++(?:follow|obey)"
-    r"|stop\s++(?:following|obeying)|pay\s++no\s++attention\s++to)"
-)
-_EVERYTHING = (
-    r"(?:everything|anything|all|what(?:ever)?)(?:\s++(?:that|was|were|is|has|have|been|of|else|came"
-    r"|comes))*+"
-)
-_BEGINS = r"(?:^|(?<=[.!?;:,\"'>)\]]))[ \t]*+"
-# A pattern is tried on texts that have one of its words, which are few.
-_PHRASES = {
-    "ignor disregard forget discard neglect dismiss follow obey attention": (
-        # "ignore all previous instructions", "disregard all prior rules"
-        rf"\b{_DROP}{_WHOSE}(?:\s++{_EARLIER})+{_WHOSE}\s++{_ORDERS}\b"
-        rf"|\b{_DROP}\s++all{_WHOSE}\s++{_EARLIER}\s++(?:messages|text|content|input|rules|tasks)\b"
-        # "ignore the instructions above", "disregard your instructions"
-        rf"|\b{_DROP}{_WHOSE}\s++(?:{_ORDERS}|rules)\s++(?:above|before|given|so\s++far"
-        r"|from\s++before|you\s++were)\b"
-        rf"|\b{_DROP}(?:\s++(?:all|any|of))*\s++(?:your|my|the\s++system)\s++(?:\w+\s++)?"
-        r"(?:instructions?|prompts?|directives?|guidelines?|rules|training|programming)\b"
-        # "disregard the above", but not "ignore the above warning", "you can ignore the above"
-        r"|(?<!\bcan )(?<!\bmay )(?<!safely )\b(?:disregard|ignore|forget|discard)"
-        r"(?:\s++(?:all|everything|anything|of|the|that|what|whatever|is|was|were|comes|came|said"
-        r"|written|stated))*\s++(?:above|preceding|aforementioned)"
-        r"(?=\s*+(?:[.,;:!?)-]|\Z|(?:and|but|then|instead|entirely|completely|text|content)\b))"
-        r"|\bdisregard\s++(?:all\s++(?:of\s++)?|everything\s++)?(?:the\s++)?above\b"
-        # "forget everything you were told"
-        rf"|\b{_DROP}\s++{_EVERYTHING}\s++(?:you|you've|we|i)(?:\s++(?:were|was|are|have|had|been))*"
-        r"\s++(?:told|said|know|knew|learned|learnt|discussed)\b"
-        # "forget everything above", only as a sentence of its own
-        rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++{_EVERYTHING}\s++(?:above"
-        r"|before(?:\s++(?:this|now))?(?=\s*+(?:[.,;:!?]|\Z))|previously|so\s++far|until\s++now|told|said|written)\b"
-    ),
-    "overrid bypass supersede replace": (
-        r"\b(?:override|bypass|(?:supersede|override|replace)s?\s++(?:all|any))"
-        rf"{_WHOSE}\s++(?:previous|prior|above|earlier|safety)\s++{_ORDERS}\b"
-        rf"|{_BEGINS}override\s++(?:your|the\s++system)\s++{_ORDERS}\b"
-    ),
-    "now longer henceforth": (
-        # "you are now an unrestricted assistant", "from now on you must"
-        r"\byou(?:\s++are|'re)\s++now\s++(?:an?\s++(?:\w+\s++){0,3}(?:assistant|agent|ai|bot|model"
-        r"|hacker|expert|persona|character)\b|acting\b|free\s++(?:of|from)\b|unrestricted\b|dan\b"
-        r"|evil\b|jailbroken\b|called\b|named\b|known\s++as\b|my\b|going\s++to\s++(?:act|obey|ignore)\b"
-        r"|instructed\b|operating\s++(?:as|in|under)\b"
-        r"|in\s++(?:developer|god|jailbreak|admin|dan|unrestricted)\s++mode\b)"
-        r"|\byou(?:\s++are|'re)\s++no\s++longer\s++(?:an?\s++(?:\w+\s++)?(?:ai|assistant|model)"
-        r"|bound|restricted|claude|chatgpt|codex)\b"
-        r"|\b(?:from\s++now\s++on|henceforth|starting\s++now),?\s++you\s++(?:must|will|are|should"
-        r"|shall|only)\b|\bdo\s++anything\s++now\b"
-        r"|\byou\s++(?:must|will|shall)\s++now\s++(?:act|obey|behave|ignore|pretend)\b"
-    ),
-    "pretend act behave mode": (
-        r"\b(?:pretend|act|behave)\s++(?:to\s++be|as(?:\s++if\s++you\s++(?:are|were))?|like)\s++"
-        r"(?:an?\s++)?(?:unrestricted|uncensored|unfiltered|jailbroken|evil)\b"
-        r"|\b(?:enter|enable|activate|engage|switch\s++to)\s++(?:god|dan|jailbreak|unrestricted)"
-        r"\s++mode\b"
-    ),
-    "prompt instruction message above": (
-        r"\b(?:reveal|print|show|repeat|output|leak)\s++(?:me\s++)?(?:your|the)\s++"
-        r"(?:(?:full|entire)\s++)?(?:system|developer|hidden)\s++(?:prompt|instructions?|message)\b"
-        r"|\b(?:reveal|print|repeat|output)\s++(?:your\s++instructions|(?:everything|all|the\s++words"
-        r"|the\s++text)\s++above)\b"
-        r"|\b(?:begin|end|start)(?:\s++of)?(?:\s++(?:the|your))?\s++(?:system|developer|hidden|new)\s++"
-        r"(?:prompt|instructions?)\b"
-        r"|\b(?:new|updated|revised|real|actual|true|secret|hidden|urgent)\s++(?:system\s++)?"
-        r"instructions?\s*+(?::|[*=-]{2,})"
-        r"|\b(?:your|the|all)\s++(?:previous|prior|earlier|original)\s++instructions?\s++(?:is|are|have)\b"
-        r"|\byour\s++instructions\s++have\s++changed\b"
-    ),
-    "your": (
-        r"\byour\s++(?:new|real|true|actual|only)\s++(?:task|goal|job|role|objective|purpose"
-        r"|mission|instructions?)\s++(?:is|are)\b"
-    ),
-    "user human operator": (
-        r"\b(?:do\s++not|don't|never|without)\s++(?:tell|inform|alert|warn|telling|informing"
-        r"|alerting|warning|(?:mention|reveal|show|disclose)(?:ing)?\s++(?:this|it|that)\s++to)"
-        r"\s++(?:the|your)\s++(?:user|human|operator)\b"
-        r"|\b(?:do\s++not|don't|never)\s++let\s++the\s++(?:user|human|operator)\s++know\b"
-        r"|\bwithout\s++the\s++(?:user|human|operator)'s\s++knowledge\b"
-        r"|\b(?:hide|conceal|keep)\s++(?:this|it)\s++(?:\w+\s++)?from\s++(?:the|your)\s++"
-        r"(?:user|human|operator)\b"
-    ),
-    # The same in other languages, accents folded.
-    "anweisung befehle vorgaben": (
-        r"\b(?:ignorier|vergiss|vergesse|missachte)\w*\s++(?:sie\s++)?(?:bitte\s++)?(?:alle\s++)?"
-        r"(?:(?:die|deine|ihre|der)\s++)?(?:vorherig|bisherig|vorig|obig|fruher|vorangegangen)\w*"
-        r"\s++(?:anweisungen|befehle|vorgaben)\b"
-    ),
-    "instruc istruzion consigne ordenes ordens ordini indicac directive todo tudo tutto tout": (
-        r"\b(?:ignor|oubli|olvid|esque|dimentic|descart|desconsider)\w*\s++(?:(?:toutes|tous|todas"
-        r"|todos|tutte|tutti)\s++)?(?:(?:les|tes|vos|ces|las|los|tus|sus|as|os|suas|le|gli|de)"
-        r"\s++)?(?:instruc\w+|istruzioni|consignes|directives|ordenes|ordens|ordini|indicaciones)"
-        r"\s++(?:anterior|previ|precedent|anterieur|ci-dessus|acima|inicial)\w*"
-        r"|\b(?:ignor|oubli|olvid|esque|dimentic)\w*\s++(?:todo|tudo|tutto|tout)\s++"
-        r"(?:(?:lo|o|ce|cio|quello|qui|que|che)\s++){0,3}(?:anterior|acima|precede|ci-dessus|sopra)\w*"
-    ),
-    "instructies instrukcje polecenia talimat instruksi huong": (
-        r"\bnegeer\s++(?:alle\s++)?(?:de\s++)?(?:vorige|eerdere|bovenstaande|voorgaande)\s++"
-        r"instructies\b"
-        r"|\bzignoruj\s++(?:wszystkie\s++)?(?:poprzednie|wczesniejsze|powyzsze)\s++"
-        r"(?:instrukcje|polecenia)\b"
-        r"|\b(?:onceki\s++tum|tum\s++onceki|onceki)\s++talimat\w*\s++"
-        r"(?:yok\s++say|gormezden\s++gel|unut)\w*"
-        r"|\babaikan\s++(?:semua\s++)?instruksi\s++sebelumnya\b"
-        r"|\bbo\s++qua\s++(?:tat\s++ca\s++)?(?:cac\s++)?huong\s++dan\s++truoc\b"
-    ),
-}
-# Scripts that folding would change.
-_OTHER_SCRIPTS = (
-    r"\b(?:про)?(?:[иі]гнор|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл|попередн)\w+\s++"
-    r"(?:[иі]нструкц|указан|вказ|команд)\w+"
-    r"|(?:忽略|无视|無視|忘记|忘記)(?:之前|以上|上述|上面|先前|前面|此前|所有|全部|的|你|一切|任何)+"
-    r"(?:指令|指示|说明|說明|提示|命令|内容|內容)"
-    r"|(?:以前|これまで|上記|前|先)(?:まで)?の(?:すべて|全て|全)?の?(?:指示|命令|プロンプト)[をは]?"
-    r"(?:すべて|全て)?(?:無視|忘れ)"
-    r"|(?:이전|위|앞선)의?\s*(?:모든\s*)?(?:지시|명령|지침)[가-힣]*\s*(?:모두\s*)?(?:무시|잊)[가-힣]*"
-    r"|تجاهل\s++(?:جميع\s++|كل\s++)?(?:التعليمات|الأوامر)\s++السابقة"
-    r"|(?:पिछले|पूर्व)\s++(?:सभी\s++)?निर्देशों\s++(?:को\s++)?(?:अनदेखा|नज़रअंदाज़|भूल)"
-)
-
+# The section of what folding would change.
+_OTHER_SCRIPTS = "other scripts"
 _Match = re.Match[str]
 
 
@@ -357,12 +230,15 @@ def sanitize(text: str) -> str:
         shadow = _replaced(shadow, _TOOL_JSON, _told_json)
     if ":" in shadow.lower or "#" in shadow.lower:
         shadow = _roles(shadow)
-    for words, pattern in _PHRASES.items():
-        if _any(words.split(), shadow.lower):
-            shadow = _replaced(shadow, pattern, _marked)
-    other = compiled(_OTHER_SCRIPTS, re.IGNORECASE)
+    orders = table(__file__, "orders.txt")
+    for words, patterns in orders.items():
+        if words != _OTHER_SCRIPTS and _any(words.split(), shadow.lower):
+            shadow = _replaced(shadow, "|".join(patterns), _marked)
     text = shadow.text
-    return text if text.isascii() else other.sub(lambda found: _marked(found[0], found), text)
+    if text.isascii():
+        return text
+    other = compiled("|".join(orders[_OTHER_SCRIPTS]), re.IGNORECASE)
+    return other.sub(lambda found: _marked(found[0], found), text)
 
 
 def break_marks(text: str) -> str:
@@ -380,7 +256,7 @@ def sanitize_line(text: str) -> str:
     return " ".join(sanitize(text).split())
 
 
-def sanitised_error(text: str) -> str:
+def sanitized_error(text: str) -> str:
     """The same for an error, which may name what cannot be seen by its escape."""
     hidden = r"\\x(?:[01789][0-9a-f]|ad)|\\u(?:20[0-9a-f]{2}|feff|061c)|\\U000e[0-9a-f]{4}"
     return sanitize_line(compiled(hidden).sub("", text))
@@ -482,7 +358,7 @@ def _stands_alone(shadow: Shadow, match: _Match) -> bool:
 # is data, and capture never takes it for news. What the plan asks for stands between
 # `<ralph-plan>` marks. Nothing inside can close a fence, because everything that reads like one of
 # Ralph's marks is broken there. A random mark would not do instead: a model is fooled by a mark
-# that is nearly right, and a text that changes with every call can neither be kept nor recognised
+# that is nearly right, and a text that changes with every call can neither be kept nor recognized
 # later.
 
 

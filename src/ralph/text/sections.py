@@ -14,7 +14,7 @@ from ralph.text.summary import sentence_ends
 from ralph.text.tokens import compiled
 
 BETWEEN_HEADINGS = " > "
-# Sections shorter than this share of the limit are joined with their neighbour.
+# Sections shorter than this share of the limit are joined with their neighbor.
 _TINY = 10
 _LONGEST_HEADING = 120
 
@@ -147,7 +147,7 @@ def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
     found = list[_HeadingPart]()
     for part in parts:
         before = found[-1] if found else None
-        # Only neighbours: what is between two parts is in one of them, or blank.
+        # Only neighbors: what is between two parts is in one of them, or blank.
         if before and before.size + part.size + 1 <= max_chars:
             below = before.bare and part.path[: len(before.path)] == before.path
             beside = part.path[:-1] == before.path[:-1] and part.path and before.path

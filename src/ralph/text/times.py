@@ -416,9 +416,9 @@ def moments_between(since: str | None, until: str | None) -> tuple[str, str]:
     return moment_of(first), moment_of(last, end=True)
 
 
-def day_of(text: str, field: str, *, today: date | None = None) -> str:
+def day_of(text: str, field: str) -> str:
     """The day that `7d`, `2w`, `today`, `yesterday`, a date or a time means, as 2026-02-07."""
-    words, now = text.strip().lower(), today or local_today()
+    words = text.strip().lower()
     if ago := _AGO.fullmatch(words):
         days = int(ago[1]) * (7 if ago[2] == "w" else 1)
     elif words in _DAYS:
@@ -429,4 +429,4 @@ def day_of(text: str, field: str, *, today: date | None = None) -> str:
         except ValueError:
             todo = "Give a day as 2026-02-07, 7d, 2w, today or yesterday."
             raise BadInput(f"{field} {text!r} is not a day", todo=todo) from None
-    return (now - timedelta(days=days)).isoformat()
+    return (local_today() - timedelta(days=days)).isoformat()

@@ -15,6 +15,27 @@ def compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
+@functools.cache
+def table(module: str, name: str) -> dict[str, list[str]]:
+    """The rows by section of a text file beside the module with this `__file__`.
+
+    A section is `[name]` and a line for each row; `[macros]` come first, where rows use them.
+    """
+    from pathlib import Path
+
+    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    head, _, rest = text.partition("\n[macros]\n")
+    macros, _, text = rest.partition("\n\n") if rest else ("", "", head)
+    for macro in macros.splitlines():
+        name, meaning = macro.split(" ", 1)
+        text = text.replace(f"<{name}>", meaning)
+    found: dict[str, list[str]] = {}
+    for section in f"\n{text}".split("\n[")[1:]:
+        name, *lines = section.split("\n")
+        found[name.removesuffix("]")] = [line for line in lines if line and line[0] != "#"]
+    return found
+
+
 # -- Words as the index sees them: code-aware, accent-blind, stemmed.
 #
 # An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and

@@ -327,6 +327,20 @@ def test_why_says_what_the_model_was_told_from_where_and_by_which_hook(
     assert "Stop, " in page
 
 
+def test_why_says_what_the_prompt_of_an_iteration_carried(
+    session: Session, ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(session.project)
+    with open_ralph(session.project) as opened:
+        [hit, *_] = opened.recent(1)
+        folder = disk.hooks_folder(opened.project.root, opened.project.home)
+    note_activity(folder, "run-attempts", "run1", shown=[(hit.id, None)])
+
+    [event] = ralph.well("why", "run1", "--json").json["events"]
+
+    assert (event["event"], [one["id"] for one in event["shown"]]) == ("RunAttempts", [hit.id])
+
+
 def test_why_knows_each_session_and_says_what_is_gone(
     session: Session, ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from browsing import Browser, served_page
 from ralph import disk
 from ralph.config import store
 from ralph.memory import gates
+from ralph.memory.activity import note_activity
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
@@ -102,9 +103,9 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "The staging database resets every night." in text
     assert "Why does the pool time out?" in text
     assert "Task 1 was rejected at the design gate" in text
-    assert "Cost: $1.25 in all" in text
-    assert "Tokens: 4.2k in all" in text
-    assert "No error came again lately." in text
+    assert "Cost: $1.25 in total" in text
+    assert "Tokens: 4.2k in total" in text
+    assert "No error came back recently." in text
 
 
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
@@ -171,7 +172,7 @@ def test_the_timeline_is_paged(browser: Browser) -> None:
             [{"task_title": f"Step {n:03}", "session_id": f"run {n}"} for n in range(120)]
         )
     first, last = browser.get("/timeline?kind=iteration"), browser.get("/timeline?page=99")
-    assert "1 of 3 (122 in all)" in first
+    assert "1 of 3 (122 in total)" in first
     assert html.unescape(first).count("/timeline?kind=iteration&page=2") == 1
     assert len(record_ids(first)) == 50
     assert "3 of 3" in last
@@ -306,6 +307,35 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
         assert shown.count("It was forgotten since.") == 1
 
 
+def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -> None:
+    project = browser.site.project
+    with open_ralph(project.root) as ralph:
+        [note] = ralph.recent(1, kinds=["note"])
+        done = {"session_id": "s9", "timestamp": "2026-03-01T10:00:00.123Z"}
+        first = ralph.feature("auth").remember({"task_title": "Reset", "session_id": "s8"})
+        work = ralph.feature("auth").remember({"task_title": "Reset again", **done})
+    folder = disk.hooks_folder(project.root, project.home)
+    at = {"at": "2026-03-01T10:00:00Z"}
+    note_activity(folder, "run-attempts", "s9", shown=[(first.id, None)], **at)
+    for _ in range(2):  # a loop that was killed may note it again
+        note_activity(folder, "run-warnings", "s9", shown=[(first.id, None)], **at)
+    note_activity(folder, "run-learnings", "s9", shown=[(note.id, None)], at="2026-03-01T11:00:00Z")
+
+    shown = browser.text(f"/record/{work.id}").partition("What memory told the model")[2]
+
+    assert "Reset earlier attempt" in shown
+    assert shown.count("Reset warned of an error that it met") == 1
+    assert "staging database" not in shown  # of another prompt of that session
+
+
+def test_days_and_amounts_are_written_for_people(browser: Browser) -> None:
+    made = {"cost_usd": 0.25, "duration_ms": 61_000, "timestamp": "2026-03-01T12:00:00Z"}
+    with open_ralph(browser.site.project.root) as ralph:
+        work = ralph.feature("auth").remember({"task_title": "Reset", "tokens_used": 4200, **made})
+    assert "Sunday, March 1, 2026" in browser.text("/timeline")
+    assert "tokens 4.2k cost $0.25 duration 1 min 1 s" in browser.text(f"/record/{work.id}")
+
+
 def test_a_long_text_is_cut_and_shown_whole_on_request(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         talk = ralph.conversations.start(title="Long")
@@ -400,7 +430,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(browser: Browse
     form = form_of(browser)
     update_feature(plan_of(browser), "auth", {"boundaries": "Theirs."})
     said = browser.post("/features/auth/edit", form | {"boundaries": "Mine."}, code=400)
-    assert "changed by somebody else" in said
+    assert "changed by someone else" in said
     browser.post("/features/auth/edit", form | {"boundaries": "Theirs.", "architecture": "New."})
     assert plan_of(browser).feature("auth").boundaries == "Theirs."
     assert plan_of(browser).feature("auth").architecture == "New."

@@ -28,7 +28,7 @@ from ralph.doors.mcp.context import Mode, ServerContext, ServerOptions, instruct
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
 from ralph.prompt.tool import Tool, input_schema, read_arguments
-from ralph.text.sanitize import mark, sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitize, sanitized_error
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -283,13 +283,13 @@ def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) ->
 def _message(error: Exception) -> str:
     """An error in one line; what it repeats of the call may be long, and is cut."""
     if isinstance(error, RalphError):
-        what = harmless(sanitised_error(error.what))
+        what = harmless(sanitized_error(error.what))
         text = str(RalphError(what, where=error.where, todo=error.todo))
     elif isinstance(error, OSError):
         text = os_error_text(error)
     else:
         text = f"something unforeseen in the server: {type(error).__name__}: {error}"
-    return harmless(sanitised_error(text), 2000)
+    return harmless(sanitized_error(text), 2000)
 
 
 # -- resources: the knowledge files that the plan names for a feature, and no others

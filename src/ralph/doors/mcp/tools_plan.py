@@ -15,7 +15,7 @@ from ralph.errors import BadInput, NotFound
 from ralph.prompt.answers import fenced_lines
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
-from ralph.text.sanitize import mark, sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitize, sanitized_error
 
 if TYPE_CHECKING:
     from ralph.plan.model import Feature, PlanView, Task
@@ -233,7 +233,7 @@ def get_plan(context: ServerContext, feature: str | None = None) -> str:
         if view.disciplines:
             disciplines = ", ".join(harmless(each.name) for each in view.disciplines)
             blocks.append(f"Disciplines: {disciplines}")
-    problems = [f"Problem: {harmless(sanitised_error(str(each)))}" for each in view.problems[:5]]
+    problems = [f"Problem: {harmless(sanitized_error(str(each)))}" for each in view.problems[:5]]
     return fenced_lines(
         f"The plan: {len(view.features)} features, {len(view.tasks)} tasks.",
         [*problems, *"\n\n".join(blocks).split("\n")],

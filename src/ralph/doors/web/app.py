@@ -129,7 +129,7 @@ class RequestFilter:
     def _refused(self, request: Request) -> str:
         headers: Headers = request.headers
         if headers.getlist("host") not in [[host] for host in self._site.hosts]:
-            return "This address is not the page's own."
+            return "This is not the address of the page."
         origin, own = headers.get("origin"), {f"http://{host}" for host in self._site.hosts}
         if origin is not None and origin not in own:
             return "Another page may not use this one."
@@ -174,7 +174,7 @@ def _endpoint(site: Site, view: View) -> Callable[[Request], Awaitable[Response]
                 return PlainTextResponse(str(error), 400)
             given = form.pop("csrf", "")
             if not secrets.compare_digest(given.encode(), request.state.session.csrf.encode()):
-                text = "This form is of an earlier start of the page. Go back, reload, try again."
+                text = "This form is from an earlier start of the page. Reload it and try again."
                 return PlainTextResponse(text, 403)
         call = PageCall(site, request.state.session, request, form)
         # Everything that touches memory runs in one thread, one call after another.
@@ -210,7 +210,7 @@ def _missing(site: Site) -> Callable[[Request, Exception], Response]:
 async def _read_form(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise ValueError("Only forms of the page itself are read.")
+        raise ValueError("Only the page's own forms are accepted.")
     body = bytearray()
     async for part in request.stream():
         body += part

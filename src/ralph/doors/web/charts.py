@@ -47,12 +47,12 @@ def bars(
     if days:
         ends = Markup(
             '<text x="0" y="{y}">{first}</text><text x="{x}" y="{y}" class="end">{last}</text>'
-            '<text x="0" y="11">{name}</text><text x="{x}" y="11" class="end">most {most}</text>'
+            '<text x="0" y="11">{name}</text><text x="{x}" y="11" class="end">max {most}</text>'
         ).format(
             y=_HEIGHT - 4,
             x=width - _GAP,
-            first=days[0].strftime("%d %b"),
-            last=days[-1].strftime("%d %b"),
+            first=f"{days[0]:%b} {days[0].day}",
+            last=f"{days[-1]:%b} {days[-1].day}",
             name=name,
             most=shown(most),
         )
@@ -60,7 +60,7 @@ def bars(
     svg = Markup(
         '<figure><svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">'
         '<line class="axis" x1="0" y1="{y}" x2="{w}" y2="{y}"/>{}{}</svg>'
-        "<figcaption>{}: {} in all</figcaption></figure>"
+        "<figcaption>{}: {} in total</figcaption></figure>"
     ).format(width, _HEIGHT, text, marks, ends, name, shown(total), y=base, w=width)
     return Chart(svg, total > 0)
 

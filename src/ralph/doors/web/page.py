@@ -29,6 +29,7 @@ from ralph.text.tokens import plural
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import RagStatus
+    from ralph.memory.timeline import Events
     from ralph.plan.store import Plan
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -321,7 +322,10 @@ def moment(at: str | None) -> Markup:
 
 def day_text(day: str) -> str:
     """A day in words; "" is no day."""
-    return date.fromisoformat(day).strftime("%A, %d %B %Y") if day else "Without a time"
+    if not day:
+        return "Without a time"
+    then = date.fromisoformat(day)
+    return f"{then:%A, %B} {then.day}, {then.year}"
 
 
 def cut(text: object, chars: int = 200) -> str:
@@ -389,7 +393,7 @@ class Paging(msgspec.Struct, frozen=True):
         return (self.number - 1) * self.rows
 
 
-def paged(rows: list[Any], number: int, size: int = PAGE_ROWS) -> tuple[list[Any], Paging]:
+def paged(rows: list[Any] | Events, number: int, size: int = PAGE_ROWS) -> tuple[list[Any], Paging]:
     """The rows of one page, and which part that is."""
     last = max(1, -(-len(rows) // size))
     paging = Paging(min(number, last), len(rows), size)

@@ -15,7 +15,7 @@ from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
 from ralph.memory.stats import grouped, recall_stats
-from ralph.memory.timeline import Event
+from ralph.memory.timeline import Event, Events
 from ralph.recall import KINDS, LABELS, Hit
 from ralph.records.conversation import Status
 from ralph.records.iteration import Outcome
@@ -79,7 +79,7 @@ def home(call: PageCall) -> Response:
     )
 
 
-def _lately(call: PageCall, found: list[Event], today: date) -> list[tuple[str, list[Row]]]:
+def _lately(call: PageCall, found: Events, today: date) -> list[tuple[str, list[Row]]]:
     rows = [_row(one) for one in found[: 4 * _TODAY_ROWS]]
     said = call.memory.recent(_WEEK_ROWS, kinds=("note", "learning"))
     rows += [hit_row(hit) for hit in said]
@@ -157,7 +157,7 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:
             again = sum(one.hit_count - 1 for one in learned)
-            found.append(("Learnings", f"{len(learned)}, met again {plural(again, 'time')}"))
+            found.append(("Learnings", f"{len(learned)}, seen again {plural(again, 'time')}"))
     with contextlib.suppress(MemoryOff):
         known = call.memory.knowledge.state.history()
         worked, failed = (sum(one.values()) for one in (known.worked, known.failed))
@@ -231,27 +231,11 @@ def timeline(call: PageCall) -> Response:
 # -- search
 
 
-class ResultRow(NamedTuple):
-    """One result of a search."""
-
-    id: str
-    label: str
-    at: str
-    title: str
-    text: str
-    outcome: str
-    feature: str
-    score: float
-    relevance: str | None
-    why: str
-    like: int
-
-
 def search(call: PageCall) -> Response:
     """What answers the question, best first; with `part` the results alone."""
     question = call.query.get("q", "").strip()
     kinds = [one for one in call.query.getlist("kind") if one in LABELS]
-    hits: list[ResultRow] = []
+    hits: list[tuple[Row, str, Hit]] = []
     notes: list[str] = []
     if len(question) >= _SHORTEST_QUESTION or not question.isascii():
         with contextlib.suppress(BadInput):  # nothing to search for is nothing found
@@ -271,24 +255,10 @@ def search(call: PageCall) -> Response:
     return call.page("search.html", **values)
 
 
-def _result(hit: Hit) -> ResultRow:
-    row, record = KINDS[hit.kind], hit.record
-    title, text = row.title(record), row.text(record)
-    if not title:
-        title, text = text, ""
-    return ResultRow(
-        hit.id,
-        row.label,
-        hit.at,
-        title,
-        text,
-        getattr(record, "outcome", ""),
-        getattr(record, "feature", "") or "",
-        hit.score or 0.0,
-        hit.relevance,
-        hit.why or "",
-        len(hit.like),
-    )
+def _result(hit: Hit) -> tuple[Row, str, Hit]:
+    """A hit as a row, and the text below its title."""
+    row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
+    return row, "" if text == row.title else text, hit
 
 
 NAV = [

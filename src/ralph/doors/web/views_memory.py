@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -120,32 +120,14 @@ def _unedit(call: PageCall, before: NoteLine, text: str) -> str:
 # -- knowledge
 
 
-class StagedEntry(NamedTuple):
-    """An entry that waits for a checkpoint, as the page shows it."""
-
-    id: str
-    label: str
-    title: str
-    text: str
-    imported: str | None
-    technology: str
-
-
-class CheckpointLine(NamedTuple):
-    """A checkpoint of this project."""
-
-    at: str
-    why: str
-    entries: int
-
-
 def knowledge(call: PageCall) -> Response:
     """What waits for approval, the published patterns, and the checkpoints of this project."""
     shared = call.memory.knowledge
     patterns, paging = paged(shared.patterns(), call.number)
     return call.page(
         "knowledge.html",
-        staged=[_staged(one) for one in shared.staged()],
+        staged=shared.staged(),
+        rows=KINDS,
         gives=shared.gives(call.memory.project.id),
         kinds=schema.CHECKPOINT_KINDS,
         patterns=patterns,
@@ -154,21 +136,11 @@ def knowledge(call: PageCall) -> Response:
     )
 
 
-def _staged(entry: Any) -> StagedEntry:
-    record, row = entry.record, KINDS[entry.record.entry_type]
-    label = record.entry_type.replace("_", " ")
-    title, text = row.title(record), row.text(record)
-    return StagedEntry(entry.id, label, title, text, entry.imported, record.technology)
-
-
-def _checkpoints(call: PageCall) -> list[CheckpointLine]:
+def _checkpoints(call: PageCall) -> list[tuple[str, schema.Checkpoint]]:
+    """The checkpoints of this project with their times, newest first."""
     records = [one.record for one in call.memory.knowledge.account().fold.records()]
-    lines = []
-    for record in records:
-        if record.kind == schema.CHECKPOINT:
-            said: schema.Checkpoint = knowledge_from(record)
-            lines.append(CheckpointLine(record.at, said.why.replace("_", " "), len(said.covers)))
-    return sorted(lines, reverse=True)
+    found = [(one.at, knowledge_from(one)) for one in records if one.kind == schema.CHECKPOINT]
+    return sorted(found, key=lambda pair: pair[0], reverse=True)
 
 
 def publish(call: PageCall) -> Response:

@@ -60,14 +60,14 @@ class LearningLine(NamedTuple):
 def features(call: PageCall) -> Response:
     """Every feature of the plan and of memory, with how the work on it goes."""
     view = call.plan.read()
-    by_name: dict[str, list[Event]] = {}
-    for event in history.events(call.memory, kinds=["iteration"]):
-        by_name.setdefault(event.feature, []).append(event)
     planned = {one.name: one for one in view.features}
+    worked_on = [memory.name for memory in call.memory.features()]
     lines = []
-    for name in dict.fromkeys([*planned, *(memory.name for memory in call.memory.features())]):
+    for name in dict.fromkeys([*planned, *worked_on]):
         tasks = [t for t in view.tasks if t.feature == name and t.status != "skipped"]
-        feature, mine = planned.get(name), by_name.get(name, [])
+        feature = planned.get(name)
+        names = [name] if name in worked_on else []
+        mine = history.events(call.memory, kinds=["iteration"], features=names)
         lines.append(
             FeatureLine(
                 name,
@@ -78,7 +78,7 @@ def features(call: PageCall) -> Response:
                 len(feature.learnings) if feature else 0,
                 usage(mine, name),
                 trend(mine),
-                mine[0] if mine else None,
+                next(iter(mine), None),
             )
         )
     return call.page("features.html", lines=lines, problems=view.problems)
@@ -175,7 +175,7 @@ def save_feature(call: PageCall) -> Response:
         if text == (now or "").strip():
             continue
         if call.form.get(f"was_{field}") != _mark(now):
-            what = f"{label.lower()} was changed by somebody else meanwhile"
+            what = f"{label.lower()} was changed by someone else in the meantime"
             raise BadInput(what, todo="Reload the form, and make your change again.")
         if len(text) > most:
             what = f"{label.lower()} has {len(text)} characters, at most {most} are allowed"

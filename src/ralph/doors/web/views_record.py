@@ -7,9 +7,18 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route
+from ralph.doors.web.page import (
+    SHORT_ID,
+    NavEntry,
+    PageCall,
+    Route,
+    duration,
+    money,
+    tokens_text,
+)
 from ralph.doors.web.views_home import hit_row
 from ralph.errors import BadRecord, RalphError
+from ralph.memory.activity import RUN
 from ralph.memory.timeline import later_success
 from ralph.recall import KINDS, Hit, event_of
 from ralph.records import Record
@@ -22,8 +31,18 @@ _SHOWN = 100
 # Fields that a record's page shows in their own way, or that say nothing.
 _SHOWN_APART = frozenset(
     "errors decisions files_touched messages id number timestamp at session_id created"
-    " conversation feature outcome iteration_number record".split()
+    " conversation feature outcome iteration_number record task_title".split()
 )
+_AMOUNTS = {
+    "cost_usd": ("cost", money),
+    "duration_ms": ("duration", duration),
+    "tokens_used": ("tokens", tokens_text),
+}
+# What the sections of a loop's prompt are to a person.
+_TOLD_AS = {
+    f"{RUN}warnings": "warned of an error that it met",
+    f"{RUN}attempts": "earlier attempt",
+}
 # Texts that get a block of their own; the rest are facts, a line each.
 _BLOCKS = {
     "user": "Question",
@@ -82,8 +101,9 @@ def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         if name in _BLOCKS:
             texts += [(_BLOCKS[name], value)] if value else []
         elif name not in _SHOWN_APART and value not in (None, "", (), [], {}):
-            shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-            facts.append((name.replace("_", " "), shown))
+            label, write = _AMOUNTS.get(name, (name.replace("_", " "), str))
+            shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else write(value)
+            facts.append((label, shown))
     return texts, facts
 
 
@@ -118,33 +138,36 @@ def _particulars(
 
 
 class RecalledRecord(NamedTuple):
-    """A record that hooks gave to the model, and when."""
+    """A record that hooks or a loop's prompt gave to the model, when, and as what."""
 
     at: str
     id: str
     label: str
     title: str
+    told_as: str = ""
 
 
 def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
-    """What hooks are known to have given to the model when this happened."""
-    from ralph.memory.stats import recalled_in
+    """What is known to have been given to the model when this happened."""
+    from ralph.memory.stats import recalled_in, told_in
 
     exchange = hit.record
+    activities = told_in(call.memory, exchange) if isinstance(exchange, Iteration) else []
     if isinstance(exchange, Iteration) and (event := event_of(hit)) != hit.id:
         with contextlib.suppress(RalphError):  # the session's own record may be gone
             exchange = call.memory.conversations.get(event).record
-    if not isinstance(exchange, Exchange):
-        return []
-    recalls: list[RecalledRecord] = []
-    for recall in recalled_in(call.memory, exchange):
+    if isinstance(exchange, Exchange):
+        activities += recalled_in(call.memory, exchange)
+    recalls: dict[RecalledRecord, None] = {}
+    for recall in activities:
+        told_as = _TOLD_AS.get(recall.event, "")
         for identity, _ in recall.shown:
-            try:
+            found = RecalledRecord(recall.at, "", "record", "It was forgotten since.", told_as)
+            with contextlib.suppress(RalphError):
                 row = hit_row(call.memory.get(identity, everywhere=True))
-                recalls.append(RecalledRecord(recall.at, identity, row.label, row.title))
-            except RalphError:  # forgotten since
-                recalls.append(RecalledRecord(recall.at, "", "record", "It was forgotten since."))
-    return recalls
+                found = found._replace(id=identity, label=row.label, title=row.title)
+            recalls[found] = None
+    return list(recalls)
 
 
 # -- forget

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
@@ -65,37 +65,18 @@ def _crew(call: PageCall) -> Workers:
 # -- settings
 
 
-class SettingLine(NamedTuple):
-    """A setting with what it is for, its value, and what gave it."""
-
-    key: str
-    value: str
-    default: str
-    origin: str
-    what: str
-    level: str
-    secret: bool
-
-
 def settings(call: PageCall) -> Response:
     """Every setting with its help, its value and where that comes from."""
     text = call.query.get("text", "").casefold()
     loaded, defaults = _load(call.site), Settings()
     lines = [
-        SettingLine(
-            one.key,
-            _shown(one.value),
-            _shown(getattr(defaults, one.key)),
-            one.origin,
-            RULES[one.key].what,
-            RULES[one.key].level,
-            RULES[one.key].secret,
-        )
+        (one, _shown(one.value), _shown(getattr(defaults, one.key)), RULES[one.key])
         for one in map(clean, loaded.origins)  # an agent's command may have a key in it
+        if text in f"{one.key} {RULES[one.key].what}".casefold()
     ]
     return call.page(
         "settings.html",
-        lines=[one for one in lines if text in f"{one.key} {one.what}".casefold()],
+        lines=lines,
         ignored=loaded.ignored,
         in_project=not isinstance(call.site.project, PlainFolder),
     )

@@ -261,7 +261,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return np.concatenate(rows)
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector, or EmbedderOff, within the short time-out."""
+        """One vector, or EmbedderOff, within the short timeout."""
         if self.asked and self.asked[0] == text and self.clock() - self.asked[1] < _SAME_SEARCH_S:
             return self.asked[2]
         deadline = Deadline(self.query_timeout_s)

@@ -1,4 +1,4 @@
 """One module a command: it reads the line, calls a memory and shows the answer.
 
-At the top a command imports click and its neighbours only; a memory is loaded when it is asked.
+At the top a command imports click and its neighbors only; a memory is loaded when it is asked.
 """

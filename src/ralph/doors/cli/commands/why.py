@@ -1,4 +1,4 @@
-"""`ralph why`: what a session was shown from memory, which hook showed it, and what was saved."""
+"""`ralph why`: what a session was shown from memory, by which hook or prompt, what was saved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def why(session: str | None) -> Result:
     """Show what a session was told from memory, and from where.
 
     Without SESSION (an id or its beginning), the session that runs this, or else the last one in
-    this project. Only sessions that hooks served lately are known.
+    this project. Known are recent sessions with hooks and recent iterations of `ralph run`.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def why(session: str | None) -> Result:
         names = names or [one.session for one in named]
     if not names:
         what = f"no session {session!r} is known here" if session else "no session is known here"
-        raise NotFound(what, todo="Hooks note what they show: ralph hooks status")
+        raise NotFound(what, todo="Hooks and `ralph run` note what they show: ralph hooks status")
     own = [one for one in events if one.session == names[-1]]
     own = [one for one in own if one.shown or one.saved or one.late_s]
     with context.opened(anywhere=True) as ralph:
