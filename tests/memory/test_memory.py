@@ -327,6 +327,12 @@ def test_searching_a_feature_that_has_no_memory_finds_nothing(memory: Ralph) -> 
 # -- the other questions
 
 
+def test_more_than_any_memory_holds_may_be_asked_for(tmp_path: Path) -> None:
+    with open_ralph(tmp_path, home=tmp_path / "home") as ralph:
+        ralph.feature("auth").remember({"task_title": "Login", "summary": "The form posts."})
+        assert len(ralph.recent(2**63)) == 1
+
+
 def test_recent_is_newest_first(auth: FeatureMemory) -> None:
     auth.remember_all(topical(15))
     assert [hit.record.iteration_number for hit in auth.recent()] == list(range(15, 5, -1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -210,6 +211,7 @@ class Ralph:
         """What happened last, whatever its kind, newest first."""
         if count < 1:
             raise BadInput(f"count must be at least 1, not {count}")
+        count = min(count, sys.maxsize)
         daily = [name for name, row in KINDS.items() if row.daily]
         reach = self._reach(scope, kinds or daily, features, (), since, until)
         newest = None if since or until or everywhere else count
