@@ -182,3 +182,16 @@ def test_no_output_has_the_token(
     for words in (["status"], ["remember", "x y z"], ["search", "x"], ["config"], ["doctor"]):
         ran = line(*words)
         assert secret not in ran.out + ran.err
+
+
+def test_while_the_server_is_away_a_note_waits_here_and_the_status_says_so(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RALPH_SERVER", "http://127.0.0.1:9/projects/shop")
+
+    assert "saved here until the server is back" in line.well("remember", "Deploy on Tuesdays.").out
+
+    away = line("status")
+    assert "not reachable" in away.out
+    assert "Memory is empty" not in away.out
+    assert "not yet on the server: 1 record" in away.err

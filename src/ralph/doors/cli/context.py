@@ -253,7 +253,8 @@ def deliver(ralph: Any) -> None:
     try:
         ralph.deliver()
     except (JournalDown, AccessRefused, NotFound) as error:
-        note(f"{plural(len(ralph.outbox.calls()), 'record')} wait here for the server: {error}")
+        waiting = plural(len(ralph.outbox.calls()), "record")
+        note(f"not yet on the server: {waiting} ({error})")
 
 
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:

@@ -257,10 +257,16 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
         alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
         note, fresh = ralph.remember(" ".join(text), feature=feature or "", private=alone, by=by)
-    where = "for you alone" if alone else "on the server" if ralph.remote else "for the project"
+        where = "for you alone" if alone else _kept_where(ralph)
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
     return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"))
+
+
+def _kept_where(ralph: Any) -> str:
+    if not ralph.remote:
+        return "for the project"
+    return "here until the server is back" if ralph.outbox.holds else "on the server"
 
 
 # -- show and open
@@ -457,7 +463,8 @@ def status() -> Result:
         page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
-            page.line("Memory is empty. Save iterations with: ralph record")
+            if found.available or not ralph.remote:
+                page.line("Memory is empty. Save iterations with: ralph record")
             return
         page.line()
         heads = ("feature", "journalled", "indexed", "state")
