@@ -45,7 +45,7 @@ from ralph.records import iteration as iterations_of
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import Entry
-from ralph.records.note import Note, make_note
+from ralph.records.note import Author, Note, make_note
 from ralph.wire import Deadline, Reply, Wire
 
 if TYPE_CHECKING:
@@ -145,14 +145,14 @@ class RemoteRalph(OnServer):
     # -- writing
 
     def remember(
-        self, text: str, *, feature: str = "", private: bool = False, **_: Any
+        self, text: str, *, feature: str = "", private: bool = False, by: Author = "agent"
     ) -> tuple[Note, bool]:
         """Keep a note of the project, or of one feature; returns it and whether it is new."""
         if private:
             todo = "Leave out --private, or --server."
             raise BadInput("a private note does not go to a server", todo=todo)
-        note = make_note(clean_text(text), feature=feature, by="agent")
-        saved = self.save("/notes", {"text": note.text, "feature": feature})
+        note = make_note(clean_text(text), feature=feature, by=by)
+        saved = self.save("/notes", {"text": note.text, "feature": feature, "by": by})
         if saved is None:
             return note, True
         return msgspec.convert(saved["record"], Note), saved["fresh"]

@@ -42,7 +42,7 @@ def test_what_is_saved_is_found_shown_listed_and_forgotten(
     line: Line, server: ServerProcess, tmp_path: Path
 ) -> None:
     note = line.well("remember", "The crane is serviced in May.", "--json").json
-    assert (note["fresh"], note["private"]) == (True, False)
+    assert (note["fresh"], note["private"], note["by"]) == (True, False, "human")
     record = {"feature": "auth", "task_title": "Grease the crane", "outcome": "failure"}
     [saved] = line.well("record", "-", "--json", stdin=json.dumps(record)).json
     for words in (["search", "service of the crane"], ["recent"], ["log"]):

@@ -36,10 +36,11 @@ class RecentQuery(Narrowing, kw_only=True):
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A note to keep."""
+    """A note to keep; a token of one feature is an agent's, whatever `by` says."""
 
     text: str
     feature: str = ""
+    by: Literal["agent", "human"] = "agent"
 
 
 class ForgetQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -155,7 +155,8 @@ def forget_record(call: ApiCall, given: bodies.ForgetQuery) -> Json:
 def remember_note(call: ApiCall, given: bodies.NoteBody) -> Json:
     """Keep a note of the project, or of one feature."""
     feature = call.feature(given.feature or call.token.feature or "")
-    note, fresh = call.ralph.remember(given.text, feature=feature, by="agent")
+    by = "agent" if call.token.feature else given.by
+    note, fresh = call.ralph.remember(given.text, feature=feature, by=by)
     return {"id": note.id, "fresh": fresh, "record": plain(note)}
 
 
