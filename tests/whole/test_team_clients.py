@@ -198,7 +198,7 @@ def test_a_command_delivers_what_waits_and_says_what_it_cannot(
     ran = line("search", "parcels numbers checkout")
     assert ran.code == 1
     waits, error = ran.err.splitlines()
-    assert "1 record wait" in waits
+    assert "not yet on the server: 1 record" in waits
     assert "not reachable" in error
     kept = line.well("remember", "Parcels", "go", "out", "at", "six.")
     assert "waits here" in kept.err

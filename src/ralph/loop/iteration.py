@@ -90,8 +90,12 @@ def _last_with(message: str, told: Sequence[Iteration]) -> Iteration:
 
 def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[str]:
     wanted = {(one.iteration_number, one.timestamp) for one in iterations}
-    records = ralph.feature(feature).records() if wanted else []
-    return [one.id for one in records if (one.number, one.at) in wanted]
+    kept = ralph.feature(feature).iterations() if wanted else []
+    return [
+        located.record.id
+        for located, one in kept
+        if (one.iteration_number, one.timestamp) in wanted
+    ]
 
 
 def gather_review(
