@@ -58,6 +58,10 @@ class Outbox:
         """What waits, oldest first."""
         return [_decode(one.record.body) for one in self._waiting.file.read().records]
 
+    def refused(self) -> Path | None:
+        """The file of the calls that the server refused for their content, if there are any."""
+        return self._refused.file.path if self._refused.holds else None
+
     def keep(self, path: str, body: Any) -> None:
         """Keep a call; when this returns it is on disk."""
         data = msgspec.json.encode(SavingCall(path, body))

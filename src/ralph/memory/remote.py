@@ -57,7 +57,9 @@ TIMEOUT_S = 35.0
 _LEFT_ALONE_S = 10.0
 # A server takes so many at once.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
-_HOW = "Check the address, which is like https://HOST/projects/NAME, and that the server runs."
+_HOW = (
+    "Check that the address looks like https://HOST/projects/NAME and that the server is running."
+)
 
 
 class RemoteRalph(OnServer):
@@ -84,12 +86,13 @@ class RemoteRalph(OnServer):
         web = parts.scheme in ("http", "https") and "@" not in parts.netloc
         if not web or not name or "/" in name:
             shown = address.rpartition("@")[2]  # without a password
-            raise BadInput(f"{shown!r} does not name a project on a server", todo=_HOW)
+            todo = "It looks like https://HOST/projects/NAME."
+            raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
         if not token:
-            todo = "Create one on the server with `ralph token create`, and set RALPH_TOKEN."
-            raise BadInput("a server needs a token", todo=todo)
+            todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
+            raise BadInput("the server needs a token", todo=todo)
         base = parts._replace(path=f"{before}/v1/projects/{quote(name, safe='')}").geturl()
-        self.wire = Wire(base, "The memory server", _HOW, JournalDown, key=token)
+        self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
         self.where, self.captures = address.rstrip("/"), captures
@@ -150,7 +153,7 @@ class RemoteRalph(OnServer):
         """Keep a note of the project, or of one feature; returns it and whether it is new."""
         if private:
             todo = "Leave out --private, or --server."
-            raise BadInput("a private note does not go to a server", todo=todo)
+            raise BadInput("a private note cannot be saved on a server", todo=todo)
         note = make_note(clean_text(text), feature=feature, by=by)
         saved = self.save("/notes", {"text": note.text, "feature": feature, "by": by})
         if saved is None:
@@ -196,7 +199,7 @@ class RemoteRalph(OnServer):
             if self.deliver():
                 return self.call("POST", path, body)
         except self.away as error:
-            _log.warning("memory: what was to be saved waits here: %s", error)
+            _log.warning("memory: saved on this machine until the server takes it: %s", error)
         self.outbox.keep(path, body)
         return None
 
@@ -264,15 +267,14 @@ class RemoteRalph(OnServer):
         return msgspec.json.decode(reply.body)
 
     def _error(self, reply: Reply) -> Exception:
-        what = reply.complaint(self.wire.key or "") or f"it answered {reply.status}"
+        what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = "Get a token from whoever runs the server, and set RALPH_TOKEN."
-            where = self.wire.safe_url
-            return AccessRefused(f"the server refused it: {what}", where=where, todo=todo)
+            todo = "Ask whoever runs the server for a token, and set RALPH_TOKEN."
+            return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
         if reply.status < 500 and reply.status != 429:
             return kinds.get(reply.status, BadInput)(what)
-        return self.wire.off(f"did not do it ({reply.describe(self.wire.key or '')})")
+        return self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
 
 
 class RemoteFeature(OnServer):

@@ -15,6 +15,8 @@ from ralph.plan.learnings import AddedLearning
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.records.learning import Learning
 
+_THERE = "Run it where the server runs."
+
 
 class RemotePlan(OnServer):
     """Features, tasks and learnings there; each change is made by the server's own rules."""
@@ -25,6 +27,8 @@ class RemotePlan(OnServer):
     def read(self, *kinds: str) -> PlanView:
         """What the token may see of it; disciplines stay there."""
         wanted = kinds or ("features", "tasks")
+        if "disciplines" in wanted:
+            raise BadInput("disciplines stay with the project's files", todo=_THERE)
         features = self._ralph.call("GET", "/features") if "features" in wanted else ()
         tasks = self._ralph.call("GET", "/tasks") if "tasks" in wanted else ()
         return PlanView(
@@ -71,7 +75,7 @@ class RemotePlan(OnServer):
     ) -> AddedLearning:
         """Add a learning; one that says the same as another is not added twice."""
         if task_id is not None:
-            what = "a learning over a server concerns the whole feature"
+            what = "a learning on a server is about the whole feature"
             raise BadInput(what, todo="Leave out --task.")
         path = f"/features/{quote(feature, safe='')}/learnings"
         told = self._ralph.call("POST", path, {"text": text, **given})

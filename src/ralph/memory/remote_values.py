@@ -37,8 +37,8 @@ class OnServer:
         if name.startswith("_"):
             raise AttributeError(name)
         raise BadInput(
-            f"this cannot be done over a server: it needs the project's own files ({name})",
-            todo="Do that where the server runs.",
+            "this needs the project's own files, and they are on the server",
+            todo="Run it where the server runs.",
         )
 
 
@@ -84,9 +84,9 @@ def narrowed(narrowing: Mapping[str, Any]) -> dict[str, Any]:
     """What a search in a folder takes, by the names that the server knows."""
     known = {"kinds", "features", "since", "until", "limit", "min_score", "exclude"}
     found = {_NAMES.get(name, name): one for name, one in narrowing.items() if name in known}
-    for name in ("everywhere", "tags"):
+    for name, option in (("everywhere", "--everywhere"), ("tags", "--tag")):
         if narrowing.get(name):
-            raise BadInput(f"a search over a server knows no {name}", todo=f"Leave out {name}.")
+            raise BadInput(f"a search on a server cannot use {option}", todo=f"Leave out {option}.")
     if (scope := narrowing.get("scope")) is not None and scope.feature is not None:
         found["feature"] = [scope.feature]
     return found if narrowing.get("meaning", True) else {**found, "words_only": "true"}

@@ -243,7 +243,7 @@ def test_without_tokens_no_other_machine_is_served(project: Path) -> None:
         words, cwd=project, capture_output=True, text=True, env=os.environ, check=False
     )
     assert ran.returncode == 1
-    assert "there is no token" in ran.stderr
+    assert "without a token" in ran.stderr
     assert "ralph token create" in ran.stderr
 
 

@@ -123,18 +123,22 @@ class TeamServer:
         with self._lock:
             token = self._tokens.find(given[len(_BEARER) :].strip())
             if token is None:
-                raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
+                raise Refusal(
+                    HTTPStatus.UNAUTHORIZED,
+                    "the token is not valid: wrong, revoked or expired",
+                    todo=_HOW,
+                )
             request.scope["ralph.token"] = token.id
             self._slow_down(token)
         only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
-            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such project")
+            raise Refusal(HTTPStatus.NOT_FOUND, "no such project, or the token is for another one")
         if call is not None and not token.allows(call.right):
-            what = f"this needs a token of the scope {call.right}, and this one has {token.right}"
+            what = f"this needs a token with the scope {call.right}; this one has {token.right}"
             raise Refusal(HTTPStatus.FORBIDDEN, what)
         if call is not None and call.whole and only is not None:
-            raise Refusal(HTTPStatus.FORBIDDEN, "a token of one feature may not do this")
+            raise Refusal(HTTPStatus.FORBIDDEN, "a token for one feature cannot do this")
         named = request.path_params.get("feature", only)
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
@@ -148,7 +152,7 @@ class TeamServer:
         if left < 1:
             wait_s = (1 - left) / limits.per_second
             self._buckets[token.id] = left, now
-            what = f"this token may make {limits.per_second:g} calls a second"
+            what = f"too many calls: a token may make {limits.per_second:g} a second"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, what, retry_s=wait_s)
         self._buckets[token.id] = left - 1, now
 
@@ -166,7 +170,7 @@ class TeamServer:
         """Count one more that works or waits; refuse it where there are too many."""
         with self._waiting_lock:
             if self._waiting >= self.limits.waiting + self.limits.threads:
-                what = "the server has too much to do"
+                what = "the server is busy: too many calls are waiting"
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
             self._waiting += 1
 
@@ -284,9 +288,9 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
                 raise too_large
         return msgspec.json.decode(bytes(body), type=call.takes)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadInput(str(error) or "what was given is no JSON") from None
+        raise BadInput(f"the body cannot be used: {error}") from None
     except ClientDisconnect:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not arrive") from None
 
 
 def _query(request: Request, call: ApiRoute) -> list[Any]:
@@ -299,7 +303,7 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
             found[name] = value
     if call.takes is None:
         if found:
-            raise BadInput(f"this takes no {next(iter(found))!r}")
+            raise BadInput(f"there is no parameter {next(iter(found))!r}")
         return []
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
@@ -339,7 +343,9 @@ def _failed(_: Request, error: Exception) -> Response:
     """An error of the memory; where on the server it was says nothing to who asks."""
     if isinstance(error, OSError):
         return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE, error.strerror or "a file cannot be used", retry_s=5
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            error.strerror or "a file on the server cannot be used",
+            retry_s=5,
         )
     assert isinstance(error, RalphError)
     status = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -361,20 +367,22 @@ _STATUS: dict[type[RalphError], HTTPStatus] = {
 }
 
 
-def _missing(_: Request, error: Exception) -> Response:
+def _missing(request: Request, error: Exception) -> Response:
     status = HTTPStatus(getattr(error, "status_code", 404))
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return problem(status, f"{request.method} is not allowed at this address")
     return problem(status, "there is nothing at this address")
 
 
 def _too_deep(_: Request, error: Exception) -> Response:
-    return problem(HTTPStatus.BAD_REQUEST, "what was given is nested too deeply")
+    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
     request.scope["ralph.error"] = type(error).__name__
     if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    what = f"something unforeseen in the server: {type(error).__name__}"
+    what = f"unexpected error in the server: {type(error).__name__}"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, what)
 
 
@@ -544,7 +552,7 @@ def _operation(
     operation: dict[str, Any] = {
         "operationId": call.name,
         "summary": (call.perform.__doc__ or "").strip().splitlines()[0],
-        "description": f"Needs a token of the scope {call.right}.",
+        "description": f"Needs a token with the scope {call.right}.",
     }
     if call.has_body:
         schema = schemas.get(call.takes) if call.takes in schemas else _loose(call.takes)

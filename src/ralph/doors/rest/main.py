@@ -29,8 +29,8 @@ FAILED = 1
 # Tried first, so that the address is the same every day; any free one does.
 PORT = 8757
 _SERVE = """\
-Serve the page on this machine and, to whoever has a token (`ralph token create`), the API and MCP
-over HTTP. Without a token there is nothing to serve to other machines."""
+Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
+create`). Other machines can connect only with --host, and only once there is a token."""
 _UI = "Open the page in your browser: see, search and correct what memory has."
 _API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
 # Given by whoever may import other doors: the page of a project as an application, with its address
@@ -48,17 +48,19 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
     """
     name, about = ("ui", _UI) if mcp_of is None else ("serve", _SERVE)
     parser = argparse.ArgumentParser(prog=f"ralph {name}", description=about)
-    more = "" if mcp_of is None else "; give it again for more"
+    more = "" if mcp_of is None else "; repeat it for more"
     parser.add_argument(
         "--project",
         metavar="DIR",
         action="append",
-        help=f"project directory (default: around here){more}",
+        help=f"project directory (default: the one around this folder){more}",
     )
-    parser.add_argument("--port", type=int, metavar="N", help=f"port (default: {PORT}, or a free)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help=f"port (default: {PORT}, or any free one)"
+    )
     parser.set_defaults(host="127.0.0.1", certfile=None, keyfile=None)
     if mcp_of is not None:
-        parser.add_argument("--host", help="address (default: 127.0.0.1)")
+        parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
             "--certfile", metavar="FILE", help="certificate, for TLS without a proxy"
         )
@@ -70,7 +72,7 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         return int(end.code or 0)
     try:
         if current_run() is not None:
-            raise BadInput(f"ralph {name} is for people; this is an agent's run")
+            raise BadInput(f"an agent in `ralph run` cannot start `ralph {name}`")
         return _serve(options, page_of, mcp_of)
     except KeyboardInterrupt:
         return 0
@@ -107,7 +109,7 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             scheme = "https" if options.certfile else "http"
             names = ", ".join(one.root.name for one in projects)
             _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
-        _tell("Ctrl-C ends it.")
+        _tell("Press Ctrl-C to stop.")
         app: Any = api or page
         config = uvicorn.Config(
             app,
@@ -143,7 +145,7 @@ def _open_api(
     tokens = Tokens(home, settings)
     if not _is_loopback(options.host) and not tokens.list():
         raise BadInput(
-            f"there is no token, so the server is for this machine alone, not for {options.host}",
+            f"without a token the server cannot listen on {options.host}, only on 127.0.0.1",
             todo="Create one first: ralph token create NAME --scope read",
         )
     from ralph.doors.rest.app import TeamServer, limited_connection, log_to_stderr, make_api
@@ -291,7 +293,7 @@ def _open(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        _tell("No browser was found here. Open the address above yourself.")
+        _tell("No browser found. Open the address above yourself.")
 
 
 def _tell(text: str) -> None:
