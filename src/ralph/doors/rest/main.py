@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from ralph.memory.project import Project
 
 FAILED = 1
-# Tried first, so that the address is the same every day; any free one does.
+# Tried first, so that the address stays the same; otherwise any free port.
 PORT = 8757
 _SERVE = """\
 Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
 create`). Other machines can connect only with --host, and only once there is a token."""
 _UI = "Open the page in your browser: see, search and correct what memory has."
 _API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
-# Given by whoever may import other doors: the page of a project as an application, with its address
-# and what ends it, and an MCP server for a project, a feature (or none) and a right.
+# Passed in, because doors do not import each other: the page of a project as an application, with
+# its address and a function that closes it; an MCP server for a project, a feature (or none) and
+# whether it only reads.
 PageOf = Callable[
     ["Project", int, Callable[[str], None]], tuple["ASGIApp", str, Callable[[], None]]
 ]
@@ -42,7 +43,7 @@ McpOf = Callable[["Project", str | None, bool], Any]
 
 
 def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int:
-    """Serve until Ctrl-C; 1 when it cannot be, 2 when the words are wrong.
+    """Serve until Ctrl-C. Returns 1 if it cannot start, 2 for wrong arguments.
 
     Without `mcp_of` it is `ralph ui`: the page alone, opened in the browser.
     """
@@ -118,7 +119,7 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             lifespan="off" if api is None else "on",
             ws="none",
             log_config=None,
-            log_level="critical",  # whoever sends no HTTP would fill the log
+            log_level="critical",  # requests that are not HTTP would fill the log
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -137,7 +138,7 @@ def _open_api(
     home: Path,
     page: ASGIApp | None,
 ) -> Paths:
-    """The API of these projects; other machines are served only where there is a token."""
+    """The API of these projects. Without a token it serves this machine only."""
     from ralph.config import load
     from ralph.memory.tokens import Tokens
 
@@ -157,7 +158,7 @@ def _open_api(
 
 
 class Paths:
-    """Gives each request to the API or to the page, and runs MCP's sessions beside them."""
+    """Routes each request to the API or the page, and runs the MCP servers."""
 
     def __init__(
         self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, connection: Any
@@ -183,9 +184,9 @@ class Paths:
 
 
 class McpSessions:
-    """MCP over HTTP: one server for each project, feature and right that is asked for.
+    """MCP over HTTP: one server for each project, feature and right in use.
 
-    No session is kept between requests, so that any process may answer the next one.
+    No session is kept between requests, so any process can answer the next one.
     """
 
     def __init__(self, server: TeamServer, mcp_of: McpOf) -> None:
@@ -194,7 +195,7 @@ class McpSessions:
         self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
-        # The server begins no message, so that there is nothing to GET.
+        # The server never starts a message, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
 
     @contextlib.asynccontextmanager
@@ -208,7 +209,7 @@ class McpSessions:
             tasks.cancel_scope.cancel()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, with what its token allows."""
+        """Answer one request within what its token allows."""
         from starlette.requests import Request
 
         server, request = self.server, Request(scope)
@@ -226,7 +227,7 @@ class McpSessions:
             server.end()
 
     async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
-        """Keep one server until shutdown; whoever opened it must close it."""
+        """Run one MCP server until shutdown; the task that opened it must close it."""
         import anyio
 
         async with manager.run():
@@ -235,7 +236,7 @@ class McpSessions:
 
 
 class _McpEndpoint:
-    """What a route calls with a request that it does not read itself."""
+    """The raw ASGI endpoint of the MCP route."""
 
     def __init__(self, sessions: McpSessions) -> None:
         self._sessions = sessions
@@ -246,12 +247,12 @@ class _McpEndpoint:
 
 
 def _projects(folders: list[str] | None, home: Path) -> list[Project]:
-    """The projects to serve, each under a name of its own."""
+    """The projects to serve; their names must differ."""
     from ralph.memory.project import PlainFolder, find_project, need_project
 
     named = folders or [one for one in [os.environ.get("RALPH_PROJECT")] if one]
     projects: list[Project] = [need_project(Path(one).expanduser(), home=home) for one in named]
-    # Where there is no project, the conversations of this folder and of none.
+    # Without a project: the conversations of this folder, and those of no folder.
     here = Path.cwd()
     projects = projects or [find_project(here, home=home) or PlainFolder(here, home, general=True)]
     names = [one.root.name for one in projects]
@@ -270,7 +271,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def bound(host: str, port: int | None) -> Iterator[socket.socket]:
-    """A socket: on this port, else on the usual one or any."""
+    """A listening socket on this port; without one, on the usual port or any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tried: OSError | None = None
     for wanted in (PORT, 0) if port is None else (port,):
