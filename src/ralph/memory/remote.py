@@ -84,7 +84,7 @@ class RemoteRalph(OnServer):
         parts = urlsplit(address.rstrip("/"))
         before, _, name = parts.path.rpartition("/projects/")
         web = parts.scheme in ("http", "https") and "@" not in parts.netloc
-        if not web or not name or "/" in name:
+        if not web or not name or "/" in name or before.endswith("/v1"):
             shown = address.rpartition("@")[2]  # without a password
             todo = "It looks like https://HOST/projects/NAME."
             raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)

@@ -109,7 +109,9 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             ends.callback(api.close)
             scheme = "https" if options.certfile else "http"
             names = ", ".join(one.root.name for one in projects)
-            _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
+            at = f"{scheme}://{options.host}:{port}"
+            _tell(f"API: {at}/v1/projects/NAME (serving {names})")
+            _tell(f"For `ralph --server`: {at}/projects/NAME")
         _tell("Press Ctrl-C to stop.")
         app: Any = api or page
         config = uvicorn.Config(

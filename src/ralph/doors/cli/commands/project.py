@@ -382,7 +382,7 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
         return home, {"project": context.the_project()}
     except NotAProject as error:
         todo = "Add --here for this directory, or --everywhere."
-        raise NotAProject(error.what, where=error.where, todo=todo) from None
+        raise NotAProject("there is no project here", where=error.where, todo=todo) from None
 
 
 def _conversation_id(home: Path, wanted: str) -> str:
