@@ -176,7 +176,7 @@ def _settings(scope: DoctorScope) -> Finding:
         todo = "`ralph config` lists all settings."
         return _warning(f"unknown settings: {', '.join(unknown)}", todo)
     changed = sum(each.origin != "default" for each in origins)
-    return _ok(f"{changed} differ from the defaults" if changed else "defaults")
+    return _ok(f"{changed} changed from the defaults" if changed else "defaults")
 
 
 def _pause(scope: DoctorScope) -> Finding:

@@ -180,7 +180,7 @@ def status() -> Result:
     def show(page: Page) -> None:
         page.line(line)
         page.line()
-        heads = ("client", "where", "hooks", "server", "calls")
+        heads = ("client", "where", "hooks", "MCP", "calls")
         page.table(heads, [_row(place) for place in found.places])
 
     return Result(found, show, notes=found.warnings)

@@ -181,7 +181,7 @@ def log(feature: str | None, **given: Any) -> Result:
             text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
             page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
-            page.line("Nothing in these days. `ralph log --since 30d` looks further back.")
+            page.line("Nothing in that time. `ralph log --since 30d` looks further back.")
 
     return Result([cards.hit_json(hit) | {"at": hit.at} for hit in hits], show)
 
