@@ -22,7 +22,7 @@ BENCHES = {
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
     "everything": "one search over iterations, conversations and knowledge together",
     "page": "start, every view and memory of the page in the browser",
-    "server": "searches a second of two servers over one PostgreSQL, beside an echo",
+    "server": "searches a second of two servers on one PostgreSQL, compared with an echo",
     "paths": "how many files and functions each data path crosses",
     "calibrate": "what a score means: its constants, and how well they fit",
 }

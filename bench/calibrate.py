@@ -1,9 +1,9 @@
 """`scripts/bench calibrate`: what a score means, and the constants that make it a probability.
 
-Every question goes through the product's own search, up to the list that is scored. The two
-logistics of recall/score.py are fitted on some of the lists, and the scores are told of the others:
-every half is scored by the fit on all others; of the memories written for this, `report` and
-`sealed` are never fitted on.
+Every question goes through the real search, up to the list that gets scored. The two logistics of
+recall/score.py are fitted on some of the lists and judged on the others: each half is scored by a
+fit on everything else. `report` and `sealed`, two parts of the memories written for this, are never
+fitted on.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def main(args: Sequence[str]) -> int:
     )
     parse.add_argument("--issue-fix", type=Path, help="issues and their fixes (JSONL)")
     parse.add_argument("--embedder", help="as in `ralph config embedder` (default: the setting)")
-    parse.add_argument("--cases", type=Path, help="keep the lists there, or use those kept there")
+    parse.add_argument(
+        "--cases", type=Path, help="save the lists here, or use this file if it exists"
+    )
     options = parse.parse_args(args)
     embedder = embedder_named(options.embedder)
     if options.cases and options.cases.exists():

@@ -1,7 +1,6 @@
-"""`scripts/bench conversations`: what finding, listing and keeping conversations costs.
+"""`scripts/bench conversations`: how long it takes to find, list and save conversations.
 
-With `--dataset`, how well what answers a question is found: a memory that holds whole sessions, and
-the sessions and rounds with the evidence.
+With `--dataset`, how often search finds the sessions and rounds that answer a question.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ def main(args: Sequence[str]) -> int:
         "--dataset", type=Path, help="a LongMemEval file, or a folder of LoCoMo, REALTALK or BEAM"
     )
     parse.add_argument(
-        "--single-turns", action="store_true", help="each turn between people by itself"
+        "--single-turns", action="store_true", help="make each turn between people its own exchange"
     )
-    parse.add_argument("--limit", type=count, help="only the first so many memories of it")
+    parse.add_argument("--limit", type=count, help="only the first LIMIT talks of the dataset")
     options = parse.parse_args(args)
     if options.dataset is not None:
         asked = talks.read(options.dataset, single_turns=options.single_turns)

@@ -1,8 +1,8 @@
-"""Clients of a server: a process with many of them, each on a connection of its own.
+"""Many clients of a server in one process, each with its own connection.
 
 `python -m bench.load` reads a `Load` as JSON from stdin and prints a `Loaded`. A client that gets
-no answer, or 503, goes to the next address and sends the same again; what it writes has an id, so
-that a second telling is known.
+no answer sends the same request to the next address; after a 429, 503 or 504 it tries again. Writes
+have ids, so the server saves a repeated one once.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _AGAIN = (429, 503, 504)
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What to send where: one client for each token, for so many seconds."""
+    """What to send and where: one client per token, for this many seconds."""
 
     ports: list[int]
     tokens: list[str]
     path: str
     questions: list[str]
     seconds: float
-    # One request of so many writes.
+    # One in this many requests is a write.
     write_every: int = 10
     seed: int = 20
 
 
 class Loaded(msgspec.Struct):
-    """How long every request took, what was acknowledged, and what went wrong on the way."""
+    """How long each request took, what was acknowledged, and how many retries it took."""
 
     searches_s: list[float] = []
     writes_s: list[float] = []
@@ -47,7 +47,7 @@ class Loaded(msgspec.Struct):
 
 
 class _Client:
-    """One connection that is made again wherever it breaks."""
+    """One client; it reconnects when its connection breaks."""
 
     def __init__(self, load: Load, number: int, result: Loaded) -> None:
         self._load, self._number, self._result = load, number, result
@@ -82,7 +82,7 @@ class _Client:
         self._result.acknowledged.append(text)
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> float:
-        """The seconds until it was answered well, however often it had to be sent."""
+        """Send until it succeeds; return how many seconds that took."""
         begin = time.monotonic()
         while True:
             try:
@@ -92,9 +92,9 @@ class _Client:
             if 200 <= status < 300:
                 return time.monotonic() - begin
             if status not in (0, *_AGAIN):
-                raise SystemExit(f"{method} {path} was answered with {status}")
+                raise SystemExit(f"{method} {path}: the server answered {status}")
             if time.monotonic() - begin > _PATIENCE_S:
-                raise SystemExit(f"{method} {path} was not answered for {_PATIENCE_S:g} s")
+                raise SystemExit(f"{method} {path}: no good answer within {_PATIENCE_S:g} s")
             self._result.retries += 1
             if not status:
                 self._at += 1
@@ -126,7 +126,7 @@ class _Client:
 
 
 async def drive(load: Load) -> Loaded:
-    """Run every client to its end."""
+    """Run all clients until the time is up."""
     result = Loaded()
     begin = time.monotonic()
     clients = [_Client(load, number, result) for number in range(len(load.tokens))]
@@ -136,7 +136,7 @@ async def drive(load: Load) -> Loaded:
 
 
 def main() -> None:
-    """Read what to do, do it, and print what came out."""
+    """Read a `Load` from stdin, run it, and print the result."""
     load = msgspec.json.decode(sys.stdin.buffer.read(), type=Load)
     sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(drive(load))))
 

@@ -1,8 +1,8 @@
-"""`scripts/bench server`: how much two processes of `ralph serve` answer over one PostgreSQL.
+"""`scripts/bench server`: requests a second of two `ralph serve` processes on one PostgreSQL.
 
-32 clients search and write (one request of ten). The reference is a bare Starlette application that
-echoes, in two processes of the same uvicorn, under the same clients. In the last measure a server
-is killed and PostgreSQL restarted meanwhile; nothing acknowledged may be lost or doubled.
+32 clients search and write (one request in ten). The reference is a bare Starlette application that
+echoes requests, also in two uvicorn processes and with the same clients. In the last run, one
+server is killed and PostgreSQL is restarted; no acknowledged write may be lost or saved twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def echo(request):
     return Response(await request.body() or b"{}", media_type="application/json")
 
 app = Starlette(routes=[Route("/{rest:path}", echo, methods=["GET", "POST"])])
-# Only where the protocol is named, answers leave at once.
+# asyncio sets TCP_NODELAY only on sockets that name their protocol.
 listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 listening.bind(("127.0.0.1", 0))
 listening.listen(256)
@@ -62,9 +62,11 @@ uvicorn.Server(config).run(sockets=[listening])
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Run the benchmark and show or write the results."""
     options = parser("server", __doc__, sizes="10000", repeat=3)
-    options.add_argument("--seconds", type=count, default=60, help="of the last measure (60)")
+    options.add_argument(
+        "--seconds", type=count, default=60, help="length of the last run (default 60)"
+    )
     chosen = options.parse_args(args)
     rows: list[Row] = []
     for size in chosen.sizes:
@@ -73,7 +75,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def run(size: int, *, repeat: int, seconds: float, tell: Tell = lambda text: None) -> list[Row]:
-    """The rows at one size; nothing is left behind."""
+    """The rows for one size. All processes and files are removed afterwards."""
     with own_server() as postgres, temporary_project(size) as place, ExitStack() as stack:
         place.home.mkdir(exist_ok=True)
         (place.home / USER_FILE).write_text(json.dumps({"journal_url": postgres.url}))
@@ -121,7 +123,7 @@ def _quantile(times: Sequence[float], part: float) -> float:
 
 
 class Served:
-    """Processes that serve the same, and tokens for them."""
+    """Processes that serve the same project, and tokens for it."""
 
     def __init__(self, start: Callable[[int], subprocess.Popen[str]], tokens: list[str]) -> None:
         self._start, self._tokens = start, tokens
@@ -129,7 +131,7 @@ class Served:
         self.ports: list[int] = []
 
     def start(self, port: int = 0) -> int:
-        """Start one more, on any port or on one that is free again."""
+        """Start one more process, on this port or on any free one."""
         process = self._start(port)
         self.processes.append(process)
         assert process.stdout is not None
@@ -139,7 +141,7 @@ class Served:
         raise RalphError("a server did not start")
 
     def load(self, place: BenchProject, seconds: float, *, seed: int) -> Load:
-        """Clients for these servers."""
+        """The load for these servers."""
         questions = corpus.queries(200, size=place.size)
         path = f"/v1/projects/{place.project.name}"
         return Load(self.ports, self._tokens, path, questions, seconds, seed=seed)
@@ -193,7 +195,7 @@ def _echoing(place: BenchProject) -> Iterator[Served]:
 
 
 def driven(load: Load, meanwhile: Callable[[], None] = lambda: None) -> Loaded:
-    """What the clients of a process of their own came to."""
+    """Run the clients in their own process and return their result."""
     command, root = [sys.executable, "-m", "bench.load"], Path(__file__).parent.parent
     with subprocess.Popen(
         command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -205,14 +207,14 @@ def driven(load: Load, meanwhile: Callable[[], None] = lambda: None) -> Loaded:
         meanwhile()
         told, _ = process.communicate()
     if process.returncode:
-        raise RalphError("a client was not answered")
+        raise RalphError("the clients failed; see the message above")
     return msgspec.json.decode(told, type=Loaded)
 
 
 def disturb(
     team: Served, place: BenchProject, seconds: float, restart: Sequence[Callable[[], None]]
 ) -> Loaded:
-    """The load while a server is killed and started again, and the database is."""
+    """Run the load while one server is killed and restarted, and then the database."""
 
     def meanwhile() -> None:
         time.sleep(seconds / 4)
@@ -228,7 +230,7 @@ def disturb(
 
 
 def check_kept(place: BenchProject, loads: Sequence[Loaded]) -> None:
-    """RalphError unless everything acknowledged is kept, and everything once."""
+    """Raise RalphError unless every acknowledged write was saved exactly once."""
     with place.opened() as ralph:
         for store in (ralph.store, ralph.conversations.store):
             server = on_server(store.journals)
@@ -244,4 +246,6 @@ def check_kept(place: BenchProject, loads: Sequence[Loaded]) -> None:
     lost = [text for text in sent if not kept[text]]
     doubled = [text for text in sent if kept[text] > 1]
     if lost or doubled or not sent:
-        raise RalphError(f"of {len(sent)}, {len(lost)} are lost and {len(doubled)} are doubled")
+        raise RalphError(
+            f"of {len(sent)} writes, {len(lost)} are lost and {len(doubled)} saved twice"
+        )

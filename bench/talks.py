@@ -1,8 +1,8 @@
-"""Conversations with questions about them: public sets in their own formats, read into one shape.
+"""Read public sets of conversations with questions about them into one shape.
 
-A talk is the sessions of one person (or two), and what is asked of them. `read` knows LongMemEval
-(one JSON file), LoCoMo and REALTALK (a folder with a JSON file for each pair of people), and BEAM
-(a folder with a folder for each chat).
+A talk has the sessions of one or two people and the questions about them. `read` supports
+LongMemEval (one JSON file), LoCoMo and REALTALK (a folder with a JSON file for each pair of people)
+and BEAM (a folder with a folder for each chat).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ADVERSARIAL = 5
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What one said and what came back; `turns` are the names that the set gives them."""
+    """A message and its answer; `turns` are the names of both in the set."""
 
     user: str
     assistant: str = ""
@@ -50,7 +50,7 @@ class TalkQuestion(msgspec.Struct, frozen=True):
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """Sessions, and what is asked of them."""
+    """Sessions and the questions about them."""
 
     id: str
     sessions: tuple[ChatSession, ...]
@@ -58,19 +58,21 @@ class Talk(msgspec.Struct, frozen=True):
 
 
 def read(path: Path, *, single_turns: bool = False) -> list[Talk]:
-    """The talks of a set; with `single_turns` each turn between people is a round of its own."""
+    """The talks of a set; with `single_turns`, each turn between people is its own round."""
     if not path.is_dir():
         return longmemeval(path)
     if chats := sorted(path.glob("*/chat.json"), key=lambda one: (len(one.parent.name), one)):
         return [_beam(file) for file in chats]
     files = sorted(path.glob("*.json"))
     if not files:
-        raise BadInput("there is no JSON file", where=str(path), todo="Check the path.")
+        raise BadInput(
+            "there is no JSON file in this folder", where=str(path), todo="Check the path."
+        )
     return [_locomo(file, 1 if single_turns else 2) for file in files]
 
 
 def longmemeval(file: Path) -> list[Talk]:
-    """A talk a question; a round for each thing the person said."""
+    """One talk for each question, with one round for each message of the person."""
     found: list[Talk] = []
     for number, one in enumerate(longmemeval_instances(file), 1):
         check_haystack(one, f"{file}: question {number} ({one.question_id})")
@@ -99,7 +101,7 @@ def longmemeval(file: Path) -> list[Talk]:
 
 
 def _rounds(turns: Iterable[tuple[str, bool, str]]) -> tuple[Round, ...]:
-    """What a person said with what came back; a turn is a name, whether it is theirs, a text."""
+    """Pair each message with its answer. A turn: its name, whether the person said it, its text."""
     rounds: list[Round] = []
     for name, is_user, text in turns:
         last = rounds[-1] if rounds else None
@@ -111,7 +113,7 @@ def _rounds(turns: Iterable[tuple[str, bool, str]]) -> tuple[Round, ...]:
 
 
 def _locomo(file: Path, turns_each: int) -> Talk:
-    """Two people's sessions; questions meant to mislead are left out."""
+    """The sessions of two people, without the questions that are meant to mislead."""
     plain: dict[str, Any] = json_of(file, dict[str, Any], "a file of LoCoMo or REALTALK")
     talk = plain.get("conversation", plain)
     chats: list[ChatSession] = []
@@ -140,7 +142,7 @@ def _said(turn: Mapping[str, Any]) -> str:
 
 
 def _beam(file: Path) -> Talk:
-    """One person's chat with an assistant; questions that nothing answers are left out."""
+    """A person's chat with an assistant, without the questions that have no answer in it."""
     chats: list[ChatSession] = []
     for batch in json_of(file, list[dict[str, Any]], "a chat of BEAM"):
         turns = [turn for group in batch["turns"] for turn in group]
@@ -178,7 +180,7 @@ def _talk(name: str, chats: Sequence[ChatSession], asked: Iterable[tuple[str, se
 
 
 def _moment(written: str) -> str:
-    """A date in one of the forms the sets use; one in another form is dropped."""
+    """A date in one of the formats of the sets; any other format gives an empty string."""
     for form in _DATES:
         try:
             return datetime.strptime(written.strip(), form).strftime("%Y-%m-%dT%H:%M:%SZ")

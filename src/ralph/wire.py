@@ -93,6 +93,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
     todo: str
     error: type[Off]
     slow: str = "Check the server."
+    look: str = _LOOK
     key: str | None = None
     headers: dict[str, str] = {}
     sleep: Callable[[float], None] = time.sleep
@@ -115,7 +116,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
 
     def off(self, what: str, todo: str | None = None) -> Off:
         """An error about this server: its name, what, where, and what to do."""
-        return self.error(f"{self.name} {what}", where=self.safe_url, todo=todo or _LOOK)
+        return self.error(f"{self.name} {what}", where=self.safe_url, todo=todo or self.look)
 
     def call(
         self, method: str, path: str, body: bytes = b"", *, deadline: Deadline, take: Take = None

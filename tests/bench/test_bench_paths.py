@@ -10,8 +10,8 @@ from bench.paths import PATHS
 # The most files each path may cross, and a file it must cross. The numbers only go down, unless a
 # path does more: a prompt's hook and a search over MCP ask the plan and the notes, too, every
 # client's record is read by what all clients share, an iteration notes what its prompt told, a
-# search that finds something ends in what shows a hit, and every command looks whether its folder's
-# memory is on a server.
+# search that finds something ends in what shows a hit, and a command looks up whether its
+# folder's memory is on a server.
 FILES = {
     "record": (40, "clients/__init__.py"),
     "search": (27, "recall/search.py"),

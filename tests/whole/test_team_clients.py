@@ -169,7 +169,7 @@ def test_what_hooks_capture_while_the_server_is_away_arrives_later_once(
     hold(first, "And who resets the sequence?", "Nobody does.")
     hold(second, "Why do letters have no number?", "They are not tracked.")
     assert len(outbox(server, home).calls()) == 2
-    assert any("not reachable" in one and "waits here" in one for one in log(folder))
+    assert any("not reachable" in one and "saved on this machine" in one for one in log(folder))
     # A capture that is killed before it is noted is made again: the same exchange twice.
     call = outbox(server, home).calls()[0]
     outbox(server, home).keep(call.path, call.body)
@@ -198,10 +198,10 @@ def test_a_command_delivers_what_waits_and_says_what_it_cannot(
     ran = line("search", "parcels numbers checkout")
     assert ran.code == 1
     waits, error = ran.err.splitlines()
-    assert "not yet on the server: 1 record" in waits
+    assert "not on the server yet: 1 record" in waits
     assert "not reachable" in error
     kept = line.well("remember", "Parcels", "go", "out", "at", "six.")
-    assert "waits here" in kept.err
+    assert "saved on this machine" in kept.err
     record = {"feature": "auth", "summary": "Parcels have a form now."}
     [saved] = line.well("record", "-", "--json", stdin=json.dumps(record)).json
     assert saved["iteration_number"] == 1
@@ -252,7 +252,7 @@ def test_a_hook_waits_for_a_server_no_longer_than_it_may(
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/projects/shop"
         monkeypatch.setattr("ralph.memory.remote.TIMEOUT_S", 0.2)
         monkeypatch.setenv("RALPH_TOKEN", "ralph_x")
-        assert "all the same" in line.well("hooks", "install", "--server", address).err
+        assert "set up without checking" in line.well("hooks", "install", "--server", address).err
         session = Session(folder, tmp_path)
         session.prompts(ASKED)
         session.says(ANSWER)

@@ -90,12 +90,10 @@ def _last_with(message: str, told: Sequence[Iteration]) -> Iteration:
 
 def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[str]:
     wanted = {(one.iteration_number, one.timestamp) for one in iterations}
-    kept = ralph.feature(feature).iterations() if wanted else []
-    return [
-        located.record.id
-        for located, one in kept
-        if (one.iteration_number, one.timestamp) in wanted
-    ]
+    found = ralph.feature(feature).iterations() if wanted else []
+    # One that waits here for a server has no id yet.
+    records = [located.record for located, _ in found if located.record.id]
+    return [one.id for one in records if (one.number, one.at) in wanted]
 
 
 def gather_review(

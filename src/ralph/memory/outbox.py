@@ -1,8 +1,8 @@
-"""What waits on this machine for one server, in the order it came; delivered later, each once.
+"""Calls that wait on this machine for one server; each is delivered in order, once.
 
-It is the journals' spool: a call that saves something is a record there, on disk before anybody is
-told so. A call goes away only after the server has done it. Whoever is killed in between makes it
-again, and the server knows what it saves by its id.
+It uses the journals' spool. Each call that saves something is a record there, and it is on disk
+before it counts as saved. A call is removed only after the server has made it. A process killed in
+between repeats the call, and the server recognizes what it already has by its id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("ralph")
 _LOCK_TIMEOUT_S = 5.0
 _MOST_TOGETHER = 50
-# A server takes no larger body.
+# A server refuses larger bodies.
 _LARGEST_BYTES = 1_500_000
 
 
@@ -58,22 +58,26 @@ class Outbox:
         """What waits, oldest first."""
         return [_decode(one.record.body) for one in self._waiting.file.read().records]
 
+    def refused(self) -> Path | None:
+        """The file of the calls that the server refused for their content, if there are any."""
+        return self._refused.file.path if self._refused.holds else None
+
     def keep(self, path: str, body: Any) -> None:
-        """Keep a call; when this returns it is on disk."""
+        """Keep a call. It is on disk when this returns."""
         data = msgspec.json.encode(SavingCall(path, body))
         record = Record(short_hash(data.decode()), "call", 0, now(), data)
         self._waiting.keep([numbered(record)])
 
     def deliver(self, send: Send) -> bool:
-        """Make the calls in their order; False when another process is at it.
+        """Make the calls in order. Returns False if another process is doing so.
 
-        What the server refuses for what is in it is set aside. A server that is away, or that does
-        not accept the token, raises, and everything stays.
+        A call that the server refuses because of its content is moved to the refused ones. If the
+        server is down or refuses the token, this raises, and everything stays.
         """
 
         def append(drafts: Drafts) -> list[Appended]:
             records = [one for one in drafts if isinstance(one, Record)]
-            # What stands together goes together where it can, because a server counts calls.
+            # Neighbors go in one call where possible, because a server limits the rate of calls.
             for (_, joins), some in itertools.groupby(records, key=_path_of):
                 for together in portions(list(some), _MOST_TOGETHER if joins else 1):
                     self._send(send, together)
@@ -82,13 +86,13 @@ class Outbox:
         return self._waiting.deliver(append, patience_s=0.0) is not None
 
     def _send(self, send: Send, records: Sequence[Record]) -> None:
-        """Records that make one call; those that spoil it for the others are made out."""
+        """Send these records as one call; if the server refuses it, send each by itself."""
         try:
             path, joins = _path_of(records[0])
             bodies = [_decode(one.body).body for one in records]
             send(path, [one for body in bodies for one in body] if joins else bodies[0])
         except (AccessRefused, NotFound):
-            raise  # the server does not know the token, or the project: that can be mended
+            raise  # the server does not know the token or the project: the person can fix that
         except BadInput as error:
             if len(records) > 1:
                 for one in records:
@@ -96,17 +100,17 @@ class Outbox:
             elif not isinstance(error, RecordForgotten):
                 self._refused.keep(list(records))
                 file = self._refused.file.path
-                _log.warning("memory: the server did not take a record (%s); see %s", error, file)
+                _log.warning("memory: the server refused a record (%s); it is in %s", error, file)
 
 
 def _path_of(record: Record) -> tuple[str, bool]:
-    """The path of a call, and whether it takes a list, so that several can be one."""
+    """The path of a call, and whether its body is a list, so that several can be joined."""
     call = _decode(record.body)
     return call.path, isinstance(call.body, list)
 
 
 def portions(items: Sequence[_T], most: int) -> Iterator[list[_T]]:
-    """The items in lists that a server takes; one list without items where there are none."""
+    """Split the items into lists small enough for a server; no items give one empty list."""
     some: list[_T] = []
     size = 0
     for one in items:

@@ -1,7 +1,7 @@
-"""The memories of a project on a server, by the same calls as those of a folder.
+"""The memories of a project on a server, with the same calls as those of a folder.
 
-What only a folder can do (the index, moving journals) says so. With an `outbox`, what is to be
-saved while the server is away waits here, and is delivered before anything else is saved.
+What only works in a folder (the index, moving journals) raises an error that says so. With an
+`outbox`, records saved while the server is down wait here and are delivered before anything else.
 """
 
 from __future__ import annotations
@@ -53,18 +53,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ralph")
 TIMEOUT_S = 35.0
-# A server that did not answer is left alone for so long, where things can wait for it.
+# With an outbox, a server that did not answer is not tried again for this long.
 _LEFT_ALONE_S = 10.0
-# A server takes so many at once.
+# The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
-_HOW = "Check the address, which is like https://HOST/projects/NAME, and that the server runs."
+_HOW = (
+    "Check that the address looks like https://HOST/projects/NAME and that the server is running."
+)
 
 
 class RemoteRalph(OnServer):
     """The memories of one project on a server. Close it, or use it in a `with` block.
 
-    `project` is the folder that somebody works in, with its settings. `captures`: what comes is
-    kept here also while the server refuses the token, because nobody could give it again.
+    `project` is the folder of the person's work, with its settings. `captures`: also keep records
+    here while the server refuses the token, because a hook cannot capture them again.
     """
 
     project: Project
@@ -82,22 +84,23 @@ class RemoteRalph(OnServer):
         parts = urlsplit(address.rstrip("/"))
         before, _, name = parts.path.rpartition("/projects/")
         web = parts.scheme in ("http", "https") and "@" not in parts.netloc
-        if not web or not name or "/" in name:
+        if not web or not name or "/" in name or before.endswith("/v1"):
             shown = address.rpartition("@")[2]  # without a password
-            raise BadInput(f"{shown!r} does not name a project on a server", todo=_HOW)
+            todo = "It looks like https://HOST/projects/NAME."
+            raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
         if not token:
-            todo = "Create one on the server with `ralph token create`, and set RALPH_TOKEN."
-            raise BadInput("a server needs a token", todo=todo)
+            todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
+            raise BadInput("the server needs a token", todo=todo)
         base = parts._replace(path=f"{before}/v1/projects/{quote(name, safe='')}").geturl()
-        self.wire = Wire(base, "The memory server", _HOW, JournalDown, key=token)
+        self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
         self.where, self.captures = address.rstrip("/"), captures
         self.outbox: Outbox | None = None
-        # For all calls together; without it each has its own.
+        # One deadline for all calls; without it each call has its own.
         self._deadline = None if within_s is None else Deadline(within_s)
         self._trouble: tuple[JournalDown, float] | None = None
-        # The iterations of a feature as they were read last.
+        # The iterations of each feature, as last read.
         self.known: dict[str, tuple[str, list[tuple[JournalRecord, Iteration]]]] = {}
         if project is not None:
             self.project = project
@@ -105,7 +108,7 @@ class RemoteRalph(OnServer):
             self.outbox = Outbox(project.home, address.rstrip("/"))
 
     def __repr__(self) -> str:
-        """The server that it is on."""
+        """The server's address."""
         return f"<RemoteRalph {self.where}>"
 
     # -- asking
@@ -115,7 +118,7 @@ class RemoteRalph(OnServer):
         return self.answer("/search", {"q": query, **values.narrowed(narrowing)})
 
     def recent(self, count: int = 10, **narrowing: Any) -> Answer:
-        """What happened last, newest first."""
+        """The latest records, newest first."""
         return self.answer("/recent", {"count": count, **values.narrowed(narrowing)})
 
     def get(self, record_id: str, *, scope: Scope = PERSON, **_: Any) -> Hit:
@@ -127,7 +130,7 @@ class RemoteRalph(OnServer):
         return hit
 
     def brief(self, focus: Focus | None) -> Brief:
-        """What somebody who begins to work here should know."""
+        """What someone who starts to work here should know."""
         query = {} if focus is None else {"feature": focus.feature, "task": focus.task_id}
         told = self.call("GET", f"/brief?{urlencode(values.given_only(query))}")
         return msgspec.convert(told, Brief, strict=False)
@@ -147,10 +150,10 @@ class RemoteRalph(OnServer):
     def remember(
         self, text: str, *, feature: str = "", private: bool = False, by: Author = "agent"
     ) -> tuple[Note, bool]:
-        """Keep a note of the project, or of one feature; returns it and whether it is new."""
+        """Save a note of the project or of one feature; returns it and whether it is new."""
         if private:
             todo = "Leave out --private, or --server."
-            raise BadInput("a private note does not go to a server", todo=todo)
+            raise BadInput("a private note cannot be saved on a server", todo=todo)
         note = make_note(clean_text(text), feature=feature, by=by)
         saved = self.save("/notes", {"text": note.text, "feature": feature, "by": by})
         if saved is None:
@@ -160,7 +163,7 @@ class RemoteRalph(OnServer):
     def remember_all(
         self, iterations: Sequence[Iteration | Mapping[str, Any]], **_: Any
     ) -> list[SavedIteration]:
-        """Keep many, each under the feature it names; a hundred at once, all of them or none."""
+        """Save many, each under its feature. Each call of up to a hundred saves all or none."""
         ready = [self._prepared(one) for one in iterations]
         saved: list[SavedIteration] = []
         for some in portions(ready, _MOST_ITERATIONS) if ready else ():
@@ -172,7 +175,7 @@ class RemoteRalph(OnServer):
         return saved
 
     def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
-        """The iteration as it may leave this machine; its time is set, so it stays the same."""
+        """The iteration, redacted, with a time so that a repeated call saves it once."""
         told = iteration
         if not isinstance(told, Iteration):
             told = iterations_of.read_iteration(told)
@@ -182,36 +185,36 @@ class RemoteRalph(OnServer):
         return clean(prepared(msgspec.structs.replace(one, timestamp=at), root=root))
 
     def _waiting(self, iteration: Iteration) -> SavedIteration:
-        """An iteration that waits here, under the number that it may get."""
+        """An iteration that waits here, with the number it will probably get."""
         for located, one in reversed(self.feature(iteration.feature).iterations()):
             if one.timestamp == iteration.timestamp:
                 return SavedIteration(located.record.id, ITERATION, one, True)
         return SavedIteration("", ITERATION, iteration, True)
 
     def save(self, path: str, body: Any) -> Any:
-        """Save this there, behind what waits; None where it has to wait here, too."""
+        """Deliver what waits, then save this. Returns None if it has to wait here, too."""
         if self.outbox is None:
             return self.call("POST", path, body)
         try:
             if self.deliver():
                 return self.call("POST", path, body)
         except self.away as error:
-            _log.warning("memory: what was to be saved waits here: %s", error)
+            _log.warning("memory: saved on this machine until the server takes it: %s", error)
         self.outbox.keep(path, body)
         return None
 
     def deliver(self) -> bool:
-        """Hand over what waits here; False when another process is at it."""
+        """Deliver what waits here. Returns False if another process is doing so."""
         box = self.outbox
         return box is None or not box.holds or box.deliver(partial(self.call, "POST"))
 
     @property
     def away(self) -> tuple[type[Exception], ...]:
-        """The errors for which something waits here."""
+        """The errors on which records wait here."""
         return (JournalDown, AccessRefused, NotFound) if self.captures else (JournalDown,)
 
     def forget(self, record_id: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Forget a record and everything derived from it, or say what would go."""
+        """Forget a record and everything derived from it, or list what would go."""
         query = "?dry_run=true" if dry_run else ""
         done: dict[str, Any] = self.call("DELETE", f"/records/{quote(record_id, safe='')}{query}")
         return done
@@ -221,7 +224,7 @@ class RemoteRalph(OnServer):
         return RemoteFeature(self, name)
 
     def features(self) -> list[RemoteFeature]:
-        """Every feature that has a memory there, or that the token may see."""
+        """Every feature with records, or those that the token may see."""
         counted = self.status().get("features")
         names = [one["feature"] for one in counted or ()]
         names = names if counted is not None else [x["name"] for x in self.call("GET", "/features")]
@@ -242,12 +245,12 @@ class RemoteRalph(OnServer):
     # -- the wire
 
     def answer(self, path: str, query: Mapping[str, Any]) -> Answer:
-        """Hits that the server gives."""
+        """The server's hits for this query."""
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
         return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """One call; what the server refuses is the same error as in a folder."""
+        """Make one call. A refusal raises the same error as in a folder."""
         if self._trouble is not None and time.monotonic() < self._trouble[1]:
             raise self._trouble[0]
         raw = b"" if body is None else msgspec.json.encode(body)
@@ -264,15 +267,14 @@ class RemoteRalph(OnServer):
         return msgspec.json.decode(reply.body)
 
     def _error(self, reply: Reply) -> Exception:
-        what = reply.complaint(self.wire.key or "") or f"it answered {reply.status}"
+        what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = "Get a token from whoever runs the server, and set RALPH_TOKEN."
-            where = self.wire.safe_url
-            return AccessRefused(f"the server refused it: {what}", where=where, todo=todo)
+            todo = "Ask whoever runs the server for a token, and set RALPH_TOKEN."
+            return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
         if reply.status < 500 and reply.status != 429:
             return kinds.get(reply.status, BadInput)(what)
-        return self.wire.off(f"did not do it ({reply.describe(self.wire.key or '')})")
+        return self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
 
 
 class RemoteFeature(OnServer):
@@ -282,13 +284,13 @@ class RemoteFeature(OnServer):
         self.ralph, self.name = ralph, name
 
     def remember(self, iteration: Iteration | Mapping[str, Any], **_: Any) -> SavedIteration:
-        """Keep what an iteration came to."""
+        """Save one iteration."""
         return self.remember_all([iteration])[0]
 
     def remember_all(
         self, iterations: Iterable[Iteration | Mapping[str, Any]], **_: Any
     ) -> list[SavedIteration]:
-        """Keep many, all of them or none."""
+        """Save many iterations."""
         told = [{**msgspec.to_builtins(one), "feature": self.name} for one in iterations]
         return self.ralph.remember_all(told)
 
@@ -311,11 +313,11 @@ class RemoteFeature(OnServer):
         return [msgspec.convert(one, FileSeen) for one in told]
 
     def get(self, record_id: str) -> Hit:
-        """One record whole."""
+        """One record with all its fields."""
         return self.ralph.get(record_id)
 
     def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
-        """Every iteration in its order; while the server is away, those known and those waiting."""
+        """Every iteration in order; while the server is down, those last read and those waiting."""
         known = self.ralph.known
         mark, found = known.get(self.name, ("", []))
         path = f"/features/{quote(self.name, safe='')}/iterations?{urlencode({'known': mark})}"
@@ -368,7 +370,7 @@ class RemoteConversations(OnServer):
         return [SavedExchange(one.id, one, fresh.get(one.id, True)) for one in ready]
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
-        """What a pause covers never leaves this machine."""
+        """Nothing to do: what a pause covers never left this machine."""
 
     def details(self, conversation: str | None, exchange: str | None) -> ConversationDetails:
         """A conversation with its exchanges, or one of them, with tags and summaries."""
@@ -381,10 +383,10 @@ class RemoteConversations(OnServer):
         return ConversationDetails(about, shown, tuple(told["tags"]), told["summaries"])
 
     def summary(self, wanted: str, **_: Any) -> None:
-        """What made a summary stays there; `details` has its text."""
+        """None: only the server has the parts of a summary; `details` has its text."""
 
     def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
-        """Start a conversation and return its id; a session that is known continues."""
+        """Start a conversation, or continue a known session, and return its id."""
         body = {"session": session or uuid.uuid4().hex, "title": title, "source": source}
         identity: str = self.ralph.call("POST", "/conversations", {**body, "exchanges": []})["id"]
         return identity
@@ -392,7 +394,7 @@ class RemoteConversations(OnServer):
     def exchange(
         self, conversation: str, *, user: str, assistant: str, key: str | None = None
     ) -> SavedExchange:
-        """Save one exchange of a conversation that was started; the same key twice is one."""
+        """Save one exchange of a conversation; the same key twice saves it once."""
         body = {"user": user, "assistant": assistant, "key": key or uuid.uuid4().hex}
         path = f"/conversations/{quote(conversation, safe='')}/exchanges"
         return msgspec.convert(self.ralph.call("POST", path, body), SavedExchange)
@@ -425,13 +427,13 @@ _CONVERSATION = talk.Conversation.__struct_fields__
 
 
 class RemoteKnowledge(OnServer):
-    """What all projects of a server learned; for whoever directs agents."""
+    """What all projects of a server learned. Needs the scope `orchestrator`."""
 
     def __init__(self, ralph: RemoteRalph) -> None:
         self.ralph = ralph
 
     def entry(self, plain: Mapping[str, Any]) -> Entry:
-        """An entry from its published form; the server says of which project it is."""
+        """An entry from its published form; the server sets its project."""
         return read_entry({**plain, "project": plain.get("project") or "-"})
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
@@ -487,7 +489,7 @@ class RemoteKnowledge(OnServer):
         return identity
 
     def patterns(self) -> Patterns:
-        """Every pattern, those told most often first."""
+        """Every pattern, the most frequent first."""
         return Patterns(map(values.as_pattern, self.ralph.call("GET", "/knowledge/patterns")))
 
     def pattern(self, wanted: str) -> Pattern:
@@ -509,7 +511,7 @@ class RemoteKnowledge(OnServer):
 def open_server(
     project: Project, *, given: str | None = None, environment: bool = True, **how: Any
 ) -> Ralph | None:
-    """The memory of this folder on a server; None where it is here."""
+    """The memory of this folder on a server; None if it is on this machine."""
     login = find_login(project.home, project.root, given=given, environment=environment)
-    # It has the same calls as one in a folder.
+    # It has the same calls as the memory of a folder.
     return None if login is None else cast("Ralph", RemoteRalph(*login, project=project, **how))

@@ -15,16 +15,20 @@ from ralph.plan.learnings import AddedLearning
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.records.learning import Learning
 
+_THERE = "Run it where the server runs."
+
 
 class RemotePlan(OnServer):
-    """Features, tasks and learnings there; each change is made by the server's own rules."""
+    """Features, tasks and learnings on a server, which checks every change."""
 
     def __init__(self, ralph: RemoteRalph) -> None:
         self._ralph = ralph
 
     def read(self, *kinds: str) -> PlanView:
-        """What the token may see of it; disciplines stay there."""
+        """The features and tasks that the token may see. The server does not serve disciplines."""
         wanted = kinds or ("features", "tasks")
+        if "disciplines" in wanted:
+            raise BadInput("the server does not serve disciplines", todo=_THERE)
         features = self._ralph.call("GET", "/features") if "features" in wanted else ()
         tasks = self._ralph.call("GET", "/tasks") if "tasks" in wanted else ()
         return PlanView(
@@ -49,7 +53,7 @@ class RemotePlan(OnServer):
         return self._task("POST", "/tasks", {**patch, "feature": feature, "title": title})
 
     def update_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
-        """Change only the fields that are given."""
+        """Change only the given fields."""
         return self._feature("PATCH", f"/features/{quote(name, safe='')}", patch)
 
     def update_task(
@@ -60,7 +64,7 @@ class RemotePlan(OnServer):
         comment: str | None = None,
         author: str | None = None,
     ) -> Task:
-        """Change only the fields that are given; a comment is signed with the token's name."""
+        """Change only the given fields; a comment is signed with the token's name."""
         if author is not None:
             raise BadInput("the server signs comments with the token's name", todo="Omit --author.")
         given = patch if comment is None else {**patch, "comment": comment}
@@ -69,9 +73,9 @@ class RemotePlan(OnServer):
     def add_learning(
         self, feature: str, text: str, *, task_id: object = None, **given: Any
     ) -> AddedLearning:
-        """Add a learning; one that says the same as another is not added twice."""
+        """Add a learning, unless another one says the same."""
         if task_id is not None:
-            what = "a learning over a server concerns the whole feature"
+            what = "a learning on a server is about the whole feature"
             raise BadInput(what, todo="Leave out --task.")
         path = f"/features/{quote(feature, safe='')}/learnings"
         told = self._ralph.call("POST", path, {"text": text, **given})

@@ -1,4 +1,4 @@
-"""What goes to a server and comes back from it: questions, and values as a folder gives them."""
+"""Convert what goes to a server and what comes back: queries, records, patterns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RECORDS: dict[str, Any] = {
 
 
 class OnServer:
-    """What is on a server: it says of what it has not that this has to be done there."""
+    """Base of what is on a server: calls that need the project's files raise a clear error."""
 
     remote = True
 
@@ -37,13 +37,13 @@ class OnServer:
         if name.startswith("_"):
             raise AttributeError(name)
         raise BadInput(
-            f"this cannot be done over a server: it needs the project's own files ({name})",
-            todo="Do that where the server runs.",
+            "this needs the project's own files, and they are on the server",
+            todo="Run it where the server runs.",
         )
 
 
 def read_hit(plain: Mapping[str, Any]) -> Hit:
-    """A hit, with its record as a value."""
+    """A hit with its record."""
     kind, record = plain["kind"], plain["record"]
     if kind in _RECORDS:
         record = msgspec.convert(record, _RECORDS[kind], strict=False)
@@ -68,12 +68,12 @@ def as_pattern(plain: Mapping[str, Any]) -> Pattern:
 
 
 def facets(of: Sequence[str | None]) -> dict[str, str | None]:
-    """What a question to knowledge is narrowed by, by name."""
+    """The filters of a knowledge query, by name."""
     return dict(zip(("agent_type", "task_type", "technology"), of, strict=False))
 
 
 def limits(bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """What the server knows of what bounds a question; how long it may take is its own affair."""
+    """The limits of a query that the server takes; it sets its own time limit."""
     return {name: one for name, one in bounds.items() if name != "budget_s"}
 
 
@@ -81,19 +81,19 @@ _NAMES = {"kinds": "kind", "features": "feature"}
 
 
 def narrowed(narrowing: Mapping[str, Any]) -> dict[str, Any]:
-    """What a search in a folder takes, by the names that the server knows."""
+    """The filters of a search, under the names that the server uses."""
     known = {"kinds", "features", "since", "until", "limit", "min_score", "exclude"}
     found = {_NAMES.get(name, name): one for name, one in narrowing.items() if name in known}
-    for name in ("everywhere", "tags"):
+    for name, option in (("everywhere", "--everywhere"), ("tags", "--tag")):
         if narrowing.get(name):
-            raise BadInput(f"a search over a server knows no {name}", todo=f"Leave out {name}.")
+            raise BadInput(f"a search on a server cannot use {option}", todo=f"Leave out {option}.")
     if (scope := narrowing.get("scope")) is not None and scope.feature is not None:
         found["feature"] = [scope.feature]
     return found if narrowing.get("meaning", True) else {**found, "words_only": "true"}
 
 
 def given_only(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
+    """Only the parameters that have a value."""
     empty: Collection[Any] = (None, [], ())
     return {
         name: list(one) if isinstance(one, tuple | set | frozenset) else one

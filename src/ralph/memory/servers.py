@@ -1,8 +1,8 @@
 """Which folders have their memory on a server, and the tokens for it.
 
-`servers.json` in Ralph's home has both and is its owner's alone. Only a person writes it: with
-`ralph hooks install --server`. A project's own files can neither name a server nor get a token.
-Hooks read it before anything is loaded, so this needs the standard library alone.
+Both are in `servers.json` in Ralph's home, which only its owner can read. Only a person's commands
+write it: `ralph hooks install --server` and `ralph run`. A project's files can neither name a
+server nor get a token. Hooks read it first of all, so this imports only the standard library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ServerLogin(NamedTuple):
     token: str
 
     def __repr__(self) -> str:
-        """Nothing of the token."""
+        """The address without the token."""
         return f"<ServerLogin {self.address}>"
 
 
@@ -48,9 +48,9 @@ def find_login(
     given: str | None = None,
     environment: bool = True,
 ) -> ServerLogin | None:
-    """The server that was given, that the environment names, or that is saved for the folder.
+    """The server that was given, else the environment's, else the one saved for the folder.
 
-    A token in the environment goes to a server that was named beside it, and to no saved one.
+    The token in the environment is used only for a server named by `given` or the environment.
     """
     named = given or (os.environ.get(ADDRESS) if environment else None)
     saved = _read(home)
@@ -62,9 +62,9 @@ def find_login(
 
 
 def save_login(home: Path, login: ServerLogin, root: Path | None = None) -> None:
-    """Keep a token for its address: hooks and an agent's tools have no environment for it.
+    """Save the token for its address: hooks and an agent's tools do not get it any other way.
 
-    With a folder, the memory of that is on the server from now on.
+    With `root`, also bind that folder to the server.
     """
     with _editing(home) as servers:
         servers["tokens"][login.address] = login.token
@@ -72,9 +72,9 @@ def save_login(home: Path, login: ServerLogin, root: Path | None = None) -> None
 
 
 def unbind_folder(home: Path, root: Path) -> str | None:
-    """From now on the memory of this folder is here; gives the server's address, None if none.
+    """Unbind a folder; returns the server's address, or None if the folder was not bound.
 
-    A token that no folder needs any more goes too.
+    A token that no other folder needs is deleted, too.
     """
     if os.path.realpath(root) not in server_folders(home):
         return None
@@ -93,9 +93,9 @@ def _read(home: str | os.PathLike[str]) -> _Servers:
     except FileNotFoundError:
         return {key: {} for key in _EMPTY}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        # Not what is wrong in it: that could be a token.
+        # The error does not quote the file: that could show a token.
         todo = "Delete it, then run `ralph hooks install --server URL` in each folder again."
-        raise BadInput("the list of servers cannot be read", where=file, todo=todo) from None
+        raise BadInput("this list of servers cannot be read", where=file, todo=todo) from None
 
 
 _EMPTY = ("folders", "tokens")

@@ -1,7 +1,7 @@
-"""Tokens for a server: who may ask of which project, and what; only a hash of each is kept.
+"""Tokens for a server: each allows one scope in one project. Only a hash of it is stored.
 
-They are records of a journal of their own in Ralph's home, or in the database where one is set, so
-that every process of a server knows them and a token that was revoked is refused at once.
+They are records in their own journal, in Ralph's home or in the database if one is set. So every
+process of a server knows them, and a revoked token is refused at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ralph.journal.session import Watch
 
 Right = Literal["read", "write", "orchestrator", "admin"]
-# Each has what those before it have.
+# Each includes those before it.
 RIGHTS: tuple[Right, ...] = get_args(Right)
 PREFIX = "ralph_"
 TOKEN = "token"
@@ -46,11 +46,11 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     expires: str | None = None
 
     def allows(self, right: Right) -> bool:
-        """Whether it is enough for what needs this right."""
+        """Whether it includes this right."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def is_expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired."""
         end = self.expires
         return end is not None and datetime.fromisoformat(end) <= datetime.now(UTC)
 
@@ -79,7 +79,7 @@ class Tokens:
         feature: str | None = None,
         days: float | None = None,
     ) -> tuple[Token, str]:
-        """A new token and its secret, which nobody can get again."""
+        """A new token and its secret, which cannot be shown again."""
         name = " ".join(name.split())
         if not 0 < len(name) <= _LONGEST_NAME:
             raise BadInput(f"a token needs a name of at most {_LONGEST_NAME} characters")
@@ -89,7 +89,7 @@ class Tokens:
                 todo="Leave out --feature, or use read or write.",
             )
         if days is not None and days <= 0:
-            raise BadInput("a token cannot expire before it exists")
+            raise BadInput("a token must be valid for more than 0 days")
         secret = f"{PREFIX}{secrets.token_urlsafe(32)}"
         digest = _digest(secret)
         expires = datetime.now(UTC) + timedelta(days=days) if days is not None else None
@@ -123,7 +123,7 @@ class Tokens:
         return found[0]
 
     def find(self, secret: str) -> Token | None:
-        """The token with this secret, unless it was revoked or its time is over."""
+        """The token with this secret, unless it was revoked or has expired."""
         found = self._by_digest().get(_digest(secret))
         return None if found is None or found.is_expired() else found
 
@@ -134,13 +134,13 @@ class Tokens:
             self._watch = self._server.link.watch()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self._watch is not None:
             self._watch.close()
         self._journals.close()
 
     def _by_digest(self) -> dict[str, Token]:
-        """Every token by the hash of its secret; which of them begins alike is no secret's loss."""
+        """Every token by the hash of its secret; a lookup by hash leaks nothing of the secret."""
         records = self._fold.records()
         if self._fold.position is None and self._server is not None:
             self._server.server.names()  # JournalDown, where nothing is known yet

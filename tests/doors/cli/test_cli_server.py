@@ -11,6 +11,7 @@ from browsing import lived_in
 from commanding import Line
 from teaming import ServerProcess, serving
 
+from ralph.config import home_folder
 from ralph.doors.cli.main import COMMANDS
 
 
@@ -124,7 +125,7 @@ def test_a_token_of_one_feature_sees_that_feature(
     monkeypatch.setenv("RALPH_TOKEN", server.token("read", feature="auth"))
     assert "scope write" in line("hooks", "install", "--server", server.address).complaint
     assert {hit["record"]["feature"] for hit in line.well("failures", "--json").json} <= {"auth"}
-    line.well("status")
+    assert "Memory is empty" not in line.well("status").out
     assert "scope" in line("remember", "Not by me.").complaint
     assert "one feature" in line("conversations", "list").complaint
 
@@ -160,11 +161,14 @@ def test_a_command_that_needs_the_files_fails_with_the_variable_too(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["search", "crane", "--everywhere"], "everywhere"),
-        (["search", "crane", "--tag", "x"], "tags"),
+        (["search", "crane", "--everywhere"], "Leave out --everywhere"),
+        (["search", "crane", "--tag", "x"], "Leave out --tag"),
         (["remember", "mine", "--private"], "private"),
         (["forget", "--feature", "auth"], "single records"),
         (["record", "-"], "feature"),
+        (["discipline", "list"], "where the server runs"),
+        (["token", "list"], "where the server runs"),
+        (["pause"], "--here"),
     ],
 )
 def test_what_an_option_cannot_do_there_is_said(line: Line, words: list[str], what: str) -> None:
@@ -189,9 +193,52 @@ def test_while_the_server_is_away_a_note_waits_here_and_the_status_says_so(
 ) -> None:
     monkeypatch.setenv("RALPH_SERVER", "http://127.0.0.1:9/projects/shop")
 
-    assert "saved here until the server is back" in line.well("remember", "Deploy on Tuesdays.").out
+    assert "saved on this machine until" in line.well("remember", "Deploy on Tuesdays.").out
 
     away = line("status")
     assert "not reachable" in away.out
     assert "Memory is empty" not in away.out
-    assert "not yet on the server: 1 record" in away.err
+    assert "not on the server yet: 1 record" in away.err
+
+
+def finding(line: Line, name: str) -> tuple[int, dict[str, str]]:
+    """The exit code of `ralph doctor`, and one of its findings."""
+    ran = line("doctor", "--json")
+    [found] = [one for one in ran.json["checks"] if one["name"] == name]
+    return ran.code, found
+
+
+def test_doctor_says_how_the_server_of_a_folder_does_and_what_waits_for_it(
+    line: Line, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.address
+    line.well("hooks", "install", "--server", address)
+    monkeypatch.delenv("RALPH_SERVER")
+    (tmp_path / "part").mkdir()
+    monkeypatch.chdir(tmp_path / "part")
+
+    code, found = finding(line, "server")
+    assert (code, found["state"]) == (0, "ok")
+    assert f"{address}, answers in" in found["detail"]
+    assert "claude (project)" in finding(line, "hooks")[1]["detail"]
+    assert finding(line, "project")[1]["state"] == "ok"
+
+    home_file = home_folder() / "servers.json"
+    login = home_file.read_text(encoding="utf-8")
+    down = address.replace(address.split("/")[2], "127.0.0.1:9")
+    home_file.write_text(login.replace(address, down), encoding="utf-8")
+    line.well("remember", "Deploy on Tuesdays.")
+    code, found = finding(line, "server")
+    assert (code, found["state"]) == (1, "problem")
+    assert "not reachable; 1 record waiting here for it" in found["detail"]
+
+    home_file.write_text("{", encoding="utf-8")
+    code, found = finding(line, "server")
+    assert (code, found["state"]) == (1, "problem")
+    assert "servers.json" in found["detail"]
+
+    home_file.write_text(login.replace(address, down), encoding="utf-8")
+    ended = line.well("hooks", "uninstall")
+    assert "1 record not sent yet" in ended.err
+    assert json.loads(home_file.read_text(encoding="utf-8"))["folders"] == {}
+    assert not (tmp_path / ".mcp.json").exists()

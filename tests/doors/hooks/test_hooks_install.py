@@ -330,7 +330,7 @@ def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
 
     hook = json.loads((project / ".claude" / "settings.json").read_bytes())["hooks"]["Stop"][0]
     assert hook["hooks"][0]["command"] == RalphCall(NAMED).hook("stop")
-    assert "Git may share these files" in ran.out
+    assert "You can commit these files" in ran.out
     assert ran.err == ""
     ralph.well("hooks", "install", "--agent", "codex")
     codex = tomllib.loads((project / ".codex" / "config.toml").read_text(encoding="utf-8"))

@@ -243,7 +243,7 @@ def test_without_tokens_no_other_machine_is_served(project: Path) -> None:
         words, cwd=project, capture_output=True, text=True, env=os.environ, check=False
     )
     assert ran.returncode == 1
-    assert "there is no token" in ran.stderr
+    assert "without a token" in ran.stderr
     assert "ralph token create" in ran.stderr
 
 
@@ -274,7 +274,7 @@ def test_a_session_that_is_sent_twice_is_saved_once(served: Team) -> None:
     odd["exchanges"][0]["id"] = "../../etc"
     refused = served.call("POST", "/sessions", token, json=[odd])
     assert refused.status_code == 400
-    assert "is no id" in refused.json()["detail"]
+    assert "is not an id" in refused.json()["detail"]
     many = served.call("POST", "/sessions", token, json=[session_body(*["x"] * 501)])
     assert many.status_code == 400
 

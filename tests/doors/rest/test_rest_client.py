@@ -130,6 +130,9 @@ def test_what_a_server_refuses_is_told(served: tuple[Path, str]) -> None:
         open_ralph(address)
     with pytest.raises(BadInput, match="does not name a project"):
         open_ralph("http://127.0.0.1:1/shop", token="x")
+    # The address of the REST calls, which `ralph serve` prints, too.
+    with pytest.raises(BadInput, match="does not name a project"):
+        open_ralph("http://127.0.0.1:1/v1/projects/shop", token="x")
     with pytest.raises(JournalDown, match="not reachable"):
         open_ralph("http://127.0.0.1:9/projects/shop", token="x").search("login form")
     with pytest.raises(NotFound, match="no such project"):

@@ -73,7 +73,7 @@ def test_an_agent_in_its_run_gets_no_page(root: Path, word: str) -> None:
     env = {"RALPH_FEATURE": "auth", "RALPH_TASK": "1", "RALPH_PROJECT": str(root)}
     told = run(root, word, "--port", "0", **env)
     assert told.returncode == 1
-    assert "is for people" in told.stderr
+    assert "an agent in `ralph run` cannot start" in told.stderr
 
 
 @pytest.mark.parametrize("word", ["ui", "serve"])

@@ -19,7 +19,15 @@ from ralph import disk
 from ralph.current_run import current_run
 from ralph.doors.cli.main import project_given, server_given
 from ralph.doors.cli.render import console, is_terminal, note
-from ralph.errors import AccessRefused, BadInput, BadRecord, JournalDown, NotFound, RalphError
+from ralph.errors import (
+    AccessRefused,
+    BadInput,
+    BadRecord,
+    JournalDown,
+    NotAProject,
+    NotFound,
+    RalphError,
+)
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -172,7 +180,22 @@ def the_project(*, anyones: bool = False) -> Project:
     from ralph.config import home_folder
     from ralph.memory.project import need_project
 
-    return need_project(start_folder(), home=home_folder(), anyones=anyones)
+    try:
+        return need_project(start_folder(), home=home_folder(), anyones=anyones)
+    except NotAProject as error:
+        if not is_named() and has_server():
+            todo = "Run it where the server runs, or in a clone of the project."
+            what = "this needs the project's own files, and here its memory is on a server"
+            raise NotAProject(what, where=error.where, todo=todo) from None
+        raise
+
+
+def has_server() -> bool:
+    """Whether the line, the environment or this folder names a server."""
+    from ralph.config import home_folder
+    from ralph.memory.servers import find_login
+
+    return find_login(home_folder(), memory_folder().root, given=server_given()) is not None
 
 
 def is_named() -> bool:
@@ -235,26 +258,32 @@ def on_server(**how: Any) -> Ralph | None:
     from ralph.config import home_folder
     from ralph.memory.servers import ADDRESS, server_folders
 
-    home = home_folder()
-    bound, start = server_folders(home), start_folder().resolve()
-    if not (server_given() or os.environ.get(ADDRESS) or bound):
+    if not (server_given() or os.environ.get(ADDRESS) or server_folders(home_folder())):
         return None
-    from ralph.memory.project import PlainFolder
     from ralph.memory.remote import open_server
 
-    # A folder without a project may have its memory on a server, too.
+    return open_server(memory_folder(), given=server_given(), **how)
+
+
+def memory_folder() -> Project:
+    """The project around this folder, else the nearest folder bound to a server, else this one."""
+    from ralph.config import home_folder
+    from ralph.memory.project import PlainFolder
+    from ralph.memory.servers import server_folders
+
+    home, start = home_folder(), start_folder().resolve()
+    bound = server_folders(home)
     above = (one for one in (start, *start.parents) if str(one) in bound)
-    project = found_project() or PlainFolder(next(above, start), home)
-    return open_server(project, given=server_given(), **how)
+    return found_project() or PlainFolder(next(above, start), home)
 
 
 def deliver(ralph: Any) -> None:
-    """Hand over what waits here for a server; while it cannot be, one line says so."""
+    """Send what waits here for a server; if that fails, one line says so."""
     try:
         ralph.deliver()
     except (JournalDown, AccessRefused, NotFound) as error:
         waiting = plural(len(ralph.outbox.calls()), "record")
-        note(f"not yet on the server: {waiting} ({error})")
+        note(f"not on the server yet: {waiting} ({error})")
 
 
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:

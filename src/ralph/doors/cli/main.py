@@ -172,7 +172,7 @@ _SERVER_OPTION = click.Option(
     metavar="URL",
     expose_value=False,
     callback=_keep_server,
-    help="A project on a server, with RALPH_TOKEN (default: RALPH_SERVER).",
+    help="Use https://HOST/projects/NAME with RALPH_TOKEN (default: RALPH_SERVER).",
 )
 
 

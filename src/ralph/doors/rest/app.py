@@ -1,8 +1,8 @@
-"""Who may ask, and how much: tokens, limits, errors as problem details, figures and the log.
+"""The API's application: tokens, limits, errors as problem details, metrics and the access log.
 
-A call is checked in this order: the token (401), its project (404, as if there were none), its
-right and feature (403), its rate (429). Only then anything of the call is read. Everything that
-touches memory runs in a few threads, each with its own memories.
+A call is checked in this order: its token (401), its rate (429), its project (404, as if there were
+none), its right and feature (403, 404). Only then is its body read. Everything that touches memory
+runs in a few threads, each with its own memories.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ HEADERS = {
 
 
 class ServerLimits(NamedTuple):
-    """How much a server does at once, and for one token."""
+    """How much a server does at once, and how much for one token."""
 
     body_bytes: int = 2_000_000
     per_second: float = 50.0
     burst: int = 100
     request_s: float = 30.0
-    # How long a connection may be open without a request.
+    # How long an open connection may be idle.
     idle_s: float = 10.0
     threads: int = 4
     waiting: int = 64
 
 
 class Refusal(Exception):
-    """A call that is not made: its status, and what is said of it."""
+    """A refused call: its status and the reason."""
 
     def __init__(
         self, status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
@@ -82,7 +82,7 @@ class Refusal(Exception):
 
 
 class TeamServer:
-    """The projects that are served, the tokens, the threads that work, and the figures."""
+    """What one `ralph serve` process has: projects, tokens, worker threads and metrics."""
 
     def __init__(
         self,
@@ -108,54 +108,58 @@ class TeamServer:
         self._log = log
 
     def close(self) -> None:
-        """Finish what is under way, and let go of files."""
+        """Finish running calls and close files."""
         self.ready = False
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._tokens.close()
 
-    # -- who may ask
+    # -- access
 
     def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
-        """The token of a request and its project, if the token is enough; in a thread of `work`."""
+        """The token of a request and its project, or a Refusal. Runs in a thread of `work`."""
         given = request.headers.get("authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "a token is needed", todo=_HOW)
         with self._lock:
             token = self._tokens.find(given[len(_BEARER) :].strip())
             if token is None:
-                raise Refusal(HTTPStatus.UNAUTHORIZED, "this token is not valid", todo=_HOW)
+                raise Refusal(
+                    HTTPStatus.UNAUTHORIZED,
+                    "the token is not valid: wrong, revoked or expired",
+                    todo=_HOW,
+                )
             request.scope["ralph.token"] = token.id
             self._slow_down(token)
         only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
-            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such project")
+            raise Refusal(HTTPStatus.NOT_FOUND, "no such project, or the token is for another one")
         if call is not None and not token.allows(call.right):
-            what = f"this needs a token of the scope {call.right}, and this one has {token.right}"
+            what = f"this needs a token with the scope {call.right}; this one has {token.right}"
             raise Refusal(HTTPStatus.FORBIDDEN, what)
         if call is not None and call.whole and only is not None:
-            raise Refusal(HTTPStatus.FORBIDDEN, "a token of one feature may not do this")
+            raise Refusal(HTTPStatus.FORBIDDEN, "a token for one feature cannot do this")
         named = request.path_params.get("feature", only)
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
         return token, project
 
     def _slow_down(self, token: Token) -> None:
-        """Count a call of this token; one that calls too often waits."""
+        """Count a call of this token; refuse it if there were too many."""
         now, limits = time.monotonic(), self.limits
         left, then = self._buckets.get(token.id, (float(limits.burst), now))
         left = min(float(limits.burst), left + (now - then) * limits.per_second)
         if left < 1:
             wait_s = (1 - left) / limits.per_second
             self._buckets[token.id] = left, now
-            what = f"this token may make {limits.per_second:g} calls a second"
+            what = f"too many calls: a token may make {limits.per_second:g} a second"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, what, retry_s=wait_s)
         self._buckets[token.id] = left - 1, now
 
     # -- work
 
     async def work(self, task: Callable[[], Any]) -> Any:
-        """Run this in a thread, unless too many wait already; its time is limited."""
+        """Run this in a thread, with a time limit, unless too many calls wait already."""
         self.begin()
         running = self._pool.submit(task)
         running.add_done_callback(lambda _: self.end())
@@ -163,21 +167,21 @@ class TeamServer:
             return await asyncio.wrap_future(running)
 
     def begin(self) -> None:
-        """Count one more that works or waits; refuse it where there are too many."""
+        """Count a call that runs or waits; refuse it if there are too many."""
         with self._waiting_lock:
             if self._waiting >= self.limits.waiting + self.limits.threads:
-                what = "the server has too much to do"
+                what = "the server is busy: too many calls are waiting"
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
             self._waiting += 1
 
     def end(self) -> None:
-        """Count one less."""
+        """Count a call that ended."""
         with self._waiting_lock:
             self._waiting -= 1
 
     @contextlib.asynccontextmanager
     async def in_time(self, status: HTTPStatus) -> AsyncIterator[None]:
-        """Refuse with this status what takes longer than a call may."""
+        """Refuse with this status if it takes longer than a call may."""
         try:
             async with asyncio.timeout(self.limits.request_s):
                 yield
@@ -186,7 +190,7 @@ class TeamServer:
             raise Refusal(status, what) from None
 
     def memory(self, project: Project) -> Ralph:
-        """The memories of a project in this thread."""
+        """This thread's memories of a project."""
         opened: dict[str, Ralph] = self._local.__dict__.setdefault("opened", {})
         if project.id not in opened:
             opened[project.id] = open_ralph(project=project, home=self._home)
@@ -205,7 +209,7 @@ _HOW = "Create one with `ralph token create`, and send it as `Authorization: Bea
 
 
 def make_api(server: TeamServer, *more: Route) -> ASGIApp:
-    """The API as an application, with other routes beside it."""
+    """The API as an ASGI application, with these routes added."""
     routes = [
         Route(PREFIX + call.path, _endpoint(server, call), methods=[call.method]) for call in CALLS
     ]
@@ -256,7 +260,7 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
             return msgspec.json.encode(call.perform(made, *given))
 
         body: bytes
-        if call.has_body:  # which is read only from who may send it
+        if call.has_body:  # read only after the token was checked
             allowed = await server.work(allow)
             async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
                 sent = await _body(request, call, server.limits.body_bytes)
@@ -270,7 +274,7 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
 
 
 async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
-    """What a call takes, from its body."""
+    """The argument of a call, from its body."""
     body = bytearray()
     too_large = Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
@@ -284,13 +288,13 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
                 raise too_large
         return msgspec.json.decode(bytes(body), type=call.takes)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadInput(str(error) or "what was given is no JSON") from None
+        raise BadInput(f"the body cannot be used: {error}") from None
     except ClientDisconnect:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not come") from None
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not arrive") from None
 
 
 def _query(request: Request, call: ApiRoute) -> list[Any]:
-    """What a call takes, from its query."""
+    """The argument of a call, from its query."""
     found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in _LISTS and call.path != "/tasks":
@@ -299,7 +303,7 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
             found[name] = value
     if call.takes is None:
         if found:
-            raise BadInput(f"this takes no {next(iter(found))!r}")
+            raise BadInput(f"there is no parameter {next(iter(found))!r}")
         return []
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
@@ -320,7 +324,7 @@ def _json(value: Any) -> Response:
 def problem(
     status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
 ) -> Response:
-    """An error as programs read it."""
+    """An error as a problem-details response."""
     told = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": what}
     told |= {"todo": todo} if todo else {}
     headers = {"retry-after": str(math.ceil(retry_s))} if retry_s else {}
@@ -336,10 +340,12 @@ def _refused(_: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, error: Exception) -> Response:
-    """An error of the memory; where on the server it was says nothing to who asks."""
+    """An error of the memory, without the path on the server where it happened."""
     if isinstance(error, OSError):
         return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE, error.strerror or "a file cannot be used", retry_s=5
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            error.strerror or "a file on the server cannot be used",
+            retry_s=5,
         )
     assert isinstance(error, RalphError)
     status = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -361,28 +367,30 @@ _STATUS: dict[type[RalphError], HTTPStatus] = {
 }
 
 
-def _missing(_: Request, error: Exception) -> Response:
+def _missing(request: Request, error: Exception) -> Response:
     status = HTTPStatus(getattr(error, "status_code", 404))
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return problem(status, f"{request.method} is not allowed at this address")
     return problem(status, "there is nothing at this address")
 
 
 def _too_deep(_: Request, error: Exception) -> Response:
-    return problem(HTTPStatus.BAD_REQUEST, "what was given is nested too deeply")
+    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
     request.scope["ralph.error"] = type(error).__name__
     if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    what = f"something unforeseen in the server: {type(error).__name__}"
+    what = f"unexpected error in the server: {type(error).__name__}"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, what)
 
 
-# -- figures and the log
+# -- metrics and the access log
 
 
 class Figures:
-    """Counts of calls and how long they took, as Prometheus reads them."""
+    """Counts and durations of calls, in the format of Prometheus."""
 
     def __init__(self) -> None:
         self._calls: Counter[tuple[str, str, int]] = Counter()
@@ -390,7 +398,7 @@ class Figures:
         self.under_way = 0
 
     def count(self, method: str, path: str, status: int, took_s: float) -> None:
-        """One call that was answered."""
+        """Count one answered call."""
         self._calls[method, path, status] += 1
         times = self._times[path]
         for place, bound in enumerate(_BUCKETS_S):
@@ -399,7 +407,7 @@ class Figures:
         times[-1] += took_s
 
     def text(self) -> str:
-        """Everything counted since the start."""
+        """Everything counted since the process started."""
         lines = ["# TYPE ralph_requests_total counter"]
         for (method, path, status), count in sorted(self._calls.items()):
             named = f'method="{method}",path="{path}",status="{status}"'
@@ -417,7 +425,7 @@ class Figures:
 
 
 class AccessLog:
-    """Counts and logs every request, and gives every answer its headers."""
+    """Counts and logs every request, and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, server: TeamServer) -> None:
         self._app, self._server = app, server
@@ -440,7 +448,7 @@ class AccessLog:
         figures = self._server.figures
         figures.under_way += 1
         try:
-            # What is unforeseen was answered; its name goes to the log.
+            # An unexpected error was answered already; its type goes to the log.
             with contextlib.suppress(Exception):
                 await self._app(scope, receive, send_counted)
         finally:
@@ -462,7 +470,7 @@ class AccessLog:
 
 
 def log_to_stderr(line: str) -> None:
-    """A line of the access log."""
+    """Write one line of the access log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -471,7 +479,7 @@ def log_to_stderr(line: str) -> None:
 
 
 def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
-    """A connection that is closed where no request comes: each one takes a file of the process."""
+    """A connection class that closes idle connections: each one takes a file descriptor."""
 
     class LimitedConnection(H11Protocol):
         _seen: object = None
@@ -488,7 +496,7 @@ def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
 
         def _look(self) -> None:
             cycle = self.cycle
-            # There is no cycle before the first request.
+            # Before the first request there is no cycle.
             if cycle is self._seen and getattr(cycle, "response_complete", True):
                 self.transport.close()
             else:
@@ -498,11 +506,11 @@ def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
     return LimitedConnection
 
 
-# -- the document
+# -- the OpenAPI document
 
 
 def openapi() -> dict[str, Any]:
-    """The calls as OpenAPI describes them."""
+    """The OpenAPI document of all calls."""
     structs = [one.takes for one in CALLS if isinstance(one.takes, type) and one.takes is not dict]
     structs = [one for one in structs if issubclass(one, msgspec.Struct)]
     refs, components = msgspec.json.schema_components(
@@ -544,7 +552,7 @@ def _operation(
     operation: dict[str, Any] = {
         "operationId": call.name,
         "summary": (call.perform.__doc__ or "").strip().splitlines()[0],
-        "description": f"Needs a token of the scope {call.right}.",
+        "description": f"Needs a token with the scope {call.right}.",
     }
     if call.has_body:
         schema = schemas.get(call.takes) if call.takes in schemas else _loose(call.takes)

@@ -1,4 +1,4 @@
-"""What the calls of the API take: the types of their queries and bodies."""
+"""The types of the API's queries and bodies."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class SearchQuery(Narrowing, kw_only=True):
 
 
 class RecentQuery(Narrowing, kw_only=True):
-    """How many of the newest."""
+    """How many of the newest records are wanted."""
 
     count: int = 10
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A note to keep; a token of one feature is an agent's, whatever `by` says."""
+    """A note to save. With a token for one feature, `by` is always `agent`."""
 
     text: str
     feature: str = ""
@@ -50,7 +50,7 @@ class ForgetQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TasksQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tasks: of a feature, of a status, or those that can be worked on."""
+    """Which tasks: those of a feature, with a status, or ready to be worked on."""
 
     feature: str | None = None
     status: str | None = None
@@ -64,21 +64,21 @@ class FailuresQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BriefQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """The feature, and perhaps the task, that somebody works on."""
+    """The feature, and optionally the task, that the session works on."""
 
     feature: list[str] = []
     task: str | None = None
 
 
 class SolvedBody(msgspec.Struct, forbid_unknown_fields=True):
-    """An error that was met, in a feature or anywhere."""
+    """An error message, in one feature or any."""
 
     error: str
     feature: str | None = None
 
 
 class IterationsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """The mark of the iterations that are known already."""
+    """The mark of the iterations that the client already has."""
 
     known: str = ""
 
@@ -92,7 +92,7 @@ class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A question and its answer; the same `key` twice is one exchange."""
+    """A question and its answer. The same `key` twice saves one exchange."""
 
     user: str
     assistant: str
@@ -106,7 +106,7 @@ class RelatedQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A conversation; a session that is known continues."""
+    """A conversation. A known session is continued."""
 
     session: str
     exchanges: list[ExchangeBody]
@@ -115,7 +115,7 @@ class ConversationBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A conversation as a client's session was captured, with the ids that it always gets."""
+    """A captured session of a client, with the ids that follow from its content."""
 
     conversation: Conversation
     exchanges: list[Exchange]
@@ -128,7 +128,7 @@ class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KnowledgeFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What narrows a question to knowledge."""
+    """The filters and limits of a knowledge query."""
 
     agent_type: str | None = None
     task_type: str | None = None
@@ -138,13 +138,13 @@ class KnowledgeFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class TaskQuestion(KnowledgeFilter, kw_only=True):
-    """A task that an agent is to get."""
+    """A task that an agent is about to start."""
 
     task: str
 
 
 class FailureQuestion(KnowledgeFilter, kw_only=True):
-    """A failure that somebody may have solved."""
+    """A failure that someone may have solved before."""
 
     failure: str
     error: str = ""

@@ -1,8 +1,7 @@
-"""Every call of the API in one table: its path, the right it needs, what it takes and what it does.
+"""Every call of the API in one table: its path, the right it needs, its argument and its function.
 
-The routes, the checks of rights and the OpenAPI document are made from the table. A token of one
-feature reaches that feature and the project's notes; what it may not see looks as if it were not
-there.
+The routes, the access checks and the OpenAPI document are made from the table. A token for one
+feature reaches that feature and the project's notes; everything else looks as if it did not exist.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ApiCall(msgspec.Struct, eq=False):
         return PERSON if self.token.allows("orchestrator") else SESSION
 
     def feature(self, name: str | None = None) -> str:
-        """The feature that is meant, if the token may reach it."""
+        """The name of the feature, if the token may reach it."""
         name = self.path["feature"] if name is None else name
         if self.token.feature not in (None, name):
             raise NotFound(f"there is no feature {name!r}")
@@ -74,7 +73,7 @@ class ApiCall(msgspec.Struct, eq=False):
 
 
 class ApiRoute(NamedTuple):
-    """One row; `takes` is the type of the query or the body, `whole` bars tokens of one feature."""
+    """One row: `takes` is the type of query or body, `whole` refuses tokens for one feature."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -85,20 +84,20 @@ class ApiRoute(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the call is called in the OpenAPI document."""
+        """The name of the call in the OpenAPI document."""
         return self.perform.__name__
 
     @property
     def has_body(self) -> bool:
-        """Whether what it takes is its body."""
+        """Whether its argument is in the body."""
         return self.method in ("POST", "PATCH") and self.takes is not None
 
 
-# -- what calls do: all kinds
+# -- records of every kind
 
 
 def project_status(call: ApiCall) -> Any:
-    """Whether memory is available, and what it has."""
+    """Whether memory works, and how many records it has."""
     found = plain(status(call.ralph))
     if call.token.feature is not None:
         return {name: found[name] for name in ("available", "line")}
@@ -123,7 +122,7 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
 
 
 def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
-    """What happened last, newest first."""
+    """The latest records, newest first."""
     found = call.ralph.recent(
         given.count,
         kinds=given.kind,
@@ -136,7 +135,7 @@ def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
 
 
 def get_record(call: ApiCall) -> Json:
-    """One record of any kind, whole."""
+    """One record of any kind."""
     return hit_json(call.ralph.get(call.path["id"], scope=call.scope))
 
 
@@ -153,7 +152,7 @@ def forget_record(call: ApiCall, given: bodies.ForgetQuery) -> Json:
 
 
 def remember_note(call: ApiCall, given: bodies.NoteBody) -> Json:
-    """Keep a note of the project, or of one feature."""
+    """Save a note of the project or of one feature."""
     feature = call.feature(given.feature or call.token.feature or "")
     by = "agent" if call.token.feature else given.by
     note, fresh = call.ralph.remember(given.text, feature=feature, by=by)
@@ -161,12 +160,12 @@ def remember_note(call: ApiCall, given: bodies.NoteBody) -> Json:
 
 
 def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
-    """Keep what iterations came to, each under the feature it names: all of them, or none."""
+    """Save iterations, each under the feature it names: all of them or none."""
     if not 0 < len(given) <= _MOST_ITERATIONS:
         raise BadInput(f"give 1 to {_MOST_ITERATIONS} iterations, not {len(given)}")
     for one in given:
         call.feature(str(one.get("feature", "")))
-    # What a session's exchange did is kept once, whatever is said of it later.
+    # What a session's exchange did is saved once, even if it is sent again with other words.
     known = {
         run: SavedIteration(located.record.id, located.record.kind, found, fresh=False)
         for name in {str(one.get("feature")) for one in given if exchange_of_run(_run(one))}
@@ -184,7 +183,7 @@ def _run(iteration: Json) -> str | None:
 
 
 def project_brief(call: ApiCall, given: bodies.BriefQuery) -> Any:
-    """What somebody who begins to work on the project should know."""
+    """What someone who starts to work on the project should know."""
     focus = Focus(given.feature[0], given.task) if given.feature else None
     return plain(brief(call.ralph, call.plan.read("features", "tasks"), focus))
 
@@ -215,7 +214,7 @@ def create_feature(call: ApiCall, given: Json) -> Any:
 
 
 def update_feature(call: ApiCall, given: Json) -> Any:
-    """Change a feature by the plan's own rules."""
+    """Change a feature; the plan's rules apply."""
     return plain(edit.update_feature(call.plan, call.feature(), given))
 
 
@@ -225,7 +224,7 @@ def failed_attempts(call: ApiCall, given: bodies.FailuresQuery) -> Json:
 
 
 def feature_iterations(call: ApiCall, given: bodies.IterationsQuery) -> Json:
-    """The iterations of a feature in their order, unless they are known by their mark."""
+    """The iterations of a feature in order, unless the client has them already."""
     found = call.ralph.feature(call.feature()).iterations()
     mark = short_hash(" ".join(located.record.id for located, _ in found))
     if given.known == mark:
@@ -266,7 +265,7 @@ def update_task(call: ApiCall, given: Json) -> Any:
     task = call.task()
     comment = given.pop("comment", None)
     if comment is not None and not isinstance(comment, str):
-        raise BadInput("comment is a text")
+        raise BadInput("comment must be a string")
     if "feature" in given:
         call.feature(str(given["feature"]))
     done = edit.update_task(call.plan, task.id, given, comment=comment, author=call.token.name)
@@ -274,12 +273,12 @@ def update_task(call: ApiCall, given: Json) -> Any:
 
 
 def list_learnings(call: ApiCall) -> Any:
-    """What was learned of a feature."""
+    """The learnings of a feature."""
     return plain(call.plan.feature(call.feature()).learnings)
 
 
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
-    """Add a learning; one that is there already is not added twice."""
+    """Add a learning, unless another one says the same."""
     source, feature = given.source, call.feature()
     return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
 
@@ -298,14 +297,14 @@ def list_conversations(call: ApiCall) -> Any:
 
 
 def get_conversation(call: ApiCall) -> Json:
-    """A conversation with its exchanges, its tags, and summaries of both."""
+    """A conversation with its exchanges, tags and summaries."""
     found = details(call.ralph.conversations, conversation=call.path["id"])
     fields = {name: plain(getattr(found, name)) for name in ("exchanges", "tags", "summaries")}
     return {**plain(found.conversation), **fields}
 
 
 def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
-    """Save exchanges of a conversation: all of them, or none."""
+    """Save exchanges of a conversation: all of them or none."""
     if len(given.exchanges) > _MOST_EXCHANGES:
         raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
     identity = conversation_id(given.source, given.session)
@@ -324,20 +323,20 @@ def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
 
 
 def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
-    """Save what sessions came to, each whole; what is known is not saved again."""
+    """Save captured sessions; exchanges that are known are not saved again."""
     exchanges = [one for each in given for one in each.exchanges]
     if len(exchanges) > _MOST_EXCHANGES:
         raise BadInput(f"give at most {_MOST_EXCHANGES} exchanges at once")
     ids = [*(each.conversation.id for each in given), *(one.id for one in exchanges)]
     if odd := [one for one in ids if not _ID.fullmatch(one)]:
-        raise BadInput(f"{odd[0][:40]!r} is no id: it has 16 of 0-9 and a-f")
+        raise BadInput(f"{odd[0][:40]!r} is not an id: an id has 16 of the characters 0-9 and a-f")
     add = call.ralph.conversations.add
     saved = [one for each in given for one in add(each.conversation, each.exchanges)]
     return [{"id": one.id, "fresh": one.fresh} for one in saved]
 
 
 def save_exchange(call: ApiCall, given: bodies.ExchangeBody) -> Any:
-    """Save one exchange of a conversation that was started."""
+    """Save one exchange of a conversation."""
     talks = call.ralph.conversations
     saved = talks.exchange(
         call.path["id"], user=given.user, assistant=given.assistant, key=given.key
@@ -350,7 +349,7 @@ def related_conversations(call: ApiCall, given: bodies.RelatedQuery) -> Any:
     return plain(call.ralph.conversations.related(given.q))
 
 
-# -- knowledge, for whoever directs agents
+# -- knowledge, for orchestrators
 
 
 def capture_knowledge(call: ApiCall, given: Json) -> Any:
@@ -365,7 +364,7 @@ def publish_knowledge(call: ApiCall, given: bodies.CheckpointBody) -> Any:
 
 
 def list_patterns(call: ApiCall) -> Any:
-    """Everything that was published, the most often told first."""
+    """All published patterns, the most frequent first."""
     return plain(list(call.ralph.knowledge.patterns()))
 
 
@@ -386,7 +385,7 @@ def query_for_failure(call: ApiCall, given: bodies.FailureQuestion) -> Json:
 
 
 def context_for_task(call: ApiCall, given: bodies.TaskQuestion) -> Any:
-    """The block of knowledge for an agent's prompt."""
+    """The knowledge for an agent's prompt, as a text."""
     of, bounds = _question(given)
     return plain(call.ralph.knowledge.context_for_task(given.task, *of.values(), **bounds))
 

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from ralph.memory.project import Project
 
 FAILED = 1
-# Tried first, so that the address is the same every day; any free one does.
+# Tried first, so that the address stays the same; otherwise any free port.
 PORT = 8757
 _SERVE = """\
-Serve the page on this machine and, to whoever has a token (`ralph token create`), the API and MCP
-over HTTP. Without a token there is nothing to serve to other machines."""
+Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
+create`). Other machines can connect only with --host, and only once there is a token."""
 _UI = "Open the page in your browser: see, search and correct what memory has."
 _API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
-# Given by whoever may import other doors: the page of a project as an application, with its address
-# and what ends it, and an MCP server for a project, a feature (or none) and a right.
+# Passed in, because doors do not import each other: the page of a project as an application, with
+# its address and a function that closes it; an MCP server for a project, a feature (or none) and
+# whether it only reads.
 PageOf = Callable[
     ["Project", int, Callable[[str], None]], tuple["ASGIApp", str, Callable[[], None]]
 ]
@@ -42,23 +43,25 @@ McpOf = Callable[["Project", str | None, bool], Any]
 
 
 def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int:
-    """Serve until Ctrl-C; 1 when it cannot be, 2 when the words are wrong.
+    """Serve until Ctrl-C. Returns 1 if it cannot start, 2 for wrong arguments.
 
     Without `mcp_of` it is `ralph ui`: the page alone, opened in the browser.
     """
     name, about = ("ui", _UI) if mcp_of is None else ("serve", _SERVE)
     parser = argparse.ArgumentParser(prog=f"ralph {name}", description=about)
-    more = "" if mcp_of is None else "; give it again for more"
+    more = "" if mcp_of is None else "; repeat it for more"
     parser.add_argument(
         "--project",
         metavar="DIR",
         action="append",
-        help=f"project directory (default: around here){more}",
+        help=f"project directory (default: the one around this folder){more}",
     )
-    parser.add_argument("--port", type=int, metavar="N", help=f"port (default: {PORT}, or a free)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help=f"port (default: {PORT}, or any free one)"
+    )
     parser.set_defaults(host="127.0.0.1", certfile=None, keyfile=None)
     if mcp_of is not None:
-        parser.add_argument("--host", help="address (default: 127.0.0.1)")
+        parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
             "--certfile", metavar="FILE", help="certificate, for TLS without a proxy"
         )
@@ -70,7 +73,7 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         return int(end.code or 0)
     try:
         if current_run() is not None:
-            raise BadInput(f"ralph {name} is for people; this is an agent's run")
+            raise BadInput(f"an agent in `ralph run` cannot start `ralph {name}`")
         return _serve(options, page_of, mcp_of)
     except KeyboardInterrupt:
         return 0
@@ -106,8 +109,10 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             ends.callback(api.close)
             scheme = "https" if options.certfile else "http"
             names = ", ".join(one.root.name for one in projects)
-            _tell(f"API: {scheme}://{options.host}:{port}/v1/projects/NAME (serving {names})")
-        _tell("Ctrl-C ends it.")
+            at = f"{scheme}://{options.host}:{port}"
+            _tell(f"API: {at}/v1/projects/NAME (serving {names})")
+            _tell(f"For `ralph --server`: {at}/projects/NAME")
+        _tell("Press Ctrl-C to stop.")
         app: Any = api or page
         config = uvicorn.Config(
             app,
@@ -116,7 +121,7 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             lifespan="off" if api is None else "on",
             ws="none",
             log_config=None,
-            log_level="critical",  # whoever sends no HTTP would fill the log
+            log_level="critical",  # requests that are not HTTP would fill the log
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -135,7 +140,7 @@ def _open_api(
     home: Path,
     page: ASGIApp | None,
 ) -> Paths:
-    """The API of these projects; other machines are served only where there is a token."""
+    """The API of these projects. Without a token it serves this machine only."""
     from ralph.config import load
     from ralph.memory.tokens import Tokens
 
@@ -143,7 +148,7 @@ def _open_api(
     tokens = Tokens(home, settings)
     if not _is_loopback(options.host) and not tokens.list():
         raise BadInput(
-            f"there is no token, so the server is for this machine alone, not for {options.host}",
+            f"without a token the server cannot listen on {options.host}, only on 127.0.0.1",
             todo="Create one first: ralph token create NAME --scope read",
         )
     from ralph.doors.rest.app import TeamServer, limited_connection, log_to_stderr, make_api
@@ -155,7 +160,7 @@ def _open_api(
 
 
 class Paths:
-    """Gives each request to the API or to the page, and runs MCP's sessions beside them."""
+    """Routes each request to the API or the page, and runs the MCP servers."""
 
     def __init__(
         self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, connection: Any
@@ -181,9 +186,9 @@ class Paths:
 
 
 class McpSessions:
-    """MCP over HTTP: one server for each project, feature and right that is asked for.
+    """MCP over HTTP: one server for each project, feature and right in use.
 
-    No session is kept between requests, so that any process may answer the next one.
+    No session is kept between requests, so any process can answer the next one.
     """
 
     def __init__(self, server: TeamServer, mcp_of: McpOf) -> None:
@@ -192,7 +197,7 @@ class McpSessions:
         self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
-        # The server begins no message, so that there is nothing to GET.
+        # The server never starts a message, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
 
     @contextlib.asynccontextmanager
@@ -206,7 +211,7 @@ class McpSessions:
             tasks.cancel_scope.cancel()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, with what its token allows."""
+        """Answer one request within what its token allows."""
         from starlette.requests import Request
 
         server, request = self.server, Request(scope)
@@ -224,7 +229,7 @@ class McpSessions:
             server.end()
 
     async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
-        """Keep one server until shutdown; whoever opened it must close it."""
+        """Run one MCP server until shutdown; the task that opened it must close it."""
         import anyio
 
         async with manager.run():
@@ -233,7 +238,7 @@ class McpSessions:
 
 
 class _McpEndpoint:
-    """What a route calls with a request that it does not read itself."""
+    """The raw ASGI endpoint of the MCP route."""
 
     def __init__(self, sessions: McpSessions) -> None:
         self._sessions = sessions
@@ -244,12 +249,12 @@ class _McpEndpoint:
 
 
 def _projects(folders: list[str] | None, home: Path) -> list[Project]:
-    """The projects to serve, each under a name of its own."""
+    """The projects to serve; their names must differ."""
     from ralph.memory.project import PlainFolder, find_project, need_project
 
     named = folders or [one for one in [os.environ.get("RALPH_PROJECT")] if one]
     projects: list[Project] = [need_project(Path(one).expanduser(), home=home) for one in named]
-    # Where there is no project, the conversations of this folder and of none.
+    # Without a project: the conversations of this folder, and those of no folder.
     here = Path.cwd()
     projects = projects or [find_project(here, home=home) or PlainFolder(here, home, general=True)]
     names = [one.root.name for one in projects]
@@ -268,7 +273,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def bound(host: str, port: int | None) -> Iterator[socket.socket]:
-    """A socket: on this port, else on the usual one or any."""
+    """A listening socket on this port; without one, on the usual port or any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tried: OSError | None = None
     for wanted in (PORT, 0) if port is None else (port,):
@@ -291,7 +296,7 @@ def _open(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        _tell("No browser was found here. Open the address above yourself.")
+        _tell("No browser found. Open the address above yourself.")
 
 
 def _tell(text: str) -> None:

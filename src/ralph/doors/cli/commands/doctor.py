@@ -23,18 +23,25 @@ import click
 from ralph import disk
 from ralph.clients.setup import look
 from ralph.config import Settings, home_folder, load, unknown_variables
-from ralph.doors.cli.context import found_project, start_folder, warnings_noted
+from ralph.doors.cli.context import (
+    found_project,
+    memory_folder,
+    on_server,
+    start_folder,
+    warnings_noted,
+)
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadInput, BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
 from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
+from ralph.memory import store as stores
 from ralph.memory.activity import activity_everywhere
 from ralph.memory.pausing import in_force, paused_folders
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.servers import server_folders
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, on_server, open_journals
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
 from ralph.text.sanitize import plain_date
@@ -49,6 +56,7 @@ _VERSION = re.compile(r"[0-9]+")
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _OLDEST_POSTGRES = 13
 _LATELY_S = 7 * 24 * 3600.0
+_SERVER_TIMEOUT_S = 10.0
 _ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
     (SELECT max(number) FROM ralph_migrations), pg_is_in_recovery(),
@@ -83,6 +91,8 @@ class DoctorScope(NamedTuple):
     home: Path
     project: Project | None
     settings: Settings
+    # Without a project: the folder that has its memory on a server.
+    bound: Path | None = None
 
 
 @click.command(cls=Command)
@@ -96,7 +106,7 @@ def doctor() -> Result:
     with contextlib.suppress(BadSetting):
         settings = load(home=home, project_file=project.settings_file if project else None).settings
     with warnings_noted():
-        checks = _findings(_CHECKS, DoctorScope(home, project, settings))
+        checks = _findings(_CHECKS, DoctorScope(home, project, settings, _bound_folder(home)))
         if project is not None:
             # What is wrong with the settings or the project is reported above.
             with contextlib.suppress(BadInput), open_ralph(project.root, home=home) as ralph:
@@ -166,7 +176,7 @@ def _settings(scope: DoctorScope) -> Finding:
         todo = "`ralph config` lists all settings."
         return _warning(f"unknown settings: {', '.join(unknown)}", todo)
     changed = sum(each.origin != "default" for each in origins)
-    return _ok(f"{changed} differ from the defaults" if changed else "defaults")
+    return _ok(f"{changed} changed from the defaults" if changed else "defaults")
 
 
 def _pause(scope: DoctorScope) -> Finding:
@@ -186,7 +196,7 @@ def _embedder(scope: DoctorScope) -> Finding:
 
 def _hooks(scope: DoctorScope) -> Finding:
     """Clients use the memory, or need not."""
-    found = look(scope.project.root if scope.project else None)
+    found = look(scope.project.root if scope.project else scope.bound)
     if found.warnings:
         what, _, todo = found.warnings[0].partition(". ")
         detail = first_of([what, *found.warnings[1:]])
@@ -237,7 +247,9 @@ def _postgres(scope: DoctorScope) -> Finding | None:
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(open_journals(CONVERSATIONS, scope.settings, scope.home))
+    journals = stores.on_server(
+        stores.open_journals(stores.CONVERSATIONS, scope.settings, scope.home)
+    )
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
@@ -288,6 +300,34 @@ def _judged(row: Sequence[object], at: str, took_ms: float, wait: str, *, openly
     return _warning(detail, "Run: ralph journal deliver") if wait else _ok(detail)
 
 
+def _server(_: DoctorScope) -> Finding | None:
+    """The team's server of this folder takes its token, and nothing waits for it."""
+    there: Any = on_server(within_s=_SERVER_TIMEOUT_S)
+    if there is None:
+        return None
+    count, refused = len(there.outbox.calls()), there.outbox.refused()
+    wait = f"; {plural(count, 'record')} waiting here for it" if count else ""
+    with there:
+        try:
+            took_ms = _median_ms(there.status)
+        except (JournalDown, BadInput) as error:
+            return _problem(f"{there.where}: {error.what}{wait}", error.todo)
+    detail = f"{there.where}, answers in {took_ms:.1f} ms{wait}"
+    if wait:
+        return _warning(detail, "Run: ralph status")
+    if refused is not None:
+        return _warning(f"{detail}; it refused records", f"They are in {refused}")
+    return _ok(detail)
+
+
+def _bound_folder(home: Path) -> Path | None:
+    with contextlib.suppress(BadInput):  # the check `server` reports it
+        root = memory_folder().root
+        if str(root) in server_folders(home):
+            return root
+    return None
+
+
 def _qdrant(scope: DoctorScope) -> Finding | None:
     """The server of the indexes is reached, and new enough."""
     from ralph.index.qdrant import QdrantStore
@@ -324,6 +364,8 @@ def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     if (project := scope.project) is None:
         where = f"no .ralph folder in {start_folder()} or above"
+        if scope.bound is not None:
+            return _ok(f"{where}; its memory is on the server")
         if paused_folders(scope.home) is not None:
             return _ok(f"{where}; hooks save its sessions in {scope.home}")
         return _warning(where, "Run: ralph init")
@@ -456,7 +498,7 @@ def _parameters(ralph: Ralph) -> Finding | None:
 
 _CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
     *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _timeouts),
-    *(_postgres, _qdrant),
+    *(_server, _postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )
 _MEMORY_CHECKS = (_journal, _cache, _index, _parameters)

@@ -377,7 +377,7 @@ discipline = PlanCommands(
 @discipline.command("list")
 def list_disciplines() -> Result:
     """List the disciplines."""
-    found = context.the_plan().read().disciplines
+    found = context.the_plan().read("disciplines").disciplines
     rows = [(each.name, excerpt(each.system_prompt or "", _TITLE_CHARS)) for each in found]
     empty = "The plan has no disciplines yet. Add one: ralph discipline add NAME"
     return Result(list(found), Table(("discipline", "system prompt"), rows, empty))

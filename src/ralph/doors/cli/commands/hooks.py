@@ -16,8 +16,10 @@ from ralph.doors.cli.main import Group, keep_project, server_given
 from ralph.doors.cli.render import Page, Result, Span, note
 from ralph.errors import JournalDown
 from ralph.memory import pausing
+from ralph.memory.outbox import Outbox
 from ralph.memory.project import PlainFolder
 from ralph.memory.servers import ServerLogin, find_login, save_login, server_folders, unbind_folder
+from ralph.text.tokens import plural
 
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
@@ -62,8 +64,9 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
     Your other settings stay. The previous file is kept once as .bak. Running this again changes
     nothing, or updates what an older Ralph wrote.
 
-    With --server, the memory of this folder is on that server from now on: hooks send sessions
-    there, and the client asks it over HTTP. The token in RALPH_TOKEN is kept in Ralph's home.
+    With --server, this folder's memory is on that server from now on: hooks save its sessions
+    there, and the client connects to it over HTTP. The token is taken from RALPH_TOKEN and saved in
+    Ralph's home.
 
     \b
     Examples:
@@ -116,7 +119,9 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
             "project) is not this one; before sharing them, put it there and run this again"
         )
     elif root is not None:
-        page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
+        page.line(
+            "You can commit these files. The hooks do nothing for people without ralph on the PATH."
+        )
     for warning in look(root, [agent]).warnings:
         note(warning)
 
@@ -143,7 +148,12 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
                 note(f"there is no {name} here to remove the MCP server with. Run: {todo}")
     unused = root is not None and not _clients("project", root)
     if root and unused and (address := unbind_folder(home_folder(), root)):
-        page.line(f"The memory of {root} is here again; what was saved stays on {address}")
+        page.line(f"The memory of {root} is on this machine again; {address} keeps what it has")
+        if waiting := len(Outbox(home_folder(), address).calls()):
+            what = (
+                f"{plural(waiting, 'record')} not sent yet will stay in {home_folder() / 'outbox'}"
+            )
+            note(f"{what}. To send: ralph --server {address} status")
         found = True
     if not found:
         page.line("Nothing of Ralph's was there.")
@@ -153,8 +163,9 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
 def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
     project = context.found_project()
-    address = server_folders(home_folder()).get(str(_folder()))
-    found = look(project.root if project else _folder() if address else None)
+    root = context.memory_folder().root
+    address = server_folders(home_folder()).get(str(root))
+    found = look(project.root if project else root if address else None)
     folder = context.start_folder()
     line = f"{folder} is in no Ralph project: hooks stay silent. Run: ralph init"
     if pausing.paused_folders(home_folder()) is not None:
@@ -164,12 +175,12 @@ def status() -> Result:
     elif found.project:
         line = f"project {found.project}"
     if address:
-        line = f"the memory of {_folder()} is on {address}"
+        line = f"the memory of {root} is on {address}"
 
     def show(page: Page) -> None:
         page.line(line)
         page.line()
-        heads = ("client", "where", "hooks", "server", "calls")
+        heads = ("client", "where", "hooks", "MCP", "calls")
         page.table(heads, [_row(place) for place in found.places])
 
     return Result(found, show, notes=found.warnings)
@@ -190,8 +201,8 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
     if given is None:
         return None
     if user or agent not in _OVER_HTTP:
-        names = " and ".join(_OVER_HTTP)
-        raise click.UsageError(f"--server is for the folder of a project, with {names}.")
+        names = " or ".join(_OVER_HTTP)
+        raise click.UsageError(f"--server works for one folder, with --agent {names}.")
     from ralph.memory.remote import RemoteRalph
 
     login = find_login(home_folder(), _folder(), given=given)
@@ -200,7 +211,7 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
         with RemoteRalph(*login) as there:
             there.call("POST", "/sessions", [])
     except JournalDown as error:
-        note(f"it is set up all the same: {error}")
+        note(f"set up without checking the token: {error}")
     return login
 
 
@@ -216,11 +227,13 @@ def _need_one_scope(user: bool, project: bool) -> None:
 
 
 def _root_to_clean() -> Path:
-    """The project, or a folder that was one when Ralph was set up in it."""
-    here = context.start_folder()
-    places = [] if context.found_project() else look(here).places
-    parts = [part for place in places if place.where == "project" for part in place.parts]
-    return here if any(part.state != "none" for part in parts) else context.the_project().root
+    """The project, or a folder without one that Ralph was set up in."""
+    if context.found_project() is None:
+        bound = server_folders(home_folder())
+        for folder in (context.start_folder(), context.memory_folder().root):
+            if str(folder) in bound or _clients("project", folder):
+                return folder
+    return context.the_project().root
 
 
 def _clients(where: str, root: Path | None) -> list[str]:

@@ -376,7 +376,13 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
         return home, {"folder": os.path.realpath(context.start_folder())}
     if conversation is not None:
         return home, {"conversation": _conversation_id(home, conversation.strip())}
-    return home, {} if everywhere else {"project": context.the_project()}
+    if everywhere:
+        return home, {}
+    try:
+        return home, {"project": context.the_project()}
+    except NotAProject as error:
+        todo = "Add --here for this directory, or --everywhere."
+        raise NotAProject("there is no project here", where=error.where, todo=todo) from None
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

@@ -181,7 +181,7 @@ def log(feature: str | None, **given: Any) -> Result:
             text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
             page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
-            page.line("Nothing in these days. `ralph log --since 30d` looks further back.")
+            page.line("Nothing in that time. `ralph log --since 30d` looks further back.")
 
     return Result([cards.hit_json(hit) | {"at": hit.at} for hit in hits], show)
 
@@ -266,7 +266,7 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
 def _kept_where(ralph: Any) -> str:
     if not ralph.remote:
         return "for the project"
-    return "here until the server is back" if ralph.outbox.holds else "on the server"
+    return "on this machine until the server takes it" if ralph.outbox.holds else "on the server"
 
 
 # -- show and open
@@ -463,7 +463,7 @@ def status() -> Result:
         page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
-            if found.available or not ralph.remote:
+            if not ralph.remote or beside:  # a token for one feature gets no counts
                 page.line("Memory is empty. Save iterations with: ralph record")
             return
         page.line()

@@ -54,7 +54,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
             page.line()
             _show_recall(page, found.recall)
 
-    nothing = "No work in memory for this. `ralph run` and hooks record it."
+    nothing = "No matching work in memory yet. `ralph run` and hooks record it."
     return Result(found, show if found.by_day or found.recall.recalls else nothing)
 
 

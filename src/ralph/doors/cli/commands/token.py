@@ -34,9 +34,9 @@ def token() -> None:
 @click.argument("name")
 @context.choice("--scope", "What it may do; each includes those before it.", RIGHTS, required=True)
 @context.option("--feature", "Only this feature and the project's notes.", "NAME")
-@context.option("--expires", "Days until it is no longer valid (default: never).", "DAYS")
+@context.option("--expires", "Days until it expires (default: never).", "DAYS")
 def create(name: str, scope: Right, feature: str | None, expires: str | None) -> Result:
-    """Create a token for this project, and show it once.
+    """Create a token for this project and print it once.
 
     `read` searches, `write` also saves and works on the plan, `orchestrator` also uses knowledge of
     all projects, `admin` also forgets.
@@ -53,14 +53,14 @@ def create(name: str, scope: Right, feature: str | None, expires: str | None) ->
 
     def show(page: Page) -> None:
         page.line(secret)
-        page.line(f"This is shown once. To revoke it: ralph token revoke {made.id}")
+        page.line(f"Copy it now: it is not shown again. To revoke it: ralph token revoke {made.id}")
 
     return Result({**_token_json(made), "token": secret}, show)
 
 
 @token.command(name="list")
 def list_() -> Result:
-    """List the tokens of every project; a token itself is never shown again.
+    """List the tokens of all projects, without their secrets.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def list_() -> Result:
 @token.command()
 @click.argument("wanted", metavar="ID|NAME")
 def revoke(wanted: str) -> Result:
-    """Refuse a token from now on.
+    """Revoke a token: the server refuses it from now on.
 
     \b
     Examples:
