@@ -97,7 +97,7 @@ def test_one_table_has_all_its_rows(ralph: Line, project: Path) -> None:
 
 
 def test_without_work_it_says_so(ralph: Line, project: Path) -> None:
-    assert "No work in memory" in ralph.well("stats").out
+    assert "No matching work in memory" in ralph.well("stats").out
 
 
 def test_work_that_was_a_session_counts_once(ralph: Line, project: Path, tmp_path: Path) -> None:
