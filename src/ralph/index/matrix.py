@@ -1,17 +1,18 @@
-"""What passages are chosen by: their facets, and SQLite's vectors (in blocks and as a matrix)."""
+"""What passages are chosen by: facets, and what a process keeps of SQLite's words and vectors."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import itertools
+import math
 import sqlite3
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows
+from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
     Among = NDArray[np.int64] | None
+    Counts = Mapping[str, int]
 
 NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
@@ -27,6 +29,9 @@ _FLOAT_BYTES = 4
 _FACET_CACHE = 8
 # How many questions, and how many rows of the matrix, are multiplied in one go.
 _AT_ONCE, _ROWS_AT_ONCE = 64, 4096
+# For one question so many numbers that BLAS starts no threads: they cost more than they give when
+# the machine is busy.
+_NUMBERS_FOR_ONE = 2**18
 # Of a row's numbers: those of 16 bits give cosines that are right to five digits.
 _LARGEST = 32767
 
@@ -72,7 +77,8 @@ def insert_vectors(
 
 
 def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
-    """Make the small blocks at the end one: many records come one at a time."""
+    """Make the small blocks at the end one: many records come one at a time. Who has read one of
+    them finds the last one that it knows gone."""
     select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
     last = connection.execute(select).fetchall()
     small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
@@ -80,7 +86,6 @@ def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
         connection.executemany(f"DELETE FROM vector_{n} WHERE row = ?", [one[:1] for one in small])
         together = [one for _, *block in reversed(small) for one in unpack(*block)]
         insert_vectors(connection, n, together)
-        _count_removal(connection, n)
 
 
 def remove_vectors(
@@ -94,11 +99,7 @@ def remove_vectors(
         update = f"UPDATE vector_{n} SET owners = ?, v = ? WHERE row = ?"
         connection.execute(update, (*pack(rest), block))
     connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
-    _count_removal(connection, n)
-
-
-def _count_removal(connection: sqlite3.Connection, n: int) -> None:
-    """Vectors are no longer where readers have seen them; they read them all again."""
+    # Readers read everything again.
     connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
@@ -121,7 +122,7 @@ class Matrix:
     `scales[i] * data[i]`: as 16-bit numbers they take half the memory.
     """
 
-    def __init__(self, dims: int, state: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, dims: int) -> None:
         import numpy as np
 
         self._dims = dims
@@ -131,8 +132,6 @@ class Matrix:
         self._data: NDArray[np.int16] = np.empty((0, dims), dtype=np.int16)
         self._scales: Vectors = np.empty(0, dtype=np.float32)
         self._pieces = False  # whether any passage has several rows
-        # Which collection is here, and after how many removals.
-        self.state = state
 
     @property
     def last_vector(self) -> int:
@@ -212,14 +211,10 @@ class Matrix:
         import numpy as np
 
         found = np.empty((len(to), held), dtype=np.float32)
-        if len(to) == 1:
-            # Only many at once are worth BLAS: its threads cost more than they give for one when
-            # the machine is busy.
-            np.einsum("ij,j->i", self._data[:held], to[0], out=found[0])
-        else:
-            for start in range(0, held, _ROWS_AT_ONCE):
-                part = slice(start, min(start + _ROWS_AT_ONCE, held))
-                found[:, part] = to @ self._data[part].T.astype(np.float32)
+        rows_at_once = _ROWS_AT_ONCE if len(to) > 1 else max(1, _NUMBERS_FOR_ONE // self._dims)
+        for start in range(0, held, rows_at_once):
+            part = slice(start, min(start + rows_at_once, held))
+            found[:, part] = to @ self._data[part].astype(np.float32).T
         found *= self._scales[:held]
         return found
 
@@ -252,53 +247,128 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     return np.concatenate((above, equal))
 
 
-class Matrices:
-    """The vectors of each collection, shared by the threads of a process."""
+# Title, text, places, facets: how much a word counts by where it stands.
+_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
+# The least that a word in more than half of the passages weighs, as in SQLite.
+_LEAST_RARITY = 1e-6
+# From so many passages on words are kept, and so much of a collection at most.
+_MANY_PASSAGES = 2000
+_MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_name: dict[str, Matrix] = {}
-        self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
-    @contextlib.contextmanager
-    def loaded(
-        self, connection: sqlite3.Connection, collection: Collection, groups: Groups
-    ) -> Iterator[tuple[Matrix, int, Among]]:
-        """The vectors, after loading what is new since the last query; up to which one of them
-        counts, and which passages fit."""
-        with self._lock:
-            matrix, upto = self._loaded(connection, collection)
-            yield matrix, upto, self._among(connection, (*matrix.state, upto, groups))
+class LoadedCollection:
+    """What a process has read of one collection; thrown away when rows were removed.
 
-    def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
-        n = collection.id
-        matrix = self._by_name.get(collection.name)
-        wanted = (n, collection.removals)
-        if matrix is None or matrix.state != wanted:
-            matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims, wanted)
-        if matrix.last_vector == 0:
+    Another thread may have read what was written after the asking view began, so every question
+    says up to which row it sees.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self.state = (collection.id, collection.removals)
+        self.passages: dict[int, StoredPassage] = {}
+        self._matrix: Matrix | None = None
+        self._dims = collection.manifest.dims
+        # For each word up to which row it was read, the rows that hold it, and how much of it.
+        self._words: dict[str, tuple[int, NDArray[np.int32], NDArray[np.float32]]] = {}
+        self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
+        # Up to which row the matches of a query were counted, and how many there are.
+        self._counts: dict[str | None, tuple[int, int]] = {}
+        self._asked = False
+
+    def count(self, connection: sqlite3.Connection, match: str | None = None) -> int:
+        """How many passages match, or how many there are; only new ones are counted again."""
+        n, last = self.state[0], self._last(connection)
+        upto, known = self._counts.get(match, (0, 0))
+        if upto < last:
+            where = f"passage_{n} WHERE row > ?"
+            values: list[object] = [upto]
+            if match is not None:
+                where = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?"
+                values.append(match)
+            [fresh] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
+            if len(self._counts) >= _MOST_COUNTS:
+                self._counts.clear()
+            self._counts[match] = last, known + fresh
+            return known + int(fresh)
+        return known
+
+    def matches(
+        self, connection: sqlite3.Connection, words: Counts, count: int, only: Only
+    ) -> dict[int, float]:
+        """The best `count` of the passages that hold any of these words, by SQLite's BM25.
+
+        `words`: how many passages hold each.
+        """
+        n, groups = self.state[0], wanted_tokens(only)
+        bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
+        passages = self.count(connection)
+        if passages < _MANY_PASSAGES or not self._asked:  # most processes ask once
+            self._asked = True
+            match = " OR ".join(f'"{word}"' for word in words)
+            if groups:
+                match = f"({match}) AND {facet_query(groups)}"
+            select = f"{bm25} WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?"
+            return dict(connection.execute(select, (match, count)).fetchall())
+        import numpy as np
+
+        last = self._last(connection)
+        total = np.zeros(last + 1, dtype=np.float32)
+        none, nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        for word, held in words.items():
+            rarity = max(math.log((passages - held + 0.5) / (held + 0.5)), _LEAST_RARITY)
+            upto, rows, shares = self._words.pop(word, (0, none, nothing))
+            if upto < last:
+                select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
+                fresh = connection.execute(select, (f'"{word}"', upto)).fetchall()
+                new = np.array(fresh).reshape(-1, 2)
+                rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
+                shares = np.concatenate((shares, new[:, 1] / rarity), dtype=np.float32)
+            self._words[word] = max(upto, last), rows, shares
+            seen = int(np.searchsorted(rows, last, side="right"))
+            total[rows[:seen]] += rarity * shares[:seen]
+        while sum(len(rows) for _, rows, _ in self._words.values()) > _MOST_ROWS:
+            self._words.pop(next(iter(self._words)))
+        matching = np.flatnonzero(total)
+        if (among := self._among(connection, groups)) is not None:
+            matching = matching[_is_among(matching, among)]
+        if count < len(matching):
+            matching = matching[_largest(total[matching], count)]
+        best = matching[np.lexsort((matching, -total[matching]))]
+        return dict(zip(best.tolist(), total[best].tolist(), strict=True))
+
+    def nearest(
+        self, connection: sqlite3.Connection, to: Vectors, count: int, also: Rows, only: Only
+    ) -> list[dict[int, float]]:
+        """As `Matrix.nearest`, after loading what is new since the last question."""
+        n = self.state[0]
+        block = f"SELECT 1 FROM vector_{n} WHERE row = ?"
+        at = (self._matrix.last_vector,) if self._matrix else ()
+        if self._matrix is None or not connection.execute(block, at).fetchone():
+            self._matrix = Matrix(self._dims)
             # Growing later copies them all.
             select = f"SELECT sum(length(v)) FROM vector_{n}"
             [size] = connection.execute(select).fetchone()
-            matrix.reserve((size or 0) // (collection.manifest.dims * _FLOAT_BYTES))
+            self._matrix.reserve((size or 0) // (self._dims * _FLOAT_BYTES))
         select = f"SELECT row, owners, v FROM vector_{n} WHERE row > ? ORDER BY row"
-        for block in connection.execute(select, (matrix.last_vector,)):
+        for block in connection.execute(select, (self._matrix.last_vector,)):
             try:
-                matrix.append(*block)
+                self._matrix.append(*block)
             except ValueError as error:
                 raise Corrupt(f"a vector of another length than it should have: {error}") from None
-        last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
-        return matrix, last or 0
+        upto, among = self._last(connection, "vector"), self._among(connection, wanted_tokens(only))
+        return self._matrix.nearest(to, count, also, upto, among)
 
-    def _among(
-        self, connection: sqlite3.Connection, key: tuple[int, int, int, Groups]
-    ) -> NDArray[np.int64] | None:
-        """The passages that fit the facets; cached, because the same are asked for again."""
-        n, *_, groups = key
+    def _last(self, connection: sqlite3.Connection, table: str = "passage") -> int:
+        [last] = connection.execute(f"SELECT max(row) FROM {table}_{self.state[0]}").fetchone()
+        return last or 0
+
+    def _among(self, connection: sqlite3.Connection, groups: Groups) -> Among:
+        """The passages that fit the facets; kept, because the same are asked for again."""
         if not groups:
             return None
         import numpy as np
 
+        n, key = self.state[0], (self._last(connection), groups)
         if key not in self._fitting:
             select = f"SELECT rowid FROM words_{n} WHERE words_{n} MATCH ?"
             rows = connection.execute(select, (facet_query(groups),)).fetchall()
@@ -306,6 +376,25 @@ class Matrices:
                 self._fitting.pop(next(iter(self._fitting)))
             self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
         return self._fitting[key]
+
+
+class LoadedCollections:
+    """What is loaded of each collection, shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_name: dict[str, LoadedCollection] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, collection: Collection) -> Iterator[LoadedCollection]:
+        """What there is of this one; no other thread uses it meanwhile."""
+        with self._lock:
+            found = self._by_name.get(collection.name)
+            if found is None or found.state != (collection.id, collection.removals):
+                found = self._by_name[collection.name] = LoadedCollection(collection)
+            if len(found.passages) > _MOST_PASSAGES:
+                found.passages = {}
+            yield found
 
 
 def facet_query(groups: Groups) -> str:

@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -22,15 +23,13 @@ from ralph import disk, index
 from ralph.errors import IndexOff
 from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
 from ralph.index.matrix import (
-    Matrices,
+    LoadedCollections,
     PassageVectors,
     derived_token,
-    facet_query,
     facet_tokens,
     insert_vectors,
     remove_vectors,
     unpack,
-    wanted_tokens,
 )
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
@@ -68,9 +67,9 @@ CREATE TABLE vector_{n} (
     row INTEGER PRIMARY KEY AUTOINCREMENT, owners BLOB NOT NULL, v BLOB NOT NULL);
 CREATE VIRTUAL TABLE words_{n} USING fts5(
     title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
-CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
 CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+# A vocabulary is in files of earlier versions.
 _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
@@ -83,8 +82,6 @@ _BUSY_TIMEOUT_S = 5.0
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 # Fewer than the parameters that any SQLite allows in a query.
 _ROWS_AT_ONCE = 500
-# Title, text, places, facets: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 _encode = msgspec.json.Encoder().encode
 _decode_source = msgspec.json.Decoder(Source).decode
 
@@ -93,9 +90,7 @@ class SqliteView(msgspec.Struct, eq=False):
     """One unchanging state of the store, for as long as it is open."""
 
     connection: sqlite3.Connection
-    matrices: Matrices
-    counts: dict[tuple[str, tuple[str, ...]], int] = {}
-    fields: dict[int, dict[int, Any]] = {}
+    loaded: LoadedCollections
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
@@ -132,36 +127,26 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        n = collection.id
-        select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
-        frequencies = {token: self._cached(select, token) for token in query}
-        passages = self._cached(f"SELECT count(*) FROM passage_{n}")
-        facet = derived_token()
-        if derived := self._cached(select, facet):
-            passages -= derived
-            counted = f"SELECT count(*) FROM words_{n} WHERE words_{n} MATCH ?"
-            for token in query:
-                frequencies[token] -= self._cached(counted, f'"{token}" AND facets : {facet}')
         scores: dict[int, float] = {}
-        if query and count:
-            match = " OR ".join(f'"{token}"' for token in query)
-            if groups := wanted_tokens(only):
-                match = f"({match}) AND {facet_query(groups)}"
-            rows = self.connection.execute(
-                f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-                f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
-                (match, count),
-            )
-            scores = dict(rows.fetchall())
+        with self.loaded(collection) as loaded:
+            passages = loaded.count(self.connection)
+            frequencies = {token: loaded.count(self.connection, f'"{token}"') for token in query}
+            if query and count:
+                scores = loaded.matches(self.connection, frequencies, count, only)
+            derived = f"facets : {derived_token()}"
+            if without := loaded.count(self.connection, derived):
+                passages -= without
+                for token in query:
+                    both = f'"{token}" AND {derived}'
+                    frequencies[token] -= loaded.count(self.connection, both)
         return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
-        with self.matrices.loaded(self.connection, collection, wanted_tokens(only)) as loaded:
-            matrix, upto, among = loaded
-            return matrix.nearest(to, count, also, upto, among)
+        with self.loaded(collection) as loaded:
+            return loaded.nearest(self.connection, to, count, also, only)
 
     def dated(
         self, collection: Collection, first: str, end: str, count: int
@@ -174,7 +159,7 @@ class SqliteView(msgspec.Struct, eq=False):
         )
         found = [one for one in self.connection.execute(select, (first, end)) if one[2]]
         rows = [row for _, _, row in sorted(found, reverse=True)[:count]]
-        among = self._cached(f"SELECT count(DISTINCT record) FROM passage_{n}")
+        among = self._one(f"SELECT count(DISTINCT record) FROM passage_{n}")
         return index.DatedPassages(rows, len(found), among)
 
     def fetch(
@@ -182,24 +167,24 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
-        fields = self.fields.setdefault(n, {})  # a query fetches many of them twice
-        fresh = [row for row in wanted if row not in fields]
+        with self.loaded(collection) as loaded:
+            known = loaded.passages
+        fresh = [row for row in wanted if row not in known]
         select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
-        fields |= self._rows(select, fresh)
-        bodies: dict[int, Any] = {}
+        for row, fields in self._rows(select, fresh).items():
+            known[row] = StoredPassage(fields)
+        found = {row: known[row] for row in wanted if row in known}
         if records:
-            bodies = self._rows(
-                "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
-                f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row",
-                wanted,
-            )
-        found: dict[int, StoredPassage] = {}
+            fresh = [row for row, passage in found.items() if passage.record is None]
+            select = "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
+            select += f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row"
+            for row, values in self._rows(select, fresh).items():
+                known[row] = found[row] = StoredPassage(found[row].fields, _record(values))
         for row in wanted:
-            if row not in fields:
+            if row not in found:
                 raise Corrupt(f"passage {row} has no words")
-            if records and row not in bodies:
+            if records and found[row].record is None:
                 raise Corrupt(f"passage {row} has no record")
-            found[row] = StoredPassage(fields[row], _record(bodies[row]) if records else None)
         return found
 
     def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
@@ -223,11 +208,6 @@ class SqliteView(msgspec.Struct, eq=False):
                 found |= {hashes[row]: v for row, v in unpack(*block) if row in hashes}
         return index.StoredContent(frozenset(keys), found)
 
-    def _cached(self, select: str, *values: str) -> int:
-        if (select, values) not in self.counts:
-            self.counts[select, values] = self._one(select, *values)
-        return self.counts[select, values]
-
     def _one(self, select: str, *values: object) -> int:
         row = self.connection.execute(select, values).fetchone()
         return int(row[0] or 0) if row else 0
@@ -239,6 +219,19 @@ def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
     if record.digest != digest:
         raise Corrupt(f"record {record.id} does not match its digest")
     return record
+
+
+class OpenConnection(NamedTuple):
+    """What belongs to a connection: the lock that its thread holds while using it, because closing
+    one that another thread is using would crash the process; and what was loaded from its file."""
+
+    lock: threading.RLock
+    loaded: LoadedCollections
+
+
+# By path and inode, which is not given to another file as long as a connection is open.
+_loaded: WeakValueDictionary[tuple[Path, int], LoadedCollections] = WeakValueDictionary()
+_loaded_lock = threading.Lock()
 
 
 class SqliteStore:
@@ -255,10 +248,7 @@ class SqliteStore:
         self.where = str(path)
         self._folders = folders or [path.parent]
         self._local = threading.local()
-        # Each connection with the lock its thread holds while using it: closing one that another
-        # thread is using would crash the process.
-        self._opened: dict[sqlite3.Connection, threading.RLock] = {}
-        self._matrices: tuple[int, Matrices] = 0, Matrices()
+        self._opened: dict[sqlite3.Connection, OpenConnection] = {}
 
     @contextlib.contextmanager
     def state(self) -> Iterator[SqliteView]:
@@ -266,7 +256,7 @@ class SqliteStore:
         with self._using() as connection:
             connection.execute("BEGIN")
             try:
-                yield SqliteView(connection, self._local.matrices)
+                yield SqliteView(connection, self._opened[connection].loaded)
             finally:
                 connection.execute("COMMIT")
 
@@ -306,7 +296,8 @@ class SqliteStore:
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
             if batch.done and not live:
                 _switch(connection, collection)
-            found = SqliteView(connection, self._local.matrices).collections(collection.name)
+            view = SqliteView(connection, self._opened[connection].loaded)
+            found = view.collections(collection.name)
         [written] = (one for one in found if one.id == n)
         if batch.done and (written.needs_vacuum or not live):
             with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
@@ -374,8 +365,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection; the store may be used again afterwards."""
-        for connection, lock in list(self._opened.items()):
-            with lock:
+        for connection, opened in list(self._opened.items()):
+            with opened.lock:
                 self._close(connection)
 
     # -- inside
@@ -420,8 +411,8 @@ class SqliteStore:
         used = self._opened.get(opened) if opened else None
         if opened and used:
             if self._local.inode == self._inode():
-                return opened, used
-            with used:
+                return opened, used.lock
+            with used.lock:
                 self._close(opened)  # the file was deleted or replaced under us
         disk.make_folder(self.path.parent)
         # Made here, because SQLite would let everybody read it; its log gets the same mode.
@@ -434,8 +425,10 @@ class SqliteStore:
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
-            self._opened[connection] = lock
-            self._local.inode = self._inode()
+            inode = self._local.inode = self._inode()
+            with _loaded_lock:
+                loaded = _loaded.setdefault((self.path, inode), LoadedCollections())
+            self._opened[connection] = OpenConnection(lock, loaded)
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
             connection.execute("PRAGMA synchronous = NORMAL")
             # Forgotten content is wiped by `_vacuum`; zeroing every page of a dropped collection
@@ -444,16 +437,12 @@ class SqliteStore:
             connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
             self._use_wal(connection)
             connection.execute(_META)
-        if self._matrices[0] != self._local.inode:
-            self._matrices = self._local.inode, Matrices()
-        self._local.matrices = self._matrices[1]
         self._local.opened = connection
         return connection, lock
 
     def _close(self, connection: sqlite3.Connection) -> None:
         connection.close()
         self._opened.pop(connection, None)
-        self._matrices = 0, Matrices()  # another file may be there when it is opened again
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL once for the file; SQLite does not wait for others by itself here."""

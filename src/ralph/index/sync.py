@@ -271,6 +271,8 @@ def _hash(passage: index.Passage) -> bytes:
 
 LOCK_NAME = "index.lock"
 _TRIES = 3
+# Who got the lock later than this has waited for another.
+_NOT_AT_ONCE_S = 0.001
 # Up to so many, a collection from which something was forgotten is written anew on a server.
 _RENEWED_PASSAGES = 5000
 _T = TypeVar("_T")
@@ -321,10 +323,15 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
         """
 
         def work() -> Synced:
-            if not (afresh or changed or renew) and is_current(self.store, spec):
+            anyway = afresh or renew
+            if not (anyway or changed) and is_current(self.store, spec):
                 return Synced(complete=True)
             try:
+                begin = time.monotonic()
                 with self._locked(lock_timeout_s):
+                    waited = time.monotonic() - begin > _NOT_AT_ONCE_S
+                    if waited and not anyway and is_current(self.store, spec):
+                        return Synced(complete=True)  # whoever had the lock has done it
                     for _ in range(_TRIES):
                         with contextlib.suppress(EmbedderChanged):
                             end = None if budget_s is None else time.monotonic() + budget_s

@@ -501,6 +501,8 @@ class Watch:
     def __init__(self, link: Link) -> None:
         self._listener = Listener(link, str)
         self._lock = threading.Lock()
+        # One thread asks, the others wait for its answer.
+        self._asking = threading.RLock()
         # By memory and stream ("" for what is asked of all streams), what was asked and answered.
         self._answers: dict[tuple[str, str], dict[str, Any]] = {}
         self._changes = 0
@@ -514,16 +516,23 @@ class Watch:
 
     def answer(self, memory: str, stream: str, what: str, ask: Callable[[], _T]) -> _T:
         """What is remembered, or what is answered now."""
+        for told in self._remembered(memory, stream, what):
+            return cast("_T", told)
+        with self._asking:
+            for told in self._remembered(memory, stream, what):  # another thread has asked it
+                return cast("_T", told)
+            changes = self._changes
+            told = ask()
+            with self._lock:
+                if changes == self._changes:  # else it may be older than what was heard meanwhile
+                    self._answers.setdefault((memory, stream), {})[what] = told
+        return told
+
+    def _remembered(self, memory: str, stream: str, what: str) -> list[Any]:
+        """The answer, if it still holds."""
         with self._lock:
             known = self._answers.get((memory, stream), {})
-            if what in known and time.monotonic() < self._until:
-                return cast("_T", known[what])
-            changes = self._changes
-        told = ask()
-        with self._lock:
-            if changes == self._changes:  # else it may be older than what was heard meanwhile
-                self._answers.setdefault((memory, stream), {})[what] = told
-        return told
+            return [known[what]] if what in known and time.monotonic() < self._until else []
 
     def forget(self, memory: str, stream: str) -> None:
         """Ask anew about a stream: it was written to."""

@@ -140,16 +140,18 @@ def weigh_words(
     most = most_nats = 0.0
     words = 0
     for row, (title, text, places) in passages.items():
-        whole_text = f" {title} {text} {places} "
-        words += whole_text.count(" ")
-        title, text, places = f" {title} ", f" {text} ", f" {places} "
+        padded = f" {title}  {text}  {places} "
+        words += lengths[row] + places.count(" ") + 2
+        in_text = len(title) + 2
+        in_places = in_text + len(text) + 2
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
         total = held = held_nats = 0.0
         for needle, weight, nats in needles:
-            if needle not in whole_text:
+            if needle not in padded:
                 continue
-            times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
-            times += _PLACES * places.count(needle)
+            times = _TITLE * padded.count(needle, 0, in_text)
+            times += _TEXT * padded.count(needle, in_text, in_places)
+            times += _PLACES * padded.count(needle, in_places)
             held += weight
             held_nats += nats
             total += weight * times * (_SATURATION + 1.0) / (times + norm)
