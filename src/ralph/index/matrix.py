@@ -271,6 +271,7 @@ class LoadedCollection:
         # For each word up to which row it was read, the rows that hold it, and how much of it.
         self._words: dict[str, tuple[int, NDArray[np.int32], NDArray[np.float32]]] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
+        self._held = 0  # of these rows, in all
         # Up to which row the matches of a query were counted, and how many there are.
         self._counts: dict[str | None, tuple[int, int]] = {}
         self._asked = False
@@ -279,18 +280,19 @@ class LoadedCollection:
         """How many passages match, or how many there are; only new ones are counted again."""
         n, last = self.state[0], self._last(connection)
         upto, known = self._counts.get(match, (0, 0))
-        if upto < last:
-            where = f"passage_{n} WHERE row > ?"
-            values: list[object] = [upto]
-            if match is not None:
-                where = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?"
-                values.append(match)
-            [fresh] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
-            if len(self._counts) >= _MOST_COUNTS:
-                self._counts.clear()
-            self._counts[match] = last, known + fresh
-            return known + int(fresh)
-        return known
+        if upto > last:  # another thread has counted what this view does not see
+            upto = known = 0
+        elif upto == last:
+            return known
+        where = f"passage_{n} WHERE row > ?"
+        values: tuple[object, ...] = (upto,)
+        if match is not None:
+            where, values = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?", (upto, match)
+        [fresh] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
+        if len(self._counts) >= _MOST_COUNTS:
+            self._counts.clear()
+        self._counts[match] = last, known + fresh
+        return known + int(fresh)
 
     def matches(
         self, connection: sqlite3.Connection, words: Counts, count: int, only: Only
@@ -323,11 +325,13 @@ class LoadedCollection:
                 new = np.array(fresh).reshape(-1, 2)
                 rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
                 shares = np.concatenate((shares, new[:, 1] / rarity), dtype=np.float32)
+                self._held += len(fresh)
             self._words[word] = max(upto, last), rows, shares
             seen = int(np.searchsorted(rows, last, side="right"))
             total[rows[:seen]] += rarity * shares[:seen]
-        while sum(len(rows) for _, rows, _ in self._words.values()) > _MOST_ROWS:
-            self._words.pop(next(iter(self._words)))
+        while self._held > _MOST_ROWS:
+            _, rows, _ = self._words.pop(next(iter(self._words)))
+            self._held -= len(rows)
         matching = np.flatnonzero(total)
         if (among := self._among(connection, groups)) is not None:
             matching = matching[_is_among(matching, among)]

@@ -193,6 +193,7 @@ def waiting_names(folder: Path) -> list[str]:
     return [name for name in files.names() if files.size_bytes(name)]
 
 
+@functools.lru_cache
 def spool_folder(spools: Path, memory: str) -> Path:
     """The folder of one memory's spools; its name's parts are folders."""
     return spools.joinpath(*(Path(file_name(part)).stem for part in memory.split("/")))

@@ -1,0 +1,138 @@
+"""What a process keeps of the index changes no answer: words, counts, passages and vectors."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from remembering import ToyEmbedder
+
+from ralph.config import Settings
+from ralph.index import DERIVED, IndexView, Only, Passage, matrix
+from ralph.index.sync import Index, IndexSpec, live_of, open_index
+from ralph.journal.file import JsonlJournal
+from ralph.records import Record
+
+WORDS = [f"{one}{two}" for one in ("crane", "harbour", "lock", "tide") for two in "abcdefgh"]
+QUESTIONS = [["cranea"], ["cranea", "lockb", "tidec"], ["harbourd", "harboure"], ["nowhere"]]
+ONLY: list[Only] = [None, {"technology": ["go"]}]
+COUNTS = (3, 20, 1000)
+
+
+def record(n: int) -> Record:
+    rng = random.Random(n)
+    text = " ".join(rng.choices(WORDS, k=rng.randint(3, 30)))
+    body = json.dumps({"text": text}).encode()
+    return Record(f"record-{n:04}", "note", n + 1, "2026-11-15T12:00:00Z", body)
+
+
+def cut(one: Record) -> Sequence[Passage]:
+    derived = one.number % 7 == 0
+    title, _, text = json.loads(one.body)["text"].partition(" ")
+    held = {"technology": (("go", "python")[one.number % 2],), **(DERIVED if derived else {})}
+    return [Passage(title=title, text=text, embed=text, facets=held)]
+
+
+class Kept:
+    """A journal with its index; `asked` gives what the index answers to everything."""
+
+    def __init__(self, folder: Path, toy: ToyEmbedder) -> None:
+        self.journal = JsonlJournal(folder / "notes.jsonl")
+        self.folder, self.toy = folder, toy
+        self.index = self.opened()
+
+    def opened(self) -> Index:
+        return open_index(Settings(), [self.folder / "cache"], home=self.folder, scope=str)
+
+    def sync(self) -> None:
+        assert self.index.sync(
+            IndexSpec("notes", "notes", self.journal, cut, "1", self.toy)
+        ).complete
+
+    def add(self, first: int, end: int) -> None:
+        for n in range(first, end):
+            self.journal.append([record(n)])
+            self.sync()
+
+    def asked(self, index: Index | None = None) -> list[object]:
+        with (index or self.index).store.state() as view:
+            return answers(view, self.toy)
+
+    def asked_of_sqlite(self) -> list[object]:
+        """What SQLite itself answers, with nothing kept."""
+        self.index.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(matrix, "_MANY_PASSAGES", 1_000_000)
+            return self.asked()
+
+
+def answers(view: IndexView, toy: ToyEmbedder) -> list[object]:
+    live = live_of(view, "notes")
+    assert live is not None
+    found: list[object] = []
+    for words in QUESTIONS:
+        near = view.nearest(live, toy.embed_query(" ".join(words))[None, :], 10)
+        for only in ONLY:
+            for count in COUNTS:
+                matches = view.words(live, words, count, only=only)
+                rows = list(matches.scores)
+                passages = view.fetch(live, rows, records=True)
+                assert list(passages) == rows
+                texts = [one.record.body for one in passages.values() if one.record]
+                rounded = [f"{score:.3g}" for score in matches.scores.values()]
+                found += [texts, rounded, matches.frequencies, matches.passages, near]
+    return found
+
+
+@pytest.fixture
+def kept(tmp_path: Path, toy: ToyEmbedder, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    monkeypatch.setattr(matrix, "_MANY_PASSAGES", 1)
+    return Kept(tmp_path, toy)
+
+
+def test_what_is_kept_answers_as_sqlite_does(kept: Kept) -> None:
+    for first, end in ((0, 40), (40, 41), (41, 130)):  # small blocks are merged on the way
+        kept.add(first, end)
+        kept.asked()
+        again = kept.asked()
+        assert kept.asked() == again
+        assert kept.asked_of_sqlite() == again
+
+
+def test_what_was_forgotten_is_kept_nowhere(kept: Kept) -> None:
+    kept.add(0, 30)
+    kept.asked()
+    kept.asked()
+    kept.journal.forget(["record-0003", "record-0017"])
+    kept.sync()
+    gone = {record(3).body, record(17).body}
+    again = kept.asked()
+    assert not any(body in gone for texts in again[::5] for body in texts)  # type: ignore[attr-defined]
+    assert kept.asked() == again == kept.asked_of_sqlite()
+
+
+def test_a_view_sees_its_own_state_though_another_has_read_more(kept: Kept) -> None:
+    kept.add(0, 20)
+    kept.asked()
+    before = kept.asked()
+    reader = kept.opened()  # another connection of the same process: it shares what is kept
+    with reader.store.state() as view:
+        assert answers(view, kept.toy) == before
+        kept.add(20, 40)
+        after = kept.asked()
+        assert after != before
+        assert answers(view, kept.toy) == before
+    assert kept.asked(reader) == after
+    reader.close()
+
+
+def test_little_is_kept_when_much_is_asked(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "_MOST_ROWS", 5)
+    monkeypatch.setattr(matrix, "_MOST_COUNTS", 3)
+    monkeypatch.setattr(matrix, "_MOST_PASSAGES", 4)
+    kept.add(0, 30)
+    kept.asked()
+    assert kept.asked() == kept.asked() == kept.asked_of_sqlite()
