@@ -12,7 +12,6 @@ from ralph.recall.score import (
     RELEVANT,
     Clues,
     Evidence,
-    Fused,
     fuse,
     least_of_talk,
     pointedness,
@@ -28,39 +27,35 @@ from ralph.text.tokens import query_tokens, tokens
 STATIC = "static:table"
 
 
-def rows(fused: list[Fused]) -> list[int]:
-    return [hit.row for hit in fused]
-
-
 def test_words_and_meaning_are_mixed_each_as_a_share_of_its_best() -> None:
     fused = fuse({1: 8.0, 2: 4.0}, {2: 0.6, 3: 0.3}, weight=0.5)
-    assert fused == [Fused(2, 0.5, 1.0, 0.75), Fused(1, 1.0, 0.0, 0.5), Fused(3, 0.0, 0.5, 0.25)]
+    assert [*fused.items()] == [(2, 0.75), (1, 0.5), (3, 0.25)]
 
 
 def test_without_vectors_the_words_decide() -> None:
-    assert fuse({7: 2.0, 8: 4.0}) == [Fused(8, 1.0, 0.0, 1.0), Fused(7, 0.5, 0.0, 0.5)]
+    assert [*fuse({7: 2.0, 8: 4.0}).items()] == [(8, 1.0), (7, 0.5)]
     assert fuse({7: 2.0, 8: 4.0}, {}) == fuse({7: 2.0, 8: 4.0})
 
 
 def test_without_matching_words_the_meaning_decides() -> None:
-    assert fuse({}, {7: 0.2, 8: 0.4}) == [Fused(8, 0.0, 1.0, 1.0), Fused(7, 0.0, 0.5, 0.5)]
+    assert [*fuse({}, {7: 0.2, 8: 0.4}).items()] == [(8, 1.0), (7, 0.5)]
 
 
 def test_nothing_in_is_nothing_out() -> None:
-    assert fuse({}) == []
-    assert fuse({}, {}) == []
+    assert fuse({}) == {}
+    assert fuse({}, {}) == {}
 
 
 def test_equal_hits_are_in_the_order_of_their_rows() -> None:
-    assert rows(fuse({9: 1.0, 3: 1.0, 5: 1.0}, {5: 0.2, 9: 0.2, 3: 0.2})) == [3, 5, 9]
+    assert [*fuse({9: 1.0, 3: 1.0, 5: 1.0}, {5: 0.2, 9: 0.2, 3: 0.2})] == [3, 5, 9]
 
 
 def test_the_best_comes_first() -> None:
-    assert rows(fuse({1: 1.0, 2: 3.0, 3: 2.0})) == [2, 3, 1]
+    assert [*fuse({1: 1.0, 2: 3.0, 3: 2.0})] == [2, 3, 1]
 
 
 def test_cosines_and_scores_not_above_zero_give_nothing() -> None:
-    assert fuse({1: 0.0}, {1: -0.2, 2: -0.1}) == [Fused(1, 0.0, 0.0, 0.0), Fused(2, 0.0, 0.0, 0.0)]
+    assert [*fuse({1: 0.0}, {1: -0.2, 2: -0.1}).items()] == [(1, 0.0), (2, 0.0)]
 
 
 ROWS = st.integers(0, 30)
@@ -84,27 +79,29 @@ def test_the_order_in_which_candidates_come_does_not_matter(
     words: dict[int, float], meaning: dict[int, float]
 ) -> None:
     backwards = dict(reversed(words.items())), dict(reversed(meaning.items()))
-    assert fuse(*backwards) == fuse(words, meaning)
+    assert [*fuse(*backwards).items()] == [*fuse(words, meaning).items()]
 
 
 @given(BM25, COSINES, WEIGHT)
-def test_every_candidate_comes_out_once_with_parts_between_0_and_1(
+def test_every_candidate_comes_out_once_with_a_value_between_0_and_1(
     words: dict[int, float], meaning: dict[int, float], weight: float
 ) -> None:
     fused = fuse(words, meaning, weight=weight)
-    assert sorted(rows(fused)) == sorted(words.keys() | meaning.keys())
-    for hit in fused:
-        assert all(0.0 <= part <= 1.0 + 1e-9 for part in (hit.words, hit.meaning, hit.mixed))
-    assert fused == sorted(fused, key=lambda hit: (-hit.mixed, hit.row))
+    assert fused.keys() == words.keys() | meaning.keys()
+    assert all(0.0 <= value <= 1.0 + 1e-9 for value in fused.values())
+    assert list(fused) == sorted(fused, key=lambda row: (-fused[row], row))
 
 
 @given(BM25, COSINES, WEIGHT)
 def test_a_row_at_least_as_good_in_both_parts_is_never_behind(
     words: dict[int, float], meaning: dict[int, float], weight: float
 ) -> None:
-    for ahead, behind in combinations(fuse(words, meaning, weight=weight), 2):
-        better = behind.words >= ahead.words and behind.meaning >= ahead.meaning
-        assert not better or behind.mixed >= ahead.mixed - 1e-12
+    fused = fuse(words, meaning, weight=weight)
+    for ahead, behind in combinations(fused, 2):
+        better = all(
+            max(0.0, of.get(behind, 0.0)) >= max(0.0, of.get(ahead, 0.0)) for of in (words, meaning)
+        )
+        assert not better or fused[behind] >= fused[ahead] - 1e-12
 
 
 @given(SOME_BM25, COSINES, st.floats(0.0, 20.0))
@@ -112,8 +109,8 @@ def test_more_words_never_lower_a_row(
     words: dict[int, float], meaning: dict[int, float], more: float
 ) -> None:
     row = min(words)
-    before = rows(fuse(words, meaning)).index(row)
-    after = rows(fuse(words | {row: words[row] + more}, meaning)).index(row)
+    before = [*fuse(words, meaning)].index(row)
+    after = [*fuse(words | {row: words[row] + more}, meaning)].index(row)
     assert after <= before
 
 

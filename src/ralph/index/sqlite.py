@@ -91,9 +91,12 @@ class SqliteView(msgspec.Struct, eq=False):
 
     connection: sqlite3.Connection
     loaded: LoadedCollections
+    found: dict[str | None, list[Collection]] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
+        if name in self.found:
+            return self.found[name]
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
         columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
         columns += ", sweep, sweeping, removals"
@@ -109,6 +112,7 @@ class SqliteView(msgspec.Struct, eq=False):
             facts["last_number"] = self._one(f"SELECT max(number) FROM record_{n}")
             facts["manifest"] = {key: facts[key] for key in index.Manifest.__struct_fields__}
             found.append(msgspec.convert(facts, Collection, strict=False))
+        self.found[name] = found
         return found
 
     def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:

@@ -392,27 +392,17 @@ class Store:
     ) -> tuple[Found, dict[str, int]]:
         """What was found, and the last number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
-        for tries_left in reversed(range(_TRIES)):
-            notes.clear()
-            behind: set[str] = set()
-            ready: set[str] = set()
-            for name, target in targets.items():
-                if streams[name].foreign and self._built_otherwise(target):
-                    continue  # its own project keeps it up; here it is searched by words
-                synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
-                if synced.embedder_off:
-                    notes.append(f"searched by words alone: {synced.embedder_off}")
-                elif synced.complete:
-                    ready.add(name)
-                else:  # somebody else is at it
-                    behind.add(name)
-                    notes.append("the index is not complete yet; ask again soon")
-            vector = self._vector(question.text, notes) if meaning else None
+        behind: set[str] = set()
+        ready = set(targets)
+        for tries_left in reversed(range(_TRIES + 1)):
+            if tries_left < _TRIES:  # at first they are taken to be up to date, as most are
+                behind, ready = self._caught_up(streams, targets, notes, budget_s)
+            vector = self._vector(question, notes) if meaning else None
             with self.index.store.state() as view:
                 if tries_left and not all(
                     sync.is_current_in(view, targets[name]) for name in ready
                 ):
-                    continue  # it was deleted, replaced or written to in between
+                    continue  # or it was deleted, replaced or written to in between
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
@@ -428,20 +418,49 @@ class Store:
             found.candidates = [x for x in known if x.stream != name or x.record.id in living]
         return found, {one.stream: one.last_number for one in live}
 
+    def _caught_up(
+        self,
+        streams: Mapping[str, Stream],
+        targets: Mapping[str, IndexSpec],
+        notes: list[str],
+        budget_s: float | None,
+    ) -> tuple[set[str], set[str]]:
+        """Bring the index up to the journals: the streams it lags behind, and the others."""
+        notes.clear()
+        behind: set[str] = set()
+        ready: set[str] = set()
+        for name, target in targets.items():
+            if streams[name].foreign and self._built_otherwise(target):
+                continue  # its own project keeps it up; here it is searched by words
+            synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
+            if synced.embedder_off:
+                notes.append(f"searched by words alone: {synced.embedder_off}")
+            elif synced.complete:
+                ready.add(name)
+            else:  # somebody else is at it
+                behind.add(name)
+                notes.append("the index is not complete yet; ask again soon")
+        return behind, ready
+
     def _built_otherwise(self, target: IndexSpec) -> bool:
         with self.index.answering(target.name) as (_, live):
             pass
         return live is not None and live.manifest.embedder != target.manifest().embedder
 
-    def _vector(self, text: str, notes: list[str]) -> Vectors | None:
+    def _vector(self, question: Question, notes: list[str]) -> Vectors | None:
         if self.embedder is None:
             notes.append("searched by words alone: the setting embedder is none")
             return None
+        known: dict[str, Vectors] = question.vectors  # other memories are asked the same
+        embedder = self.embedder
         try:
-            return self.embedder.embed_query(text)
+            if embedder.identity not in known:
+                vector = embedder.embed_query(question.text)
+                known[embedder.identity] = vector
         except errors.EmbedderOff as error:
             notes.append(f"searched by words alone: {error}")
             return None
+        return known[embedder.identity]
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -169,15 +169,6 @@ ENOUGH_NATS = 12.0
 _OF_WORDS_FOUND = 0.7
 
 
-class Fused(msgspec.Struct, frozen=True):
-    """One row's place in the order and what each stage gave it (all 0-1)."""
-
-    row: Any
-    words: float
-    meaning: float
-    mixed: float
-
-
 def shortness(length: float) -> float:
     """1 for passages of a few words, 0 for long ones; `length` is their average in words."""
     return 1.0 / (1.0 + (length / _SHORT_WORDS) ** 2)
@@ -192,34 +183,27 @@ def meaning_share(by_words: Weighed) -> float:
     return meaning / (meaning + words)
 
 
-def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> list[Fused]:
-    """Rows in order, best first; equal ones by row.
+def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> dict[Any, float]:
+    """What each row is worth (0-1), best first; equal ones by row.
 
     `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
     cosines of the candidates (the nearest rows, and those in `words`), or None without vectors.
     `weight`: the share of meaning, 0-1; where only one of the two has anything, it decides alone.
     """
-    by_words = _shares_of_best(words)
-    by_meaning = _shares_of_best(meaning or {})
-    if not by_meaning:
-        weight = 0.0
-    elif not by_words:
-        weight = 1.0
-    fused = [
-        Fused(row, w, m, (1.0 - weight) * w + weight * m)
-        for row in by_words.keys() | by_meaning.keys()
-        for w, m in [(by_words.get(row, 0.0), by_meaning.get(row, 0.0))]
-    ]
-    fused.sort(key=lambda hit: (-hit.mixed, hit.row))
-    return fused
+    meaning = meaning or {}
+    weight = 0.0 if not meaning else weight if words else 1.0
+    mixed = _shares_of_best(words, 1.0 - weight)
+    for row, share in _shares_of_best(meaning, weight).items():
+        mixed[row] = mixed.get(row, 0.0) + share
+    return {row: -value for value, row in sorted((-value, row) for row, value in mixed.items())}
 
 
-def _shares_of_best(values: Scores) -> dict[Any, float]:
-    """Each value as a share of the best one; what is not above zero is zero."""
+def _shares_of_best(values: Scores, weight: float) -> dict[Any, float]:
+    """Each value as a share of the best one, times the weight; what is not above zero is zero."""
     best = max(values.values(), default=0.0)
     if best <= 0.0:
         return dict.fromkeys(values, 0.0)
-    return {row: max(0.0, value) / best for row, value in values.items()}
+    return {row: weight * (max(0.0, value) / best) for row, value in values.items()}
 
 
 # -- The score.

@@ -60,7 +60,8 @@ class Question(msgspec.Struct, frozen=True):
 
     `days` are the moments in which the days begin and end that the question names; `rest` is what
     it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
-    it counts how often something was met: else near-twins are folded into one.
+    it counts how often something was met: else near-twins are folded into one. `vectors` are the
+    text's, by the identity of the embedder.
     """
 
     text: str
@@ -71,6 +72,7 @@ class Question(msgspec.Struct, frozen=True):
     rest: str = ""
     within: tuple[str, str] | None = None
     every: bool = False
+    vectors: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def lists_days(self) -> bool:
@@ -201,7 +203,7 @@ def find(
             meaning |= {(n, row): cosine for row, cosine in near.items()}
             found.embedder = embedder
     share = meaning_share(found.by_words)
-    best = [one.row for one in fuse(words, meaning, weight=share)[: max(depth, 4 * question.limit)]]
+    best = list(fuse(words, meaning, weight=share))[: max(depth, 4 * question.limit)]
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
@@ -432,8 +434,8 @@ def _mix(
     """Give each candidate its value; returns the ranks by words and by meaning."""
     words = {row: one.words for row, one in enumerate(candidates) if one.words}
     meaning = {row: one.cosine for row, one in enumerate(candidates) if one.cosine is not None}
-    for fused in fuse(words, meaning, weight=meaning_share(by_words)):
-        candidates[fused.row].value = fused.mixed
+    for row, value in fuse(words, meaning, weight=meaning_share(by_words)).items():
+        candidates[row].value = value
     return _ranks(words.values()), _ranks(meaning.values())
 
 
