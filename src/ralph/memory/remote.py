@@ -10,14 +10,20 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from ralph.config import Config, load
-from ralph.errors import AccessRefused, BadInput, JournalDown, NotFound, RecordForgotten
+from ralph.errors import (
+    AccessRefused,
+    BadInput,
+    JournalDown,
+    NotFound,
+    RecordForgotten,
+    ServerFailed,
+)
 from ralph.memory import remote_values as values
 from ralph.memory.brief import Brief
 from ralph.memory.checkpoints import CheckpointResult
@@ -46,7 +52,7 @@ from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import Entry
 from ralph.records.note import Author, Note, make_note
-from ralph.wire import Deadline, Reply, Wire
+from ralph.wire import BUSY, Deadline, Reply, Wire
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -57,6 +63,7 @@ TIMEOUT_S = 35.0
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
+_TOO_MANY = frozenset({429})
 _HOW = (
     "Check that the address looks like https://HOST/projects/NAME and that the server is running."
 )
@@ -105,7 +112,7 @@ class RemoteRalph(OnServer):
         if project is not None:
             self.project = project
             self.config = load(home=project.home, project_file=project.settings_file)
-            self.outbox = Outbox(project.home, address.rstrip("/"))
+            self.outbox = Outbox(project.home, self.where, token)
 
     def __repr__(self) -> str:
         """The server's address."""
@@ -206,7 +213,14 @@ class RemoteRalph(OnServer):
     def deliver(self) -> bool:
         """Deliver what waits here. Returns False if another process is doing so."""
         box = self.outbox
-        return box is None or not box.holds or box.deliver(partial(self.call, "POST"))
+        return box is None or not box.holds or box.deliver(self._send)
+
+    def _send(self, path: str, body: Any) -> None:
+        try:
+            self.call("POST", path, body, waits=False)
+        except NotFound as error:
+            self.status()  # fails if it is the project that is not found
+            raise BadInput(error.what) from None
 
     @property
     def away(self) -> tuple[type[Exception], ...]:
@@ -249,18 +263,23 @@ class RemoteRalph(OnServer):
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
         return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Make one call. A refusal raises the same error as in a folder."""
+    def call(self, method: str, path: str, body: Any = None, *, waits: bool = True) -> Any:
+        """Make one call. A refusal raises the same error as in a folder.
+
+        `waits`: ask a server again that fails; without it, only one that has too many calls.
+        """
         if self._trouble is not None and time.monotonic() < self._trouble[1]:
             raise self._trouble[0]
         raw = b"" if body is None else msgspec.json.encode(body)
         deadline = self._deadline or Deadline(TIMEOUT_S)
         try:
-            reply = self.wire.call(method, path, raw, deadline=deadline)
+            busy = BUSY if waits else _TOO_MANY
+            reply = self.wire.call(method, path, raw, deadline=deadline, busy=busy)
             if reply.status >= 400:
                 raise self._error(reply)
         except JournalDown as error:
-            if self.outbox is not None:
+            error.where = self.where  # as the person gave it
+            if self.outbox is not None and (waits or not isinstance(error, ServerFailed)):
                 self._trouble = error, time.monotonic() + _LEFT_ALONE_S
             raise
         self._trouble = None
@@ -272,9 +291,11 @@ class RemoteRalph(OnServer):
         if reply.status in (401, 403):
             todo = "Ask whoever runs the server for a token, and set RALPH_TOKEN."
             return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
-        if reply.status < 500 and reply.status != 429:
+        if reply.status < 500 and reply.status not in (408, 429):
             return kinds.get(reply.status, BadInput)(what)
-        return self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
+        down = self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
+        # Other calls would take as long to time out, or are too many, too.
+        return down if reply.status in (429, 504) else ServerFailed(down.what, todo=down.todo)
 
 
 class RemoteFeature(OnServer):
@@ -398,6 +419,23 @@ class RemoteConversations(OnServer):
         body = {"user": user, "assistant": assistant, "key": key or uuid.uuid4().hex}
         path = f"/conversations/{quote(conversation, safe='')}/exchanges"
         return msgspec.convert(self.ralph.call("POST", path, body), SavedExchange)
+
+    def tag(
+        self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> None:
+        """Put tags on a conversation, or remove them."""
+        self._update(f"/conversations/{quote(conversation, safe='')}", add=add, remove=remove)
+
+    def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title."""
+        self._update(f"/conversations/{quote(conversation, safe='')}", title=clean_text(title))
+
+    def rate(self, exchange: str, value: int) -> None:
+        """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
+        self._update(f"/exchanges/{quote(exchange, safe='')}", value=value)
+
+    def _update(self, path: str, **changes: Any) -> None:
+        self.ralph.call("PATCH", path, changes)
 
     def search(self, query: str, **narrowing: Any) -> Answer:
         """The exchanges that answer a question."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -12,7 +12,7 @@ from ralph.errors import BadInput
 from ralph.memory.remote import RemoteRalph
 from ralph.memory.remote_values import OnServer
 from ralph.plan.learnings import AddedLearning
-from ralph.plan.model import Feature, PlanView, Task
+from ralph.plan.model import Feature, Kind, PlanView, Task
 from ralph.records.learning import Learning
 
 _THERE = "Run it where the server runs."
@@ -81,13 +81,27 @@ class RemotePlan(OnServer):
         told = self._ralph.call("POST", path, {"text": text, **given})
         return msgspec.convert(told, AddedLearning)
 
-    def remove_learning(self, feature: str, ref: str, **_: Any) -> Learning:
+    def remove_learning(self, feature: str, ref: str, *, reason: str | None, **_: Any) -> Learning:
         """Remove a learning for good."""
-        path = f"/features/{quote(feature, safe='')}/learnings/{quote(ref, safe='')}"
-        return msgspec.convert(self._ralph.call("DELETE", path), Learning)
+        query = {} if reason is None else {"reason": reason}
+        return self._learning("DELETE", feature, f"{quote(ref, safe='')}?{urlencode(query)}")
+
+    def review_learning(self, feature: str, ref: str, **found: str | None) -> Learning:
+        """Note that a learning was reviewed, perhaps in better words."""
+        return self._learning("PATCH", feature, quote(ref, safe=""), found)
+
+    def delete(self, kind: Kind, key: object) -> None:
+        """Delete an entry; refused while tasks belong to it or wait for it."""
+        if kind == "disciplines":
+            raise BadInput("the server does not serve disciplines", todo=_THERE)
+        self._ralph.call("DELETE", f"/{kind}/{quote(str(key), safe='')}")
 
     def _feature(self, method: str, path: str, body: Any = None) -> Feature:
         return msgspec.convert(self._ralph.call(method, path, body), Feature, strict=False)
+
+    def _learning(self, method: str, feature: str, ref: str, body: Any = None) -> Learning:
+        path = f"/features/{quote(feature, safe='')}/learnings/{ref}"
+        return msgspec.convert(self._ralph.call(method, path, body), Learning)
 
     def _task(self, method: str, path: str, body: Any = None) -> Task:
         return msgspec.convert(self._ralph.call(method, path, body), Task, strict=False)

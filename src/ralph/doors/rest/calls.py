@@ -218,6 +218,14 @@ def update_feature(call: ApiCall, given: Json) -> Any:
     return plain(edit.update_feature(call.plan, call.feature(), given))
 
 
+def delete_feature(call: ApiCall) -> Json:
+    """Delete a feature that has no tasks, with its index; its journal stays."""
+    name = call.feature()
+    edit.delete(call.plan, "features", name)
+    call.ralph.feature(name).drop_index()
+    return {"deleted": name}
+
+
 def failed_attempts(call: ApiCall, given: bodies.FailuresQuery) -> Json:
     """Iterations of a feature that failed, newest first."""
     return answer_json(call.ralph.feature(call.feature()).failed_attempts(given.task))
@@ -272,6 +280,13 @@ def update_task(call: ApiCall, given: Json) -> Any:
     return plain(done)
 
 
+def delete_task(call: ApiCall) -> Json:
+    """Delete a task that blocks no other."""
+    task = call.task()
+    edit.delete(call.plan, "tasks", task.id)
+    return {"deleted": task.id}
+
+
 def list_learnings(call: ApiCall) -> Any:
     """The learnings of a feature."""
     return plain(call.plan.feature(call.feature()).learnings)
@@ -283,9 +298,16 @@ def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
 
 
-def remove_learning(call: ApiCall) -> Any:
+def remove_learning(call: ApiCall, given: bodies.RemovalQuery) -> Any:
     """Remove a learning."""
-    return plain(learnings.remove(call.plan, call.feature(), call.path["learning"]))
+    ref, feature = call.path["learning"], call.feature()
+    return plain(learnings.remove(call.plan, feature, ref, reason=given.reason))
+
+
+def review_learning(call: ApiCall, given: bodies.ReviewBody) -> Any:
+    """Note that a learning was reviewed, perhaps in better words."""
+    ref, feature = call.path["learning"], call.feature()
+    return plain(learnings.review(call.plan, feature, ref, text=given.text, reason=given.reason))
 
 
 # -- conversations
@@ -320,6 +342,22 @@ def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
     talk = Conversation(id=identity, title=given.title, source=given.source)
     saved = call.ralph.conversations.add(talk, told)
     return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
+
+
+def update_conversation(call: ApiCall, given: bodies.ConversationPatch) -> Json:
+    """Rename a conversation, and add or remove tags."""
+    talks, identity = call.ralph.conversations, call.path["id"]
+    if given.title is not None:
+        talks.rename(identity, given.title)
+    if given.add or given.remove:
+        talks.tag(identity, add=given.add, remove=given.remove)
+    return get_conversation(call)
+
+
+def rate_exchange(call: ApiCall, given: bodies.RatingBody) -> Json:
+    """Rate an exchange as worth finding or not."""
+    call.ralph.conversations.rate(call.path["id"], given.value)
+    return {"value": given.value}
 
 
 def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
@@ -407,6 +445,7 @@ def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
 # -- the table
 
 _KNOWLEDGE: Right = "orchestrator"
+_LEARNING = "/features/{feature}/learnings/{learning}"
 CALLS = (
     ApiRoute("GET", "/status", "read", project_status),
     ApiRoute("GET", "/search", "read", search, bodies.SearchQuery),
@@ -421,6 +460,7 @@ CALLS = (
     ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
     ApiRoute("GET", "/features/{feature}", "read", get_feature),
     ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
+    ApiRoute("DELETE", "/features/{feature}", "admin", delete_feature),
     ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, bodies.FailuresQuery),
     ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
     ApiRoute(
@@ -428,16 +468,22 @@ CALLS = (
     ),
     ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
     ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, bodies.LearningBody),
-    ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
+    ApiRoute("PATCH", _LEARNING, "write", review_learning, bodies.ReviewBody),
+    ApiRoute("DELETE", _LEARNING, "admin", remove_learning, bodies.RemovalQuery),
     ApiRoute("GET", "/tasks", "read", list_tasks, bodies.TasksQuery),
     ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),
     ApiRoute("GET", "/tasks/{task}", "read", get_task),
     ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
+    ApiRoute("DELETE", "/tasks/{task}", "admin", delete_task),
     ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
     ApiRoute(
         "POST", "/conversations", "write", save_conversation, bodies.ConversationBody, whole=True
     ),
     ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
+    ApiRoute(
+        "PATCH", "/conversations/{id}", "write", update_conversation, bodies.ConversationPatch, True
+    ),
+    ApiRoute("PATCH", "/exchanges/{id}", "write", rate_exchange, bodies.RatingBody, whole=True),
     ApiRoute(
         "POST",
         "/conversations/{id}/exchanges",
