@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import click
 import pytest
@@ -309,6 +312,49 @@ def test_a_record_that_a_server_refuses_is_set_aside_and_named_and_can_be_sent_a
     assert "Delivered 1 record to" in line.well("journal", "deliver").out
     assert "Dug a hole." in line.well("search", "hole").out
     assert not outbox_files(home_folder())
+
+
+class BuggyServer(BaseHTTPRequestHandler):
+    """Fails at one record, and takes all others."""
+
+    texts: ClassVar[list[str]] = []
+    status = 500
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        fails = b"bomb" in body
+        self.send_response(self.status if fails else 201)
+        self.end_headers()
+        if not fails:
+            self.texts.append(json.loads(body)["text"])
+            self.wfile.write(b'{"fresh": true, "record": %b}' % body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503])
+def test_a_record_at_which_the_server_fails_does_not_hold_up_the_others(
+    line: Line, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(BuggyServer, "texts", [])
+    monkeypatch.setattr(BuggyServer, "status", status)
+    monkeypatch.setenv("RALPH_SERVER", AWAY)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BuggyServer) as buggy:
+        threading.Thread(target=buggy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{buggy.server_port}/projects/shop"
+        box = Outbox(home_folder(), address, os.environ["RALPH_TOKEN"])
+        for text in ("bomb", "first", "second"):
+            box.keep("/notes", {"text": text, "feature": "", "by": "human"})
+        monkeypatch.setenv("RALPH_SERVER", address)
+        ran = line.well("remember", "third")
+        assert BuggyServer.texts == ["first", "second", "third"]
+        assert f"the server refused a record (The memory server could not do it ({status}))" in (
+            ran.err
+        )
+        buggy.shutdown()
+    assert f"({status})" in finding(line, "outbox")[1]["detail"]
+    assert not box.holds
 
 
 def test_where_nothing_is_installed_uninstall_says_so(
