@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -63,13 +63,14 @@ class Reply(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
 
-    def complaint(self, *secrets: str) -> str:
+    def complaint(
+        self, *secrets: str, keys: Sequence[str] = ("error", "message", "detail", "status")
+    ) -> str:
         """The server's own error message: short, on one line, without our secrets."""
         try:
             plain = msgspec.json.decode(self.body, type=dict[str, object])
         except (msgspec.MsgspecError, RecursionError):
             return ""
-        keys = ("error", "message", "detail", "status")
         error = next((plain[key] for key in keys if plain.get(key)), "")
         if isinstance(error, dict):  # as OpenAI, or as Qdrant
             error = error.get("message") or error.get("error") or ""

@@ -153,7 +153,7 @@ def outbox_files(home: Path) -> dict[Path, list[SavingCall]]:
         for name in waiting_names(folder):
             file = JournalFolder(folder).journal(name)
             found[file.path] = _calls(file)
-    return found
+    return {file: calls for file, calls in found.items() if calls}
 
 
 def _calls(file: Journal) -> list[SavingCall]:

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -52,7 +52,7 @@ from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import Entry
 from ralph.records.note import Author, Note, make_note
-from ralph.wire import BUSY, Deadline, Reply, Wire
+from ralph.wire import BUSY, Deadline, Reply, Wire, usable_url
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -64,6 +64,7 @@ _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
 _TOO_MANY = frozenset({429})
+_BOUND = "In a folder bound to the server, then run: ralph hooks install --server URL"
 _HOW = (
     "Check that the address looks like https://HOST/projects/NAME and that the server is running."
 )
@@ -88,12 +89,12 @@ class RemoteRalph(OnServer):
         captures: bool = False,
         within_s: float | None = None,
     ) -> None:
-        parts = urlsplit(address.rstrip("/"))
-        before, _, name = parts.path.rpartition("/projects/")
-        web = parts.scheme in ("http", "https") and "@" not in parts.netloc
-        if not web or not name or "/" in name or before.endswith("/v1"):
+        parts = usable_url(address.rstrip("/"))
+        before, _, name = parts.path.rpartition("/projects/") if parts else ("", "", "")
+        odd = "/" in name or before.endswith("/v1") or any(char in address for char in "@?#")
+        if parts is None or not name or odd:
             shown = address.rpartition("@")[2]  # without a password
-            todo = "It looks like https://HOST/projects/NAME."
+            todo = "It looks like https://HOST/projects/NAME, without a user name or a query."
             raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
         if not token:
             todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
@@ -277,22 +278,27 @@ class RemoteRalph(OnServer):
             reply = self.wire.call(method, path, raw, deadline=deadline, busy=busy)
             if reply.status >= 400:
                 raise self._error(reply)
+            try:
+                answer = msgspec.json.decode(reply.body)
+            except msgspec.DecodeError:
+                raise self.wire.off("does not answer as `ralph serve` does") from None
         except JournalDown as error:
             error.where = self.where  # as the person gave it
             if self.outbox is not None and (waits or not isinstance(error, ServerFailed)):
                 self._trouble = error, time.monotonic() + _LEFT_ALONE_S
             raise
         self._trouble = None
-        return msgspec.json.decode(reply.body)
+        return answer
 
     def _error(self, reply: Reply) -> Exception:
         what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = "Ask whoever runs the server for a token, and set RALPH_TOKEN."
+            todo = f"Ask whoever runs the server for a token, and set RALPH_TOKEN. {_BOUND}"
             return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
         if reply.status < 500 and reply.status not in (408, 429):
-            return kinds.get(reply.status, BadInput)(what)
+            where, todo = self.where, reply.complaint(keys=("todo",))
+            return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)
         down = self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
         # Other calls would take as long to time out, or are too many, too.
         return down if reply.status in (429, 504) else ServerFailed(down.what, todo=down.todo)
@@ -420,22 +426,18 @@ class RemoteConversations(OnServer):
         path = f"/conversations/{quote(conversation, safe='')}/exchanges"
         return msgspec.convert(self.ralph.call("POST", path, body), SavedExchange)
 
-    def tag(
-        self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
-    ) -> None:
-        """Put tags on a conversation, or remove them."""
-        self._update(f"/conversations/{quote(conversation, safe='')}", add=add, remove=remove)
+    def tag(self, conversation: str, **tags: Sequence[str]) -> None:
+        """Put tags on a conversation (`add`), or remove them (`remove`)."""
+        self.ralph.call("PATCH", f"/conversations/{quote(conversation, safe='')}", tags)
 
     def rename(self, conversation: str, title: str) -> None:
         """Give a conversation another title."""
-        self._update(f"/conversations/{quote(conversation, safe='')}", title=clean_text(title))
+        body = {"title": clean_text(title)}
+        self.ralph.call("PATCH", f"/conversations/{quote(conversation, safe='')}", body)
 
     def rate(self, exchange: str, value: int) -> None:
         """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
-        self._update(f"/exchanges/{quote(exchange, safe='')}", value=value)
-
-    def _update(self, path: str, **changes: Any) -> None:
-        self.ralph.call("PATCH", path, changes)
+        self.ralph.call("PATCH", f"/exchanges/{quote(exchange, safe='')}", {"value": value})
 
     def search(self, query: str, **narrowing: Any) -> Answer:
         """The exchanges that answer a question."""
@@ -448,8 +450,7 @@ class RemoteConversations(OnServer):
 
     def exchanges(self, conversation: str) -> list[talk.Exchange]:
         """The exchanges of a conversation, in their order."""
-        told = self.ralph.call("GET", f"/conversations/{quote(conversation, safe='')}")
-        return [msgspec.convert(one, talk.Exchange) for one in told["exchanges"]]
+        return [*self.details(conversation, None).exchanges]
 
     def list(
         self, limit: int | None = None, *, tags: Collection[str] = (), **_: Any
@@ -507,23 +508,12 @@ class RemoteKnowledge(OnServer):
         return msgspec.convert(self.ralph.call("POST", "/knowledge/context", asked), Context)
 
     def report_outcome(
-        self,
-        pattern: str | Pattern,
-        worked: bool,
-        *,
-        task: str | int | None = None,
-        run: str | None = None,
-        note: str = "",
+        self, pattern: str | Pattern, worked: bool, *, task: str | int | None = None, **more: Any
     ) -> str:
         """Say whether a pattern helped, and get the outcome's id."""
-        body = {
-            "pattern": pattern if isinstance(pattern, str) else pattern.id,
-            "worked": worked,
-            "task": None if task is None else str(task),
-            "run": run,
-            "note": note,
-        }
-        identity: str = self.ralph.call("POST", "/knowledge/outcomes", body)["id"]
+        of = pattern if isinstance(pattern, str) else pattern.id
+        body = {"pattern": of, "worked": worked, "task": None if task is None else str(task)}
+        identity: str = self.ralph.call("POST", "/knowledge/outcomes", body | more)["id"]
         return identity
 
     def patterns(self) -> Patterns:

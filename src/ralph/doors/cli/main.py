@@ -111,15 +111,11 @@ _PROJECT, _JSON, _NO_PAGER, _SERVER = (
 # Commands that work with a server, and those about this machine or this directory's own files.
 # The others fail where the memory is on a server.
 _REMOTE = frozenset(
-    "doctor failures feature files forget hooks learning log open recent record remember run search"
-    " show status task why".split()
-).union(
-    ["journal deliver"],
-    (f"conversations {verb}" for verb in ("list", "show", "tag", "rename", "rate")),
-    (
-        f"knowledge {verb}"
-        for verb in ("capture", "checkpoint", "query", "context", "patterns", "show", "outcome")
-    ),
+    "doctor, failures, feature, files, forget, hooks, learning, log, open, recent, record, remember"
+    ", run, search, show, status, task, why, journal deliver, conversations list"
+    ", conversations show, conversations tag, conversations rename, conversations rate"
+    ", knowledge capture, knowledge checkpoint, knowledge query, knowledge context"
+    ", knowledge patterns, knowledge show, knowledge outcome".split(", ")
 )
 _HERE = frozenset(
     "completion config demo discipline focus init pause plan prompt resume trust".split()
@@ -149,6 +145,8 @@ def server_given() -> str | None:
 
 
 def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:
+    if address == "":  # as of a variable that is not set
+        raise click.BadParameter("the address is empty.")
     context.meta.update({_SERVER: address} if address else {})
 
 

@@ -6,14 +6,17 @@ feature reaches that feature and the project's notes; everything else looks as i
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from ralph.doors.rest import bodies
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import keeping
 from ralph.memory.brief import brief
 from ralph.memory.conversations import details
@@ -108,30 +111,23 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
     """Search everything that the token may see, best first."""
     found = call.ralph.search(
         given.q,
-        kinds=given.kind,
-        features=given.feature or None,
-        since=given.since,
-        until=given.until,
         limit=given.limit,
         min_score=given.min_score,
         meaning=not given.words_only,
         exclude=given.exclude,
-        scope=call.scope,
+        **_narrowed(call, given),
     )
     return answer_json(found, explain=given.explain)
 
 
 def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
     """The latest records, newest first."""
-    found = call.ralph.recent(
-        given.count,
-        kinds=given.kind,
-        features=given.feature or None,
-        since=given.since,
-        until=given.until,
-        scope=call.scope,
-    )
-    return answer_json(found)
+    return answer_json(call.ralph.recent(given.count, **_narrowed(call, given)))
+
+
+def _narrowed(call: ApiCall, given: bodies.Narrowing) -> Json:
+    only = {"kinds": given.kind, "features": given.feature or None, "scope": call.scope}
+    return {**only, "since": given.since, "until": given.until}
 
 
 def get_record(call: ApiCall) -> Json:
@@ -222,7 +218,8 @@ def delete_feature(call: ApiCall) -> Json:
     """Delete a feature that has no tasks, with its index; its journal stays."""
     name = call.feature()
     edit.delete(call.plan, "features", name)
-    call.ralph.feature(name).drop_index()
+    with contextlib.suppress(MemoryOff):  # `ralph index prune` removes it, too
+        call.ralph.feature(name).drop_index()
     return {"deleted": name}
 
 
@@ -294,20 +291,19 @@ def list_learnings(call: ApiCall) -> Any:
 
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     """Add a learning, unless another one says the same."""
-    source, feature = given.source, call.feature()
-    return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
+    return plain(learnings.add(call.plan, call.feature(), **asdict(given)))
 
 
 def remove_learning(call: ApiCall, given: bodies.RemovalQuery) -> Any:
     """Remove a learning."""
-    ref, feature = call.path["learning"], call.feature()
-    return plain(learnings.remove(call.plan, feature, ref, reason=given.reason))
+    ref = call.path["learning"]
+    return plain(learnings.remove(call.plan, call.feature(), ref, reason=given.reason))
 
 
 def review_learning(call: ApiCall, given: bodies.ReviewBody) -> Any:
     """Note that a learning was reviewed, perhaps in better words."""
-    ref, feature = call.path["learning"], call.feature()
-    return plain(learnings.review(call.plan, feature, ref, text=given.text, reason=given.reason))
+    ref = call.path["learning"]
+    return plain(learnings.review(call.plan, call.feature(), ref, **asdict(given)))
 
 
 # -- conversations
@@ -375,11 +371,7 @@ def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
 
 def save_exchange(call: ApiCall, given: bodies.ExchangeBody) -> Any:
     """Save one exchange of a conversation."""
-    talks = call.ralph.conversations
-    saved = talks.exchange(
-        call.path["id"], user=given.user, assistant=given.assistant, key=given.key
-    )
-    return plain(saved)
+    return plain(call.ralph.conversations.exchange(call.path["id"], **asdict(given)))
 
 
 def related_conversations(call: ApiCall, given: bodies.RelatedQuery) -> Any:
@@ -430,10 +422,7 @@ def context_for_task(call: ApiCall, given: bodies.TaskQuestion) -> Any:
 
 def report_outcome(call: ApiCall, given: bodies.OutcomeBody) -> Json:
     """Say whether a pattern helped."""
-    identity = call.ralph.knowledge.report_outcome(
-        given.pattern, given.worked, task=given.task, run=given.run, note=given.note
-    )
-    return {"id": identity}
+    return {"id": call.ralph.knowledge.report_outcome(**asdict(given))}
 
 
 def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
@@ -446,18 +435,19 @@ def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
 
 _KNOWLEDGE: Right = "orchestrator"
 _LEARNING = "/features/{feature}/learnings/{learning}"
+_whole = partial(ApiRoute, whole=True)
 CALLS = (
     ApiRoute("GET", "/status", "read", project_status),
     ApiRoute("GET", "/search", "read", search, bodies.SearchQuery),
     ApiRoute("GET", "/recent", "read", recent, bodies.RecentQuery),
     ApiRoute("GET", "/records/{id}", "read", get_record),
-    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery, whole=True),
+    _whole("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery),
     ApiRoute("POST", "/notes", "write", remember_note, bodies.NoteBody),
     ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
-    ApiRoute("GET", "/brief", "read", project_brief, bodies.BriefQuery, whole=True),
+    _whole("GET", "/brief", "read", project_brief, bodies.BriefQuery),
     ApiRoute("POST", "/solved", "read", solved_error, bodies.SolvedBody),
     ApiRoute("GET", "/features", "read", list_features),
-    ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
+    _whole("POST", "/features", "write", create_feature, dict[str, Any]),
     ApiRoute("GET", "/features/{feature}", "read", get_feature),
     ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
     ApiRoute("DELETE", "/features/{feature}", "admin", delete_feature),
@@ -475,49 +465,21 @@ CALLS = (
     ApiRoute("GET", "/tasks/{task}", "read", get_task),
     ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
     ApiRoute("DELETE", "/tasks/{task}", "admin", delete_task),
-    ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
-    ApiRoute(
-        "POST", "/conversations", "write", save_conversation, bodies.ConversationBody, whole=True
-    ),
-    ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
-    ApiRoute(
-        "PATCH", "/conversations/{id}", "write", update_conversation, bodies.ConversationPatch, True
-    ),
-    ApiRoute("PATCH", "/exchanges/{id}", "write", rate_exchange, bodies.RatingBody, whole=True),
-    ApiRoute(
-        "POST",
-        "/conversations/{id}/exchanges",
-        "write",
-        save_exchange,
-        bodies.ExchangeBody,
-        whole=True,
-    ),
-    ApiRoute("POST", "/sessions", "write", save_sessions, list[bodies.SessionBody], whole=True),
-    ApiRoute("GET", "/related", "read", related_conversations, bodies.RelatedQuery, whole=True),
-    ApiRoute(
-        "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
-    ),
-    ApiRoute(
-        "POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, bodies.CheckpointBody, True
-    ),
-    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
-    ApiRoute(
-        "POST", "/knowledge/task", _KNOWLEDGE, query_for_task, bodies.TaskQuestion, whole=True
-    ),
-    ApiRoute(
-        "POST",
-        "/knowledge/failure",
-        _KNOWLEDGE,
-        query_for_failure,
-        bodies.FailureQuestion,
-        whole=True,
-    ),
-    ApiRoute(
-        "POST", "/knowledge/context", _KNOWLEDGE, context_for_task, bodies.TaskQuestion, whole=True
-    ),
-    ApiRoute(
-        "POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, bodies.OutcomeBody, whole=True
-    ),
+    _whole("GET", "/conversations", "read", list_conversations),
+    _whole("POST", "/conversations", "write", save_conversation, bodies.ConversationBody),
+    _whole("GET", "/conversations/{id}", "read", get_conversation),
+    _whole("PATCH", "/conversations/{id}", "write", update_conversation, bodies.ConversationPatch),
+    _whole("PATCH", "/exchanges/{id}", "write", rate_exchange, bodies.RatingBody),
+    _whole("POST", "/conversations/{id}/exchanges", "write", save_exchange, bodies.ExchangeBody),
+    _whole("POST", "/sessions", "write", save_sessions, list[bodies.SessionBody]),
+    _whole("GET", "/related", "read", related_conversations, bodies.RelatedQuery),
+    _whole("POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any]),
+    _whole("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, bodies.CheckpointBody),
+    _whole("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns),
+    _whole("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, bodies.TaskQuestion),
+    _whole("POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, bodies.FailureQuestion),
+    _whole("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, bodies.TaskQuestion),
+    _whole("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, bodies.OutcomeBody),
 )
 
 

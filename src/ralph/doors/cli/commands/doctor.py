@@ -322,16 +322,15 @@ def _outbox(scope: DoctorScope) -> Finding | None:
     there: Any = on_server()
     own = there and there.outbox.file
     found = [(file, calls) for file, calls in outbox_files(scope.home).items() if file != own]
-    if not found:
-        return None
-    file, calls = found[0]
-    count, address = plural(len(calls), "record"), calls[0].address if calls else ""
-    detail = f"{count} for {address}, saved with another token"
-    if calls and calls[0].why:
-        detail = f"{count} that {address} refused ({calls[0].path}: {calls[0].why})"
-    more = f" (and {plural(len(found) - 1, 'more file')} there)" if len(found) > 1 else ""
-    todo = f"Send with your token: ralph --server {address} journal deliver. To drop: delete {file}"
-    return _warning(detail, todo + more)
+    for file, calls in found:
+        count, one = plural(len(calls), "record"), calls[0]
+        detail = f"{count} for {one.address}, saved with another token"
+        if one.why:
+            detail = f"{count} that {one.address} refused ({one.path}: {one.why})"
+        more = f" (and {plural(len(found) - 1, 'more file')})" if len(found) > 1 else ""
+        todo = f"To send with your token: ralph --server {one.address} journal deliver"
+        return _warning(f"{detail}{more}", f"{todo}. To drop: delete {file}")
+    return None
 
 
 def _bound_folder(home: Path) -> Path | None:

@@ -206,7 +206,8 @@ def deliver() -> Result:
         text = f"Delivered {plural(count - kept, 'record')} to {there.where}."
         notes = [f"still here: {plural(kept, 'record')}; see: ralph doctor"] if kept else []
         view = text if count else f"Nothing is waiting here for {there.where}."
-        return Result({"delivered": count - kept, "waiting": kept}, view, len(notes), notes=notes)
+        value = {"delivered": {there.where: count - kept}, "waiting": {there.where: kept}}
+        return Result(value, view, len(notes), notes=notes)
     _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
     with context.warnings_noted():
