@@ -18,6 +18,7 @@ from teaming import ServerProcess, serving
 
 from ralph.config import home_folder
 from ralph.doors.cli.main import ralph
+from ralph.doors.rest.main import run as serve_page
 from ralph.memory.outbox import Outbox, outbox_files
 
 AWAY = "http://127.0.0.1:9/projects/shop"
@@ -319,6 +320,12 @@ class BuggyServer(BaseHTTPRequestHandler):
 
     texts: ClassVar[list[str]] = []
     status = 500
+    answer = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.answer)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -327,7 +334,7 @@ class BuggyServer(BaseHTTPRequestHandler):
         self.end_headers()
         if not fails:
             self.texts.append(json.loads(body)["text"])
-            self.wfile.write(b'{"fresh": true, "record": %b}' % body)
+            self.wfile.write(self.answer or b'{"fresh": true, "record": %b}' % body)
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -355,6 +362,58 @@ def test_a_record_at_which_the_server_fails_does_not_hold_up_the_others(
         buggy.shutdown()
     assert f"({status})" in finding(line, "outbox")[1]["detail"]
     assert not box.holds
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://127.0.0.1:9", "127.0.0.1:9/projects/shop", "ftp://127.0.0.1/projects/shop"),
+        *("http://127.0.0.1:port/projects/shop", "http://[::1/projects/shop", "http:///projects/a"),
+        *(f"{AWAY}/mcp", f"{AWAY}?x=1", f"{AWAY}#a", "http://me:pw@127.0.0.1:9/projects/shop"),
+    ],
+)
+def test_an_address_that_names_no_project_is_refused(line: Line, address: str) -> None:
+    ran = line("--server", address, "search", "crane")
+    assert ran.code == 1
+    assert "does not name a project on a server. It looks like https://HOST" in ran.complaint
+    assert "pw" not in ran.complaint
+
+
+def test_an_empty_address_is_not_taken_for_this_machine(line: Line) -> None:
+    ran = line("--server", "", "search", "crane")
+    assert ran.code == 2
+    assert "the address is empty" in ran.err
+
+
+def test_a_project_that_the_server_does_not_have_is_named(
+    line: Line, server: ServerProcess
+) -> None:
+    address = server.address.replace("shop", "shed")
+    ran = line("--server", address, "search", "crane")
+    assert ran.code == 1
+    assert f"{address}: no such project, or the token is for another one. `ralph" in ran.complaint
+
+
+def test_a_server_of_something_else_gets_nothing_and_is_named(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = b"<html>Welcome</html>"
+    monkeypatch.setattr(BuggyServer, "answer", page)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BuggyServer) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        monkeypatch.setenv("RALPH_SERVER", f"http://127.0.0.1:{other.server_port}/projects/shop")
+        ran = line("search", "crane")
+        assert "does not answer as `ralph serve` does" in ran.complaint
+        assert "until the server takes it" in line.well("remember", "Not for others.").out
+        other.shutdown()
+
+
+def test_the_page_does_not_show_this_machine_s_memory_instead(
+    line: Line, server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = serve_page([], page_of=lambda *_: pytest.fail("it was shown"))
+    assert code == 1
+    assert f"{server.address}: the page shows this machine's memory" in capsys.readouterr().err
 
 
 def test_where_nothing_is_installed_uninstall_says_so(
