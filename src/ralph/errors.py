@@ -16,6 +16,7 @@ RalphError                 everything Ralph raises on purpose
 ├── JournalError           the journal could not be read or written; nothing was acknowledged
 │   ├── JournalBusy        another process holds the journal's lock for too long
 │   └── JournalDown        the journal's server is not reached (a MemoryOff, too)
+│       └── ServerFailed   a server is reached and fails at this call
 └── MemoryOff              memory cannot serve now; everything else goes on
     ├── IndexOff           the index cannot be opened, read or written
     │   └── IndexBusy      another process holds the index's lock for too long
@@ -113,6 +114,10 @@ class MemoryOff(RalphError):
 
 class JournalDown(JournalError, MemoryOff):
     """The journal's server is not reached; what is kept meanwhile waits here for it."""
+
+
+class ServerFailed(JournalDown):
+    """A server is reached and fails at this call; others may pass."""
 
 
 class IndexOff(MemoryOff):

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -32,7 +32,7 @@ Take = Callable[[bytes], bool] | None
 
 _LOOK = "Check the server's log. Its URL and model are settings: ralph config"
 # Statuses of a server that may answer later, and how long to wait when it does not say.
-_BUSY = frozenset({429, 500, 502, 503, 504, 529})
+BUSY = frozenset({429, 500, 502, 503, 504, 529})
 _WAITS_S = (0.5, 1.0, 2.0, 4.0)
 _BROKEN = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _LARGEST_BYTES = 32 * 1024 * 1024
@@ -63,13 +63,14 @@ class Reply(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
 
-    def complaint(self, *secrets: str) -> str:
+    def complaint(
+        self, *secrets: str, keys: Sequence[str] = ("error", "message", "detail", "status")
+    ) -> str:
         """The server's own error message: short, on one line, without our secrets."""
         try:
             plain = msgspec.json.decode(self.body, type=dict[str, object])
         except (msgspec.MsgspecError, RecursionError):
             return ""
-        keys = ("error", "message", "detail", "status")
         error = next((plain[key] for key in keys if plain.get(key)), "")
         if isinstance(error, dict):  # as OpenAI, or as Qdrant
             error = error.get("message") or error.get("error") or ""
@@ -119,7 +120,14 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
         return self.error(f"{self.name} {what}", where=self.safe_url, todo=todo or self.look)
 
     def call(
-        self, method: str, path: str, body: bytes = b"", *, deadline: Deadline, take: Take = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        deadline: Deadline,
+        take: Take = None,
+        busy: frozenset[int] = BUSY,
     ) -> Reply:
         """Send one request and return the answer. A busy server is asked again while time is left.
 
@@ -128,7 +136,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
         for wait_s in _WAITS_S:
             reply = self._once(method, path, body, deadline, take)
             # An account that is used up answers like a busy server, but waiting does not help.
-            if reply.status not in _BUSY or b"insufficient_quota" in reply.body:
+            if reply.status not in busy or b"insufficient_quota" in reply.body:
                 return reply
             asked_s = _retry_after_s(reply.headers.get("retry-after"))
             pause_s = wait_s if asked_s is None else asked_s

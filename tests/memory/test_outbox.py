@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from ralph.errors import AccessRefused, BadInput, JournalDown, RecordForgotten
-from ralph.memory.outbox import _LARGEST_BYTES, Outbox
+from ralph.errors import (
+    AccessRefused,
+    BadInput,
+    JournalDown,
+    NotFound,
+    RecordForgotten,
+    ServerFailed,
+)
+from ralph.memory.outbox import _LARGEST_BYTES, Outbox, outbox_files
 from ralph.memory.servers import (
     FILE,
     ServerLogin,
@@ -48,7 +55,7 @@ class Receiver:
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Outbox:
-    return Outbox(tmp_path, ADDRESS)
+    return Outbox(tmp_path, ADDRESS, "ann")
 
 
 def test_calls_go_in_their_order_and_those_that_can_go_together_do(outbox: Outbox) -> None:
@@ -73,7 +80,9 @@ def test_no_call_is_larger_than_a_server_takes(outbox: Outbox) -> None:
     assert len(receiver.calls) == 3
 
 
-@pytest.mark.parametrize("error", [JournalDown("away"), AccessRefused("revoked")])
+@pytest.mark.parametrize(
+    "error", [JournalDown("away"), AccessRefused("revoked"), NotFound("no such project")]
+)
 def test_what_cannot_go_now_stays_whole(outbox: Outbox, tmp_path: Path, error: Exception) -> None:
     outbox.keep("/iterations", ["one"])
     outbox.keep("/notes", "two")
@@ -83,7 +92,7 @@ def test_what_cannot_go_now_stays_whole(outbox: Outbox, tmp_path: Path, error: E
         outbox.deliver(receiver)
     # Another process finds both. The server was given the first one twice, and knows it by its id.
     again = Receiver()
-    Outbox(tmp_path, ADDRESS).deliver(again)
+    Outbox(tmp_path, ADDRESS, "ann").deliver(again)
     assert (receiver.items, again.items) == (["one"], ["one", "two"])
 
 
@@ -99,15 +108,88 @@ def test_what_a_server_does_not_take_is_set_aside_and_told(
     assert receiver.items == ["good", "fine"]
     assert not outbox.holds
     [line] = caplog.messages
-    [file] = [one for one in tmp_path.rglob("refused.jsonl") if one.stat().st_size]
-    assert str(file) in line
-    assert "odd" in file.read_text(encoding="utf-8")
-    assert "gone" not in file.read_text(encoding="utf-8")
+    assert "ralph doctor" in line
+    [[call]] = outbox_files(tmp_path).values()
+    assert (call.body, call.why) == (["odd"], "odd")
 
 
 def test_two_servers_have_an_outbox_each(outbox: Outbox, tmp_path: Path) -> None:
     outbox.keep("/notes", "one")
-    assert not Outbox(tmp_path, OTHER).holds
+    assert not Outbox(tmp_path, OTHER, "ann").holds
+
+
+def test_what_one_token_saved_goes_out_under_another_only_if_a_person_says_so(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    outbox.keep("/notes", "one")
+    other, receiver = Outbox(tmp_path, ADDRESS, "ben"), Receiver()
+    assert not other.holds
+    other.keep("/notes", "two")
+    assert other.deliver(receiver)
+    assert receiver.items == ["two"]
+    assert [one.body for one in outbox.calls()] == ["one"]
+    assert "ann" not in "".join(f"{f} {f.read_text()}" for f in tmp_path.rglob("*.jsonl"))
+    other.take_over("cid")
+    assert not other.holds
+    other.take_over("ann")
+    assert other.deliver(receiver)
+    assert receiver.items == ["two", "one"]
+    assert not outbox.holds
+
+
+def test_a_record_that_fails_while_others_pass_is_set_aside_and_can_be_sent_again(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    for one in ("bomb", "good", "mine"):
+        outbox.keep("/iterations", [one])
+    outbox.keep("/notes", "fine")
+    receiver = Receiver()
+    receiver.fails_at = {"bomb": ServerFailed("500"), "mine": ServerFailed("503")}
+    assert outbox.deliver(receiver)
+    assert receiver.items == ["good", "fine"]
+    [calls] = outbox_files(tmp_path).values()
+    assert [(one.body, one.why, one.address) for one in calls] == [
+        (["bomb"], "500", ADDRESS),
+        (["mine"], "503", ADDRESS),
+    ]
+    receiver.fails_at = {}
+    outbox.take_over()
+    assert outbox.deliver(receiver)
+    assert receiver.items == ["good", "fine", "bomb", "mine"]
+    assert not outbox_files(tmp_path)
+
+
+def test_a_server_that_fails_at_everything_is_left_alone_and_all_stays(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+
+    def fail(_: str, body: Any) -> None:
+        asked.append(body)
+        raise ServerFailed("500")
+
+    for number in range(40):
+        outbox.keep("/iterations", [number])
+    with pytest.raises(ServerFailed):
+        outbox.deliver(fail)
+    assert len(asked) == 4
+    assert len(outbox.calls()) == 40
+    assert list(outbox_files(tmp_path)) == [outbox.file]
+
+
+def test_a_record_that_recovers_is_not_set_aside(outbox: Outbox, tmp_path: Path) -> None:
+    receiver = Receiver()
+    receiver.fails_at = {"slow": ServerFailed("503")}
+
+    def send(path: str, body: Any) -> None:
+        receiver(path, body)
+        receiver.fails_at = {}
+
+    outbox.keep("/notes", "slow")
+    outbox.keep("/notes", "good")
+    assert outbox.deliver(send)
+    assert receiver.items == ["good", "slow"]
+    assert not outbox_files(tmp_path)
 
 
 # -- whose memory is where

@@ -20,7 +20,7 @@ from ralph.loop.agent import ralph_server
 from ralph.memory.outbox import Outbox
 from ralph.memory.project import Project
 from ralph.memory.remote import open_server
-from ralph.memory.servers import FILE, server_folders
+from ralph.memory.servers import FILE, find_login, server_folders
 from ralph.records.iteration import Iteration
 
 if sys.platform == "win32":
@@ -88,7 +88,14 @@ def done(server: ServerProcess, feature: str) -> list[Iteration]:
 
 
 def outbox(server: ServerProcess, home: Path) -> Outbox:
-    return Outbox(home, server.address)
+    return waiting_at(home, server.address)
+
+
+def waiting_at(home: Path, address: str) -> Outbox:
+    """What waits for a server under the token that is used now."""
+    login = find_login(home, home, given=address)
+    assert login is not None
+    return Outbox(home, *login)
 
 
 # -- as a person does it
@@ -261,7 +268,7 @@ def test_a_hook_waits_for_a_server_no_longer_than_it_may(
         session.hook("stop", environ=limits)
         # It ended by itself: nothing was left undone, and what it captured is on disk.
         assert not any("undone" in one for one in log(folder))
-        [call] = Outbox(home, address).calls()
+        [call] = waiting_at(home, address).calls()
         assert call.body[0]["exchanges"][0]["assistant"] == ANSWER
 
 

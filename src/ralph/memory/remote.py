@@ -10,14 +10,20 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from ralph.config import Config, load
-from ralph.errors import AccessRefused, BadInput, JournalDown, NotFound, RecordForgotten
+from ralph.errors import (
+    AccessRefused,
+    BadInput,
+    JournalDown,
+    NotFound,
+    RecordForgotten,
+    ServerFailed,
+)
 from ralph.memory import remote_values as values
 from ralph.memory.brief import Brief
 from ralph.memory.checkpoints import CheckpointResult
@@ -46,7 +52,7 @@ from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import Iteration
 from ralph.records.knowledge import Entry
 from ralph.records.note import Author, Note, make_note
-from ralph.wire import Deadline, Reply, Wire
+from ralph.wire import BUSY, Deadline, Reply, Wire, usable_url
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -57,6 +63,8 @@ TIMEOUT_S = 35.0
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
+_TOO_MANY = frozenset({429})
+_BOUND = "In a folder bound to the server, then run: ralph hooks install --server URL"
 _HOW = (
     "Check that the address looks like https://HOST/projects/NAME and that the server is running."
 )
@@ -81,12 +89,12 @@ class RemoteRalph(OnServer):
         captures: bool = False,
         within_s: float | None = None,
     ) -> None:
-        parts = urlsplit(address.rstrip("/"))
-        before, _, name = parts.path.rpartition("/projects/")
-        web = parts.scheme in ("http", "https") and "@" not in parts.netloc
-        if not web or not name or "/" in name or before.endswith("/v1"):
+        parts = usable_url(address.rstrip("/"))
+        before, _, name = parts.path.rpartition("/projects/") if parts else ("", "", "")
+        odd = "/" in name or before.endswith("/v1") or any(char in address for char in "@?#")
+        if parts is None or not name or odd:
             shown = address.rpartition("@")[2]  # without a password
-            todo = "It looks like https://HOST/projects/NAME."
+            todo = "It looks like https://HOST/projects/NAME, without a user name or a query."
             raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
         if not token:
             todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
@@ -105,7 +113,7 @@ class RemoteRalph(OnServer):
         if project is not None:
             self.project = project
             self.config = load(home=project.home, project_file=project.settings_file)
-            self.outbox = Outbox(project.home, address.rstrip("/"))
+            self.outbox = Outbox(project.home, self.where, token)
 
     def __repr__(self) -> str:
         """The server's address."""
@@ -206,7 +214,14 @@ class RemoteRalph(OnServer):
     def deliver(self) -> bool:
         """Deliver what waits here. Returns False if another process is doing so."""
         box = self.outbox
-        return box is None or not box.holds or box.deliver(partial(self.call, "POST"))
+        return box is None or not box.holds or box.deliver(self._send)
+
+    def _send(self, path: str, body: Any) -> None:
+        try:
+            self.call("POST", path, body, waits=False)
+        except NotFound as error:
+            self.status()  # fails if it is the project that is not found
+            raise BadInput(error.what) from None
 
     @property
     def away(self) -> tuple[type[Exception], ...]:
@@ -249,32 +264,44 @@ class RemoteRalph(OnServer):
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
         return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Make one call. A refusal raises the same error as in a folder."""
+    def call(self, method: str, path: str, body: Any = None, *, waits: bool = True) -> Any:
+        """Make one call. A refusal raises the same error as in a folder.
+
+        `waits`: ask a server again that fails; without it, only one that has too many calls.
+        """
         if self._trouble is not None and time.monotonic() < self._trouble[1]:
             raise self._trouble[0]
         raw = b"" if body is None else msgspec.json.encode(body)
         deadline = self._deadline or Deadline(TIMEOUT_S)
         try:
-            reply = self.wire.call(method, path, raw, deadline=deadline)
+            busy = BUSY if waits else _TOO_MANY
+            reply = self.wire.call(method, path, raw, deadline=deadline, busy=busy)
             if reply.status >= 400:
                 raise self._error(reply)
+            try:
+                answer = msgspec.json.decode(reply.body)
+            except msgspec.DecodeError:
+                raise self.wire.off("does not answer as `ralph serve` does") from None
         except JournalDown as error:
-            if self.outbox is not None:
+            error.where = self.where  # as the person gave it
+            if self.outbox is not None and (waits or not isinstance(error, ServerFailed)):
                 self._trouble = error, time.monotonic() + _LEFT_ALONE_S
             raise
         self._trouble = None
-        return msgspec.json.decode(reply.body)
+        return answer
 
     def _error(self, reply: Reply) -> Exception:
         what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = "Ask whoever runs the server for a token, and set RALPH_TOKEN."
+            todo = f"Ask whoever runs the server for a token, and set RALPH_TOKEN. {_BOUND}"
             return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
-        if reply.status < 500 and reply.status != 429:
-            return kinds.get(reply.status, BadInput)(what)
-        return self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
+        if reply.status < 500 and reply.status not in (408, 429):
+            where, todo = self.where, reply.complaint(keys=("todo",))
+            return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)
+        down = self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
+        # Other calls would take as long to time out, or are too many, too.
+        return down if reply.status in (429, 504) else ServerFailed(down.what, todo=down.todo)
 
 
 class RemoteFeature(OnServer):
@@ -399,6 +426,19 @@ class RemoteConversations(OnServer):
         path = f"/conversations/{quote(conversation, safe='')}/exchanges"
         return msgspec.convert(self.ralph.call("POST", path, body), SavedExchange)
 
+    def tag(self, conversation: str, **tags: Sequence[str]) -> None:
+        """Put tags on a conversation (`add`), or remove them (`remove`)."""
+        self.ralph.call("PATCH", f"/conversations/{quote(conversation, safe='')}", tags)
+
+    def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title."""
+        body = {"title": clean_text(title)}
+        self.ralph.call("PATCH", f"/conversations/{quote(conversation, safe='')}", body)
+
+    def rate(self, exchange: str, value: int) -> None:
+        """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
+        self.ralph.call("PATCH", f"/exchanges/{quote(exchange, safe='')}", {"value": value})
+
     def search(self, query: str, **narrowing: Any) -> Answer:
         """The exchanges that answer a question."""
         return self.ralph.search(query, kinds=[talk.EXCHANGE], **narrowing)
@@ -410,8 +450,7 @@ class RemoteConversations(OnServer):
 
     def exchanges(self, conversation: str) -> list[talk.Exchange]:
         """The exchanges of a conversation, in their order."""
-        told = self.ralph.call("GET", f"/conversations/{quote(conversation, safe='')}")
-        return [msgspec.convert(one, talk.Exchange) for one in told["exchanges"]]
+        return [*self.details(conversation, None).exchanges]
 
     def list(
         self, limit: int | None = None, *, tags: Collection[str] = (), **_: Any
@@ -469,23 +508,12 @@ class RemoteKnowledge(OnServer):
         return msgspec.convert(self.ralph.call("POST", "/knowledge/context", asked), Context)
 
     def report_outcome(
-        self,
-        pattern: str | Pattern,
-        worked: bool,
-        *,
-        task: str | int | None = None,
-        run: str | None = None,
-        note: str = "",
+        self, pattern: str | Pattern, worked: bool, *, task: str | int | None = None, **more: Any
     ) -> str:
         """Say whether a pattern helped, and get the outcome's id."""
-        body = {
-            "pattern": pattern if isinstance(pattern, str) else pattern.id,
-            "worked": worked,
-            "task": None if task is None else str(task),
-            "run": run,
-            "note": note,
-        }
-        identity: str = self.ralph.call("POST", "/knowledge/outcomes", body)["id"]
+        of = pattern if isinstance(pattern, str) else pattern.id
+        body = {"pattern": of, "worked": worked, "task": None if task is None else str(task)}
+        identity: str = self.ralph.call("POST", "/knowledge/outcomes", body | more)["id"]
         return identity
 
     def patterns(self) -> Patterns:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -12,9 +12,11 @@ from ralph.errors import BadInput
 from ralph.memory.remote import RemoteRalph
 from ralph.memory.remote_values import OnServer
 from ralph.plan.learnings import AddedLearning
-from ralph.plan.model import Feature, PlanView, Task
+from ralph.plan.model import Feature, Kind, PlanView, Task
 from ralph.records.learning import Learning
 
+_T = TypeVar("_T")
+_NO_DISCIPLINES = "the server does not serve disciplines"
 _THERE = "Run it where the server runs."
 
 
@@ -28,33 +30,31 @@ class RemotePlan(OnServer):
         """The features and tasks that the token may see. The server does not serve disciplines."""
         wanted = kinds or ("features", "tasks")
         if "disciplines" in wanted:
-            raise BadInput("the server does not serve disciplines", todo=_THERE)
-        features = self._ralph.call("GET", "/features") if "features" in wanted else ()
-        tasks = self._ralph.call("GET", "/tasks") if "tasks" in wanted else ()
-        return PlanView(
-            tuple(msgspec.convert(one, Feature, strict=False) for one in features),
-            tuple(msgspec.convert(one, Task, strict=False) for one in tasks),
-        )
+            raise BadInput(_NO_DISCIPLINES, todo=_THERE)
+        features = self._ask(tuple[Feature, ...], "GET", "features") if "features" in wanted else ()
+        tasks = self._ask(tuple[Task, ...], "GET", "tasks") if "tasks" in wanted else ()
+        return PlanView(features, tasks)
 
     def feature(self, name: str) -> Feature:
         """One feature."""
-        return self._feature("GET", f"/features/{quote(name, safe='')}")
+        return self._ask(Feature, "GET", "features", name)
 
     def task(self, task_id: object) -> Task:
         """One task."""
-        return self._task("GET", f"/tasks/{quote(str(task_id), safe='')}")
+        return self._ask(Task, "GET", "tasks", task_id)
 
     def create_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
         """Add a feature."""
-        return self._feature("POST", "/features", {**patch, "name": name})
+        return self._ask(Feature, "POST", "features", body={**patch, "name": name})
 
     def create_task(self, feature: str, title: str, patch: Mapping[str, Any]) -> Task:
         """Add a task."""
-        return self._task("POST", "/tasks", {**patch, "feature": feature, "title": title})
+        body = {**patch, "feature": feature, "title": title}
+        return self._ask(Task, "POST", "tasks", body=body)
 
     def update_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
         """Change only the given fields."""
-        return self._feature("PATCH", f"/features/{quote(name, safe='')}", patch)
+        return self._ask(Feature, "PATCH", "features", name, body=patch)
 
     def update_task(
         self,
@@ -68,7 +68,13 @@ class RemotePlan(OnServer):
         if author is not None:
             raise BadInput("the server signs comments with the token's name", todo="Omit --author.")
         given = patch if comment is None else {**patch, "comment": comment}
-        return self._task("PATCH", f"/tasks/{quote(str(task_id), safe='')}", given)
+        return self._ask(Task, "PATCH", "tasks", task_id, body=given)
+
+    def delete(self, kind: Kind, key: object) -> None:
+        """Delete an entry; refused while tasks belong to it or wait for it."""
+        if kind == "disciplines":
+            raise BadInput(_NO_DISCIPLINES, todo=_THERE)
+        self._ask(dict[str, Any], "DELETE", kind, key)
 
     def add_learning(
         self, feature: str, text: str, *, task_id: object = None, **given: Any
@@ -77,17 +83,21 @@ class RemotePlan(OnServer):
         if task_id is not None:
             what = "a learning on a server is about the whole feature"
             raise BadInput(what, todo="Leave out --task.")
-        path = f"/features/{quote(feature, safe='')}/learnings"
-        told = self._ralph.call("POST", path, {"text": text, **given})
-        return msgspec.convert(told, AddedLearning)
+        body = {"text": text, **given}
+        return self._ask(AddedLearning, "POST", "features", feature, "learnings", body=body)
 
-    def remove_learning(self, feature: str, ref: str, **_: Any) -> Learning:
+    def remove_learning(self, feature: str, ref: str, *, reason: str | None, **_: Any) -> Learning:
         """Remove a learning for good."""
-        path = f"/features/{quote(feature, safe='')}/learnings/{quote(ref, safe='')}"
-        return msgspec.convert(self._ralph.call("DELETE", path), Learning)
+        query = urlencode({} if reason is None else {"reason": reason})
+        return self._ask(Learning, "DELETE", "features", feature, "learnings", ref, query=query)
 
-    def _feature(self, method: str, path: str, body: Any = None) -> Feature:
-        return msgspec.convert(self._ralph.call(method, path, body), Feature, strict=False)
+    def review_learning(self, feature: str, ref: str, **found: str | None) -> Learning:
+        """Note that a learning was reviewed, perhaps in better words."""
+        return self._ask(Learning, "PATCH", "features", feature, "learnings", ref, body=found)
 
-    def _task(self, method: str, path: str, body: Any = None) -> Task:
-        return msgspec.convert(self._ralph.call(method, path, body), Task, strict=False)
+    def _ask(
+        self, kind: type[_T], method: str, *path: object, body: Any = None, query: str = ""
+    ) -> _T:
+        at = "".join(f"/{quote(str(part), safe='')}" for part in path)
+        told = self._ralph.call(method, f"{at}?{query}" if query else at, body)
+        return msgspec.convert(told, kind, strict=False)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
+import click
 import pytest
 from browsing import lived_in
 from commanding import Line
 from teaming import ServerProcess, serving
 
 from ralph.config import home_folder
-from ralph.doors.cli.main import COMMANDS
+from ralph.doors.cli.main import ralph
+from ralph.doors.rest.main import run as serve_page
+from ralph.memory.outbox import Outbox, outbox_files
+
+AWAY = "http://127.0.0.1:9/projects/shop"
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +75,7 @@ def test_what_is_saved_is_found_shown_listed_and_forgotten(
     assert not (tmp_path / ".ralph").exists()
 
 
-def test_the_plan_there_is_read_and_changed(line: Line) -> None:
+def test_the_plan_there_is_read_and_changed(line: Line, server: ServerProcess) -> None:
     line.well("feature", "add", "cranes", "--description", "They lift.")
     added = line.well("task", "add", "Grease it", "--feature", "cranes", "--json").json
     identity = str(added["id"])
@@ -80,13 +89,23 @@ def test_the_plan_there_is_read_and_changed(line: Line) -> None:
     line.well("task", "ready")
     learned = line.well("learning", "add", "Grease melts.", "--feature", "cranes", "--json").json
     assert "Grease melts." in line.well("learning", "list").out
-    line.well("learning", "remove", learned["learning"]["id"], "--feature", "cranes")
-    assert "Grease melts." not in line.well("learning", "list").out
-    for words in (["feature", "delete", "cranes"], ["discipline", "add", "crane"]):
-        assert "where the server runs" in line(*words).complaint
+    ref = learned["learning"]["id"]
+    better = ["--text", "Grease melts in summer.", "--reason", "in winter it did not"]
+    reviewed = line.well("learning", "review", ref, "--feature", "cranes", *better, "--json").json
+    assert (reviewed["text"], reviewed["reviewed"]) == ("Grease melts in summer.", True)
+    why = ["--reason", "we use oil"]
+    line.well("learning", "remove", reviewed["id"], "--feature", "cranes", *why)
+    assert "Grease melts" not in line.well("learning", "list").out
+    assert "we use oil" in (server.root / ".ralph" / "db" / "features.yaml").read_text()
+    for words in (["add", "crane"], ["delete", "crane"]):
+        assert "where the server runs" in line("discipline", *words).complaint
     assert (
         "Omit --author" in line("task", "update", identity, "--comment", "x", "--author", "me").err
     )
+    assert "still has tasks" in line("feature", "delete", "cranes").complaint
+    assert "Grease it" in line.well("task", "delete", identity).out
+    line.well("feature", "delete", "cranes")
+    assert "cranes" not in line.well("feature", "list").out
 
 
 def test_conversations_and_knowledge_there_are_read(line: Line, server: ServerProcess) -> None:
@@ -100,7 +119,16 @@ def test_conversations_and_knowledge_there_are_read(line: Line, server: ServerPr
     assert shown["tags"] == ["night"]
     assert shown["exchanges"][0]["assistant"] == "They stand still."
     assert "They stand still." in line.well("show", shown["exchanges"][0]["id"]).out
-    assert "where the server runs" in line("conversations", "rename", talk, "Day").complaint
+    tagged = line.well("conversations", "tag", talk[:8], "Dusk", "--json").json
+    assert tagged == {"id": talk, "tags": ["dusk", "night"]}
+    assert "no tags" in line.well("conversations", "tag", talk, "dusk", "night", "--remove").out
+    assert "Cranes by day" in line.well("conversations", "rename", talk, "Cranes", "by", "day").out
+    assert "Rated up" in line.well("conversations", "rate", talk, "up").out
+    with server.memory() as ralph:
+        assert ralph.conversations.conversation(talk).title == "Cranes by day"
+        [exchange] = ralph.conversations.exchanges(talk)
+        [rating] = ralph.conversations.said("rating")
+        assert json.loads(rating.body) == {"target": exchange.id, "value": 1}
     given = ["--failure-description", "The crane squeaks", "--solution", "Grease the joint."]
     line.well("knowledge", "capture", "--type", "failure_solution", *given)
     assert "1 entry" in line.well("knowledge", "checkpoint").out
@@ -131,31 +159,73 @@ def test_a_token_of_one_feature_sees_that_feature(
 
 
 @pytest.mark.parametrize(
-    "command", ["init", "stats", "export", "backup", "index", "journal", "why"]
+    "command", ["init", "stats", "export", "backup", "index verify", "journal verify"]
 )
 def test_a_command_that_needs_the_files_says_so(
     line: Line, server: ServerProcess, tmp_path: Path, command: str
 ) -> None:
-    assert command in COMMANDS
-    words = {"export": ["out.jsonl"], "backup": ["out.zip"], "index": ["verify"]}
-    words |= {"journal": ["verify"]}
-    ran = line("--server", server.address, command, *words.get(command, []))
+    words = {"export": ["out.jsonl"], "backup": ["out.zip"]}
+    ran = line("--server", server.address, *command.split(), *words.get(command, []))
     assert ran.code == 1
     assert f"`ralph {command}`" in ran.complaint
     assert "--server" in ran.complaint
     assert list(tmp_path.iterdir()) == []
 
 
+def every_command() -> Iterator[tuple[list[str], click.Command]]:
+    """The words of every command that is not a group, and the command."""
+    todo: list[tuple[list[str], click.Command]] = [([], ralph)]
+    while todo:
+        words, command = todo.pop()
+        if not isinstance(command, click.Group):
+            yield words, command
+            continue
+        context = click.Context(command)
+        names = command.list_commands(context)
+        found = [([*words, name], command.get_command(context, name)) for name in names]
+        todo += [(each, one) for each, one in found if one is not None]
+
+
+# Commands that have nothing to do with where the memory is.
+OF_THIS_MACHINE = {
+    *("completion", "config", "demo", "doctor", "init", "pause", "resume", "trust", "why"),
+    *("hooks install", "hooks uninstall", "hooks status", "hooks plugin-path"),
+    *("plan merge-driver", "plan braindump"),
+}
+# What a command needs beside its required parameters.
+NEEDS = {
+    "knowledge capture": ["--type", "failure_solution"],
+    "knowledge query": ["crane"],
+    "feature update": ["--description", "x"],
+    "discipline update": ["--skill", "x"],
+    "task update": ["--status", "done"],
+    "forget": ["0123abcd"],
+    "record": ["-"],
+}
+
+
 @pytest.mark.parametrize(
-    "words", [["stats"], ["export", "out.jsonl"], ["why"], ["index", "verify"]]
+    ("words", "command"),
+    [pytest.param(*one, id=" ".join(one[0])) for one in every_command()],
 )
-def test_a_command_that_needs_the_files_fails_with_the_variable_too(
-    line: Line, words: list[str]
+def test_no_command_ignores_a_server(
+    line: Line, words: list[str], command: click.Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = line(*words)
-    assert ran.code == 1
-    assert "Traceback" not in ran.err
-    assert "internal error" not in ran.err
+    if (name := " ".join(words)) in OF_THIS_MACHINE:
+        return
+    monkeypatch.setenv("RALPH_SERVER", AWAY)
+    Path("file").write_text("# Cranes\n\n- [ ] Grease one\n", encoding="utf-8")
+    given = NEEDS.get(name, [])
+    for one in command.params if not given[:1] or given[0].startswith("-") else ():
+        if one.required:
+            word = one.type.choices[0] if isinstance(one.type, click.Choice) else "file"
+            given = [*given, *([] if isinstance(one, click.Argument) else one.opts[:1]), word]
+    ran = line(*words, *given, stdin='{"feature": "auth", "summary": "x"}')
+    said = f"{ran.out}{ran.err}"
+    assert AWAY in said or "server" in said, said
+    fine = name in ("remember", "record", "status", "journal deliver")
+    assert ran.code == (0 if fine else 1), said
+    assert "internal error" not in said
 
 
 @pytest.mark.parametrize(
@@ -191,7 +261,7 @@ def test_no_output_has_the_token(
 def test_while_the_server_is_away_a_note_waits_here_and_the_status_says_so(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RALPH_SERVER", "http://127.0.0.1:9/projects/shop")
+    monkeypatch.setenv("RALPH_SERVER", AWAY)
 
     assert "saved on this machine until" in line.well("remember", "Deploy on Tuesdays.").out
 
@@ -199,6 +269,167 @@ def test_while_the_server_is_away_a_note_waits_here_and_the_status_says_so(
     assert "not reachable" in away.out
     assert "Memory is empty" not in away.out
     assert "not on the server yet: 1 record" in away.err
+    for words in (["log"], ["conversations", "list"]):
+        away = line(*words)
+        assert away.err.count("not reachable") == 1
+        assert away.err.count(AWAY) == 1
+        assert "/v1/" not in away.err
+
+
+def test_doctor_names_what_another_token_saved_and_what_was_refused(
+    line: Line, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RALPH_SERVER", AWAY)
+    monkeypatch.setenv("RALPH_TOKEN", "ralph_" + "a" * 40)
+    line.well("remember", "Deploy on Tuesdays.")
+    monkeypatch.setenv("RALPH_TOKEN", "ralph_" + "b" * 40)
+    assert "not on the server yet" not in line("status").err
+    found = finding(line, "outbox")[1]
+    assert found["state"] == "warning"
+    assert f"1 record for {AWAY}, saved with another token" in found["detail"]
+    assert f"ralph --server {AWAY} journal deliver" in found["todo"]
+
+
+def test_a_record_that_a_server_refuses_is_set_aside_and_named_and_can_be_sent_again(
+    line: Line, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A token for one feature cannot save in another.
+    monkeypatch.setenv("RALPH_TOKEN", server.token("write", feature="auth"))
+    box = Outbox(home_folder(), server.address, os.environ["RALPH_TOKEN"])
+    for feature, summary in (("elsewhere", "Dug a hole."), ("auth", "Filled the hole.")):
+        box.keep("/iterations", [{"feature": feature, "summary": summary}])
+    ran = line.well("search", "hole")
+    assert "the server refused a record (there is no feature 'elsewhere')" in ran.err
+    assert "Filled the hole." in ran.out
+    found = finding(line, "outbox")[1]
+    assert f"1 record that {server.address} refused" in found["detail"]
+    assert "there is no feature 'elsewhere'" in found["detail"]
+    assert "To drop: delete" in found["todo"]
+
+    again = line("journal", "deliver")
+    assert again.code == 1
+    assert "still here: 1 record; see: ralph doctor" in again.err
+    monkeypatch.setenv("RALPH_TOKEN", server.token("write"))
+    assert "Delivered 1 record to" in line.well("journal", "deliver").out
+    assert "Dug a hole." in line.well("search", "hole").out
+    assert not outbox_files(home_folder())
+
+
+class BuggyServer(BaseHTTPRequestHandler):
+    """Fails at one record, and takes all others."""
+
+    texts: ClassVar[list[str]] = []
+    status = 500
+    answer = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        fails = b"bomb" in body
+        self.send_response(self.status if fails else 201)
+        self.end_headers()
+        if not fails:
+            self.texts.append(json.loads(body)["text"])
+            self.wfile.write(self.answer or b'{"fresh": true, "record": %b}' % body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503])
+def test_a_record_at_which_the_server_fails_does_not_hold_up_the_others(
+    line: Line, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(BuggyServer, "texts", [])
+    monkeypatch.setattr(BuggyServer, "status", status)
+    monkeypatch.setenv("RALPH_SERVER", AWAY)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BuggyServer) as buggy:
+        threading.Thread(target=buggy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{buggy.server_port}/projects/shop"
+        box = Outbox(home_folder(), address, os.environ["RALPH_TOKEN"])
+        for text in ("bomb", "first", "second"):
+            box.keep("/notes", {"text": text, "feature": "", "by": "human"})
+        monkeypatch.setenv("RALPH_SERVER", address)
+        ran = line.well("remember", "third")
+        assert BuggyServer.texts == ["first", "second", "third"]
+        assert f"the server refused a record (The memory server could not do it ({status}))" in (
+            ran.err
+        )
+        buggy.shutdown()
+    assert f"({status})" in finding(line, "outbox")[1]["detail"]
+    assert not box.holds
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://127.0.0.1:9", "127.0.0.1:9/projects/shop", "ftp://127.0.0.1/projects/shop"),
+        *("http://127.0.0.1:port/projects/shop", "http://[::1/projects/shop", "http:///projects/a"),
+        *(f"{AWAY}/mcp", f"{AWAY}?x=1", f"{AWAY}#a", "http://me:pw@127.0.0.1:9/projects/shop"),
+    ],
+)
+def test_an_address_that_names_no_project_is_refused(line: Line, address: str) -> None:
+    ran = line("--server", address, "search", "crane")
+    assert ran.code == 1
+    assert "does not name a project on a server. It looks like https://HOST" in ran.complaint
+    assert "pw" not in ran.complaint
+
+
+def test_an_empty_address_is_not_taken_for_this_machine(line: Line) -> None:
+    ran = line("--server", "", "search", "crane")
+    assert ran.code == 2
+    assert "the address is empty" in ran.err
+
+
+def test_a_project_that_the_server_does_not_have_is_named(
+    line: Line, server: ServerProcess
+) -> None:
+    address = server.address.replace("shop", "shed")
+    ran = line("--server", address, "search", "crane")
+    assert ran.code == 1
+    assert f"{address}: no such project, or the token is for another one. `ralph" in ran.complaint
+
+
+def test_a_server_of_something_else_gets_nothing_and_is_named(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = b"<html>Welcome</html>"
+    monkeypatch.setattr(BuggyServer, "answer", page)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BuggyServer) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        monkeypatch.setenv("RALPH_SERVER", f"http://127.0.0.1:{other.server_port}/projects/shop")
+        ran = line("search", "crane")
+        assert "does not answer as `ralph serve` does" in ran.complaint
+        assert "until the server takes it" in line.well("remember", "Not for others.").out
+        other.shutdown()
+
+
+def test_the_page_does_not_show_this_machine_s_memory_instead(
+    line: Line, server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = serve_page([], page_of=lambda *_: pytest.fail("it was shown"))
+    assert code == 1
+    assert f"{server.address}: the page shows this machine's memory" in capsys.readouterr().err
+
+
+def test_where_nothing_is_installed_uninstall_says_so(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RALPH_SERVER")
+    for words in ([], ["--all"]):
+        ran = line.well("hooks", "uninstall", *words)
+        assert ran.out == "Nothing of Ralph's was there.\n"
+        assert not ran.err
+
+
+def test_a_feature_of_the_checkout_is_deleted_where_the_memory_is_on_a_server(line: Line) -> None:
+    line.well("init")
+    line.well("feature", "add", "cranes")
+    assert line.well("feature", "delete", "cranes").out == "Deleted feature cranes.\n"
 
 
 def finding(line: Line, name: str) -> tuple[int, dict[str, str]]:

@@ -27,6 +27,7 @@ from ralph.errors import (
     NotAProject,
     NotFound,
     RalphError,
+    ServerFailed,
 )
 from ralph.text.tokens import plural
 
@@ -183,19 +184,20 @@ def the_project(*, anyones: bool = False) -> Project:
     try:
         return need_project(start_folder(), home=home_folder(), anyones=anyones)
     except NotAProject as error:
-        if not is_named() and has_server():
+        if not is_named() and server_address():
             todo = "Run it where the server runs, or in a clone of the project."
             what = "this needs the project's own files, and here its memory is on a server"
             raise NotAProject(what, where=error.where, todo=todo) from None
         raise
 
 
-def has_server() -> bool:
-    """Whether the line, the environment or this folder names a server."""
+def server_address() -> str | None:
+    """The server that the line, the environment or this folder names."""
     from ralph.config import home_folder
     from ralph.memory.servers import find_login
 
-    return find_login(home_folder(), memory_folder().root, given=server_given()) is not None
+    login = find_login(home_folder(), memory_folder().root, given=server_given())
+    return None if login is None else login.address
 
 
 def is_named() -> bool:
@@ -283,7 +285,9 @@ def deliver(ralph: Any) -> None:
         ralph.deliver()
     except (JournalDown, AccessRefused, NotFound) as error:
         waiting = plural(len(ralph.outbox.calls()), "record")
-        note(f"not on the server yet: {waiting} ({error})")
+        # A command says itself that the server cannot be reached.
+        away = isinstance(error, JournalDown) and not isinstance(error, ServerFailed)
+        note(f"not on the server yet: {waiting}" + ("" if away else f" ({error})"))
 
 
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:

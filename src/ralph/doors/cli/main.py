@@ -108,10 +108,17 @@ GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
 _PROJECT, _JSON, _NO_PAGER, _SERVER = (
     f"{__name__}.{name}" for name in ("project", "json", "no_pager", "server")
 )
-# Commands that work with `--server`; the others need the project's own files.
+# Commands that work with a server, and those about this machine or this directory's own files.
+# The others fail where the memory is on a server.
 _REMOTE = frozenset(
-    "conversations failures feature files forget hooks knowledge learning log open recent"
-    " record remember run search show status task".split()
+    "doctor, failures, feature, files, forget, hooks, learning, log, open, recent, record, remember"
+    ", run, search, show, status, task, why, journal deliver, conversations list"
+    ", conversations show, conversations tag, conversations rename, conversations rate"
+    ", knowledge capture, knowledge checkpoint, knowledge query, knowledge context"
+    ", knowledge patterns, knowledge show, knowledge outcome".split(", ")
+)
+_HERE = frozenset(
+    "completion config demo discipline focus init pause plan prompt resume trust".split()
 )
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -138,6 +145,8 @@ def server_given() -> str | None:
 
 
 def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:
+    if address == "":  # as of a variable that is not set
+        raise click.BadParameter("the address is empty.")
     context.meta.update({_SERVER: address} if address else {})
 
 
@@ -190,16 +199,25 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""
-        words = ctx.command_path.split()
-        if _SERVER in ctx.meta and words[1:2] and words[1] not in _REMOTE:
-            what = f"`ralph {words[1]}` needs the project's own files and does not work on a server"
-            raise RalphError(what, todo="Leave out --server, or run it where the server runs.")
+        _, _, name = ctx.command_path.partition(" ")
+        group, given = name.partition(" ")[0], _SERVER in ctx.meta
+        if not _REMOTE & {group, name} and (given or group not in _HERE):
+            _refuse_server(name, "Leave out --server, or run" if given else "")
         if current_run() is not None:
             from ralph.doors.cli.in_run import check
 
             check(ctx)
         paged = _NO_PAGER not in ctx.meta
         return render(super().invoke(ctx), as_json=wants_json(), paged=paged)
+
+
+def _refuse_server(name: str, todo: str) -> None:
+    from ralph.doors.cli.context import server_address
+
+    if (address := server_address()) is not None:
+        what = f"`ralph {name}` needs the project's own files, and its memory is on {address}"
+        todo = todo or ("Unset RALPH_SERVER, or run" if os.environ.get("RALPH_SERVER") else "Run")
+        raise RalphError(what, todo=f"{todo} it where the server runs.")
 
 
 class Group(click.Group):

@@ -133,7 +133,8 @@ class TeamServer:
         only = token.feature
         project = self._projects.get(request.path_params.get("project", ""))
         if project is None or project.id != token.project:
-            raise Refusal(HTTPStatus.NOT_FOUND, "no such project, or the token is for another one")
+            what = "no such project, or the token is for another one"
+            raise Refusal(HTTPStatus.NOT_FOUND, what, todo="`ralph serve` prints the names.")
         if call is not None and not token.allows(call.right):
             what = f"this needs a token with the scope {call.right}; this one has {token.right}"
             raise Refusal(HTTPStatus.FORBIDDEN, what)
@@ -348,11 +349,8 @@ def _failed(_: Request, error: Exception) -> Response:
             retry_s=5,
         )
     assert isinstance(error, RalphError)
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    for kind, code in _STATUS.items():
-        if isinstance(error, kind):
-            status = code
-            break
+    found = (code for kind, code in _STATUS.items() if isinstance(error, kind))
+    status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
     retry_s = 5 if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
     return problem(status, error.what, todo=error.todo, retry_s=retry_s)
 

@@ -91,6 +91,19 @@ class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
     reason: str | None = None
 
 
+class ReviewBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a review of a learning found: better words, and why."""
+
+    text: str | None = None
+    reason: str | None = None
+
+
+class RemovalQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Why it is removed."""
+
+    reason: str | None = None
+
+
 class ExchangeBody(msgspec.Struct, forbid_unknown_fields=True):
     """A question and its answer. The same `key` twice saves one exchange."""
 
@@ -119,6 +132,20 @@ class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
 
     conversation: Conversation
     exchanges: list[Exchange]
+
+
+class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Another title, tags to add and tags to remove."""
+
+    title: str | None = None
+    add: list[str] = []
+    remove: list[str] = []
+
+
+class RatingBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Worth finding (1) or not (-1); 0 takes that back."""
+
+    value: Literal[-1, 0, 1]
 
 
 class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True):

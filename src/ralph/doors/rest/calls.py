@@ -6,14 +6,17 @@ feature reaches that feature and the project's notes; everything else looks as i
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from ralph.doors.rest import bodies
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import keeping
 from ralph.memory.brief import brief
 from ralph.memory.conversations import details
@@ -108,30 +111,23 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
     """Search everything that the token may see, best first."""
     found = call.ralph.search(
         given.q,
-        kinds=given.kind,
-        features=given.feature or None,
-        since=given.since,
-        until=given.until,
         limit=given.limit,
         min_score=given.min_score,
         meaning=not given.words_only,
         exclude=given.exclude,
-        scope=call.scope,
+        **_narrowed(call, given),
     )
     return answer_json(found, explain=given.explain)
 
 
 def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
     """The latest records, newest first."""
-    found = call.ralph.recent(
-        given.count,
-        kinds=given.kind,
-        features=given.feature or None,
-        since=given.since,
-        until=given.until,
-        scope=call.scope,
-    )
-    return answer_json(found)
+    return answer_json(call.ralph.recent(given.count, **_narrowed(call, given)))
+
+
+def _narrowed(call: ApiCall, given: bodies.Narrowing) -> Json:
+    only = {"kinds": given.kind, "features": given.feature or None, "scope": call.scope}
+    return {**only, "since": given.since, "until": given.until}
 
 
 def get_record(call: ApiCall) -> Json:
@@ -218,6 +214,15 @@ def update_feature(call: ApiCall, given: Json) -> Any:
     return plain(edit.update_feature(call.plan, call.feature(), given))
 
 
+def delete_feature(call: ApiCall) -> Json:
+    """Delete a feature that has no tasks, with its index; its journal stays."""
+    name = call.feature()
+    edit.delete(call.plan, "features", name)
+    with contextlib.suppress(MemoryOff):  # `ralph index prune` removes it, too
+        call.ralph.feature(name).drop_index()
+    return {"deleted": name}
+
+
 def failed_attempts(call: ApiCall, given: bodies.FailuresQuery) -> Json:
     """Iterations of a feature that failed, newest first."""
     return answer_json(call.ralph.feature(call.feature()).failed_attempts(given.task))
@@ -272,6 +277,13 @@ def update_task(call: ApiCall, given: Json) -> Any:
     return plain(done)
 
 
+def delete_task(call: ApiCall) -> Json:
+    """Delete a task that blocks no other."""
+    task = call.task()
+    edit.delete(call.plan, "tasks", task.id)
+    return {"deleted": task.id}
+
+
 def list_learnings(call: ApiCall) -> Any:
     """The learnings of a feature."""
     return plain(call.plan.feature(call.feature()).learnings)
@@ -279,13 +291,19 @@ def list_learnings(call: ApiCall) -> Any:
 
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     """Add a learning, unless another one says the same."""
-    source, feature = given.source, call.feature()
-    return plain(learnings.add(call.plan, feature, given.text, source=source, reason=given.reason))
+    return plain(learnings.add(call.plan, call.feature(), **asdict(given)))
 
 
-def remove_learning(call: ApiCall) -> Any:
+def remove_learning(call: ApiCall, given: bodies.RemovalQuery) -> Any:
     """Remove a learning."""
-    return plain(learnings.remove(call.plan, call.feature(), call.path["learning"]))
+    ref = call.path["learning"]
+    return plain(learnings.remove(call.plan, call.feature(), ref, reason=given.reason))
+
+
+def review_learning(call: ApiCall, given: bodies.ReviewBody) -> Any:
+    """Note that a learning was reviewed, perhaps in better words."""
+    ref = call.path["learning"]
+    return plain(learnings.review(call.plan, call.feature(), ref, **asdict(given)))
 
 
 # -- conversations
@@ -322,6 +340,22 @@ def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
     return {"id": identity, "exchanges": [{"id": one.id, "fresh": one.fresh} for one in saved]}
 
 
+def update_conversation(call: ApiCall, given: bodies.ConversationPatch) -> Json:
+    """Rename a conversation, and add or remove tags."""
+    talks, identity = call.ralph.conversations, call.path["id"]
+    if given.title is not None:
+        talks.rename(identity, given.title)
+    if given.add or given.remove:
+        talks.tag(identity, add=given.add, remove=given.remove)
+    return get_conversation(call)
+
+
+def rate_exchange(call: ApiCall, given: bodies.RatingBody) -> Json:
+    """Rate an exchange as worth finding or not."""
+    call.ralph.conversations.rate(call.path["id"], given.value)
+    return {"value": given.value}
+
+
 def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
     """Save captured sessions; exchanges that are known are not saved again."""
     exchanges = [one for each in given for one in each.exchanges]
@@ -337,11 +371,7 @@ def save_sessions(call: ApiCall, given: list[bodies.SessionBody]) -> list[Json]:
 
 def save_exchange(call: ApiCall, given: bodies.ExchangeBody) -> Any:
     """Save one exchange of a conversation."""
-    talks = call.ralph.conversations
-    saved = talks.exchange(
-        call.path["id"], user=given.user, assistant=given.assistant, key=given.key
-    )
-    return plain(saved)
+    return plain(call.ralph.conversations.exchange(call.path["id"], **asdict(given)))
 
 
 def related_conversations(call: ApiCall, given: bodies.RelatedQuery) -> Any:
@@ -392,10 +422,7 @@ def context_for_task(call: ApiCall, given: bodies.TaskQuestion) -> Any:
 
 def report_outcome(call: ApiCall, given: bodies.OutcomeBody) -> Json:
     """Say whether a pattern helped."""
-    identity = call.ralph.knowledge.report_outcome(
-        given.pattern, given.worked, task=given.task, run=given.run, note=given.note
-    )
-    return {"id": identity}
+    return {"id": call.ralph.knowledge.report_outcome(**asdict(given))}
 
 
 def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
@@ -407,20 +434,23 @@ def _question(given: bodies.KnowledgeFilter) -> tuple[Json, Json]:
 # -- the table
 
 _KNOWLEDGE: Right = "orchestrator"
+_LEARNING = "/features/{feature}/learnings/{learning}"
+_whole = partial(ApiRoute, whole=True)
 CALLS = (
     ApiRoute("GET", "/status", "read", project_status),
     ApiRoute("GET", "/search", "read", search, bodies.SearchQuery),
     ApiRoute("GET", "/recent", "read", recent, bodies.RecentQuery),
     ApiRoute("GET", "/records/{id}", "read", get_record),
-    ApiRoute("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery, whole=True),
+    _whole("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery),
     ApiRoute("POST", "/notes", "write", remember_note, bodies.NoteBody),
     ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
-    ApiRoute("GET", "/brief", "read", project_brief, bodies.BriefQuery, whole=True),
+    _whole("GET", "/brief", "read", project_brief, bodies.BriefQuery),
     ApiRoute("POST", "/solved", "read", solved_error, bodies.SolvedBody),
     ApiRoute("GET", "/features", "read", list_features),
-    ApiRoute("POST", "/features", "write", create_feature, dict[str, Any], whole=True),
+    _whole("POST", "/features", "write", create_feature, dict[str, Any]),
     ApiRoute("GET", "/features/{feature}", "read", get_feature),
     ApiRoute("PATCH", "/features/{feature}", "write", update_feature, dict[str, Any]),
+    ApiRoute("DELETE", "/features/{feature}", "admin", delete_feature),
     ApiRoute("GET", "/features/{feature}/failures", "read", failed_attempts, bodies.FailuresQuery),
     ApiRoute("GET", "/features/{feature}/files", "read", feature_files),
     ApiRoute(
@@ -428,50 +458,28 @@ CALLS = (
     ),
     ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
     ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, bodies.LearningBody),
-    ApiRoute("DELETE", "/features/{feature}/learnings/{learning}", "admin", remove_learning),
+    ApiRoute("PATCH", _LEARNING, "write", review_learning, bodies.ReviewBody),
+    ApiRoute("DELETE", _LEARNING, "admin", remove_learning, bodies.RemovalQuery),
     ApiRoute("GET", "/tasks", "read", list_tasks, bodies.TasksQuery),
     ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),
     ApiRoute("GET", "/tasks/{task}", "read", get_task),
     ApiRoute("PATCH", "/tasks/{task}", "write", update_task, dict[str, Any]),
-    ApiRoute("GET", "/conversations", "read", list_conversations, whole=True),
-    ApiRoute(
-        "POST", "/conversations", "write", save_conversation, bodies.ConversationBody, whole=True
-    ),
-    ApiRoute("GET", "/conversations/{id}", "read", get_conversation, whole=True),
-    ApiRoute(
-        "POST",
-        "/conversations/{id}/exchanges",
-        "write",
-        save_exchange,
-        bodies.ExchangeBody,
-        whole=True,
-    ),
-    ApiRoute("POST", "/sessions", "write", save_sessions, list[bodies.SessionBody], whole=True),
-    ApiRoute("GET", "/related", "read", related_conversations, bodies.RelatedQuery, whole=True),
-    ApiRoute(
-        "POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any], whole=True
-    ),
-    ApiRoute(
-        "POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, bodies.CheckpointBody, True
-    ),
-    ApiRoute("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns, whole=True),
-    ApiRoute(
-        "POST", "/knowledge/task", _KNOWLEDGE, query_for_task, bodies.TaskQuestion, whole=True
-    ),
-    ApiRoute(
-        "POST",
-        "/knowledge/failure",
-        _KNOWLEDGE,
-        query_for_failure,
-        bodies.FailureQuestion,
-        whole=True,
-    ),
-    ApiRoute(
-        "POST", "/knowledge/context", _KNOWLEDGE, context_for_task, bodies.TaskQuestion, whole=True
-    ),
-    ApiRoute(
-        "POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, bodies.OutcomeBody, whole=True
-    ),
+    ApiRoute("DELETE", "/tasks/{task}", "admin", delete_task),
+    _whole("GET", "/conversations", "read", list_conversations),
+    _whole("POST", "/conversations", "write", save_conversation, bodies.ConversationBody),
+    _whole("GET", "/conversations/{id}", "read", get_conversation),
+    _whole("PATCH", "/conversations/{id}", "write", update_conversation, bodies.ConversationPatch),
+    _whole("PATCH", "/exchanges/{id}", "write", rate_exchange, bodies.RatingBody),
+    _whole("POST", "/conversations/{id}/exchanges", "write", save_exchange, bodies.ExchangeBody),
+    _whole("POST", "/sessions", "write", save_sessions, list[bodies.SessionBody]),
+    _whole("GET", "/related", "read", related_conversations, bodies.RelatedQuery),
+    _whole("POST", "/knowledge/entries", _KNOWLEDGE, capture_knowledge, dict[str, Any]),
+    _whole("POST", "/knowledge/checkpoints", _KNOWLEDGE, publish_knowledge, bodies.CheckpointBody),
+    _whole("GET", "/knowledge/patterns", _KNOWLEDGE, list_patterns),
+    _whole("POST", "/knowledge/task", _KNOWLEDGE, query_for_task, bodies.TaskQuestion),
+    _whole("POST", "/knowledge/failure", _KNOWLEDGE, query_for_failure, bodies.FailureQuestion),
+    _whole("POST", "/knowledge/context", _KNOWLEDGE, context_for_task, bodies.TaskQuestion),
+    _whole("POST", "/knowledge/outcomes", _KNOWLEDGE, report_outcome, bodies.OutcomeBody),
 )
 
 

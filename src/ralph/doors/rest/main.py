@@ -86,9 +86,13 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
 
 def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -> int:
     from ralph.config import home_folder
+    from ralph.memory.servers import find_login
 
     home = home_folder()
     projects = _projects(options.project, home)
+    if mcp_of is None and (login := find_login(home, projects[0].root)):
+        what = "the page shows this machine's memory, and here it is on a server"
+        raise BadInput(what, where=login.address, todo="Run it where the server runs.")
     if bool(options.certfile) != bool(options.keyfile):
         raise BadInput("TLS needs both --certfile and --keyfile")
     import uvicorn

@@ -15,6 +15,7 @@ from ralph.doors.cli.commands import recall, transfer
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Result, Table, picked
 from ralph.memory import documents, keeping
+from ralph.memory.conversations import details
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.recall import CONVERSATIONS_ALONE
 from ralph.text.sanitize import plain_date
@@ -102,9 +103,9 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
-        identity = memory.conversation(conversation).id
-        tags = list(memory.states()[identity].tags)
-    return _line({"id": identity, "tags": tags}, ", ".join(tags) or "no tags")
+        found = details(memory, conversation=conversation)
+    tags = list(found.tags)
+    return _line({"id": found.conversation.id, "tags": tags}, ", ".join(tags) or "no tags")
 
 
 @conversations.command()
@@ -119,7 +120,7 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
     """
     with context.opened(anywhere=True) as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
-        renamed = ralph.conversations.conversation(conversation)
+        renamed = details(ralph.conversations, conversation=conversation).conversation
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
 
 

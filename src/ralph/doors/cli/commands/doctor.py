@@ -37,6 +37,7 @@ from ralph.index.sqlite import SCHEMA
 from ralph.index.sync import choose_embedder, open_index
 from ralph.memory import store as stores
 from ralph.memory.activity import activity_everywhere
+from ralph.memory.outbox import outbox_files
 from ralph.memory.pausing import in_force, paused_folders
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
@@ -305,7 +306,7 @@ def _server(_: DoctorScope) -> Finding | None:
     there: Any = on_server(within_s=_SERVER_TIMEOUT_S)
     if there is None:
         return None
-    count, refused = len(there.outbox.calls()), there.outbox.refused()
+    count = len(there.outbox.calls())
     wait = f"; {plural(count, 'record')} waiting here for it" if count else ""
     with there:
         try:
@@ -313,11 +314,23 @@ def _server(_: DoctorScope) -> Finding | None:
         except (JournalDown, BadInput) as error:
             return _problem(f"{there.where}: {error.what}{wait}", error.todo)
     detail = f"{there.where}, answers in {took_ms:.1f} ms{wait}"
-    if wait:
-        return _warning(detail, "Run: ralph status")
-    if refused is not None:
-        return _warning(f"{detail}; it refused records", f"They are in {refused}")
-    return _ok(detail)
+    return _warning(detail, "Run: ralph status") if wait else _ok(detail)
+
+
+def _outbox(scope: DoctorScope) -> Finding | None:
+    """No record is left that a server refused, or that was saved with another token."""
+    there: Any = on_server()
+    own = there and there.outbox.file
+    found = [(file, calls) for file, calls in outbox_files(scope.home).items() if file != own]
+    for file, calls in found:
+        count, one = plural(len(calls), "record"), calls[0]
+        detail = f"{count} for {one.address}, saved with another token"
+        if one.why:
+            detail = f"{count} that {one.address} refused ({one.path}: {one.why})"
+        more = f" (and {plural(len(found) - 1, 'more file')})" if len(found) > 1 else ""
+        todo = f"To send with your token: ralph --server {one.address} journal deliver"
+        return _warning(f"{detail}{more}", f"{todo}. To drop: delete {file}")
+    return None
 
 
 def _bound_folder(home: Path) -> Path | None:
@@ -498,7 +511,7 @@ def _parameters(ralph: Ralph) -> Finding | None:
 
 _CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
     *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _timeouts),
-    *(_server, _postgres, _qdrant),
+    *(_server, _outbox, _postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )
 _MEMORY_CHECKS = (_journal, _cache, _index, _parameters)

@@ -122,7 +122,8 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             task = plan.task(key) if word == "task" else None
             identity = task.id if task else key
-            edit.delete(plan, kind, identity)
+            there: Any = plan
+            there.delete(kind, identity) if plan.remote else edit.delete(plan, kind, identity)
             title = f": {task.title}" if task else "."
             text = f"Deleted {word} {identity}{title}{self.delete(key)}"
             return Result({"deleted": identity}, text)
@@ -179,6 +180,8 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 def _drop_index(name: str) -> str:
     with context.opened() as ralph:
+        if ralph.remote:  # the server's index is its own
+            return ""
         try:
             ralph.feature(name).drop_index()
         except MemoryOff as error:  # the plan does not wait for memory
@@ -528,5 +531,7 @@ def review(ref: str, feature: str, text: str | None, reason: str | None) -> Resu
     Examples:
       ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
     """
-    reviewed = learnings.review(context.the_plan(), feature, ref, text=text, reason=reason)
+    there: Any = context.the_plan()
+    review_at = there.review_learning if there.remote else partial(learnings.review, there)
+    reviewed = review_at(feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")

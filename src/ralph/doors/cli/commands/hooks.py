@@ -16,7 +16,7 @@ from ralph.doors.cli.main import Group, keep_project, server_given
 from ralph.doors.cli.render import Page, Result, Span, note
 from ralph.errors import JournalDown
 from ralph.memory import pausing
-from ralph.memory.outbox import Outbox
+from ralph.memory.outbox import Outbox, outbox_files
 from ralph.memory.project import PlainFolder
 from ralph.memory.servers import ServerLogin, find_login, save_login, server_folders, unbind_folder
 from ralph.text.tokens import plural
@@ -92,6 +92,9 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
     for edit in edits:
         page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
     if login is not None and root is not None:
+        before = find_login(home_folder(), root, environment=False)
+        if before is not None and before.address == login.address:  # its token is replaced
+            Outbox(home_folder(), *login).take_over(before.token)
         save_login(home_folder(), login, root)
         page.line(f"The memory of {root} is on {login.address}")
         page.line(f"{TITLES[agent]} needs the token in its environment: export RALPH_TOKEN=...")
@@ -149,11 +152,10 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
     unused = root is not None and not _clients("project", root)
     if root and unused and (address := unbind_folder(home_folder(), root)):
         page.line(f"The memory of {root} is on this machine again; {address} keeps what it has")
-        if waiting := len(Outbox(home_folder(), address).calls()):
-            what = (
-                f"{plural(waiting, 'record')} not sent yet will stay in {home_folder() / 'outbox'}"
-            )
-            note(f"{what}. To send: ralph --server {address} status")
+        files = outbox_files(home_folder()).values()
+        if waiting := sum(one.address == address for calls in files for one in calls):
+            what = f"{plural(waiting, 'record')} not sent yet stay in {home_folder() / 'outbox'}"
+            note(f"{what}. To send: ralph --server {address} journal deliver")
         found = True
     if not found:
         page.line("Nothing of Ralph's was there.")
@@ -227,13 +229,10 @@ def _need_one_scope(user: bool, project: bool) -> None:
 
 
 def _root_to_clean() -> Path:
-    """The project, or a folder without one that Ralph was set up in."""
-    if context.found_project() is None:
-        bound = server_folders(home_folder())
-        for folder in (context.start_folder(), context.memory_folder().root):
-            if str(folder) in bound or _clients("project", folder):
-                return folder
-    return context.the_project().root
+    """The project, or a folder without one that Ralph may be set up in."""
+    here = context.start_folder()
+    alone = context.found_project() is None and _clients("project", here)
+    return here if alone else context.memory_folder().root
 
 
 def _clients(where: str, root: Path | None) -> list[str]:

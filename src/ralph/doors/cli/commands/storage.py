@@ -21,6 +21,7 @@ from ralph.errors import BadInput, IndexOff
 from ralph.index.sync import IndexSpec, Synced, is_current
 from ralph.memory import transfer
 from ralph.memory.feature import FeatureMemory
+from ralph.memory.outbox import outbox_files
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import verify_index
 from ralph.memory.store import Store
@@ -191,8 +192,22 @@ def _next_steps(target: str | None, switched: bool, in_use: bool) -> list[str]:
 def deliver() -> Result:
     """Send what was saved here while the journal's server was down.
 
-    Every command does this by itself. If no server is set any more, it goes to the files.
+    Every command does this by itself. If no server is set any more, it goes to the files. For a
+    team's server, this also sends what was saved with other tokens and what the server refused.
     """
+    there: Any = context.on_server()
+    if there is not None:
+        with context.warnings_noted(), there:
+            there.outbox.take_over()
+            count, folder = len(there.outbox.calls()), there.outbox.file.parent
+            there.deliver()
+        files = outbox_files(there.project.home).items()
+        kept = sum(len(calls) for file, calls in files if file.parent == folder)
+        text = f"Delivered {plural(count - kept, 'record')} to {there.where}."
+        notes = [f"still here: {plural(kept, 'record')}; see: ralph doctor"] if kept else []
+        view = text if count else f"Nothing is waiting here for {there.where}."
+        value = {"delivered": {there.where: count - kept}, "waiting": {there.where: kept}}
+        return Result(value, view, len(notes), notes=notes)
     _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
     with context.warnings_noted():

@@ -11,7 +11,7 @@ from ralph import disk
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result
-from ralph.errors import NotFound
+from ralph.errors import NotFound, RecordForgotten
 from ralph.memory.activity import Activity, counts, read_activity
 from ralph.recall import KINDS
 from ralph.text.tokens import plural
@@ -77,7 +77,7 @@ def _record(ralph: Ralph, identity: str) -> dict[str, Any]:
     """What a person can recognize a record by; it may be gone since."""
     try:
         hit = ralph.get(identity, everywhere=True)
-    except NotFound:
+    except (NotFound, RecordForgotten):
         return {"kind": "", "when": "", "title": "(no longer in memory)"}
     return {"kind": KINDS[hit.kind].label, "when": hit.when, "title": cards.one_line_of(hit)}
 
