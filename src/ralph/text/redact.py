@@ -134,7 +134,9 @@ def _spans(text: str) -> list[Span]:
     doubtful = any(secrets.is_doubtful(word) for _, word in words)
     for find in (_known, _encoded) if doubtful else (_known,):
         found += _inside(words, find)
-    encoded = doubtful and any(hint in word for _, word in words for hint in secrets.KEY_HINTS)
+    encoded = doubtful and any(
+        hint in word for _, word in words for hint in secrets.word_set("key hints")
+    )
     found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
     if "://" in text and "@" in text:
         found += _urls(text)
@@ -198,7 +200,7 @@ def _known(word: str) -> Iterator[Span]:
     while hint := hints.search(word, at):
         start, at = hint.start(), hint.start() + 1
         for length, kind, tail, edged in rows[hint[0]]:
-            if edged and not compiled(secrets.EDGE).match(word, start):
+            if edged and not secrets.pattern("edge").match(word, start):
                 continue
             if whole := compiled(tail).match(word, start + length):
                 at = whole.end()
@@ -282,7 +284,7 @@ def _is_public(text: str, start: int, end: int) -> bool:
     whole = start - len(before) + len(head)
     if secrets.wrapped(text, start, end) or secrets.decoded(text[start:end]):
         return True
-    public, published = compiled(secrets.PUBLIC), compiled(secrets.PUBLISHED)
+    public, published = secrets.pattern("public"), secrets.pattern("published")
     if public.match(text, start) or public.match(text, whole):
         return True
     return bool(published.search(before) or published.search(head))

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ralph.text.tokens import STOP_WORDS, compiled, stem, table, tokens
+from ralph.text.tokens import STOP_WORDS, compiled, rule, stem, table, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 
@@ -39,20 +39,6 @@ _WORD = (
 _CJK = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"))
 _PLACES = r"\b(?:line|column|col|iteration|attempt)s?\s+#?\d+(?::\d+)?"
-# Times, ids, addresses, places and folders differ whenever the same thing happens elsewhere.
-_DRIFTING = (
-    r"\x1b\[[0-?]*[ -/]*[@-~]"
-    r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
-    r"|\b\d{4}[-/]\d{2}[-/]\d{2}(?:[T ]\d{1,2}:\d{2}[\d:.,]*)?Z?"
-    r"|\b\d{1,2}:\d{2}(?::\d{2}[\d.,]*)?\b"
-    r"|\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"`<>)\]]++"
-    r"|\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)(?::\d+)?\b|\b0x[0-9a-f]+\b"
-    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b"
-    r"|\b(?:line|ln|column|col|char|position|process|pid|transaction|attempt|iteration|run|build|job"
-    r"|thread)s?[ :#]{1,2}\d+(?:[:,-] ?\d+)*"
-    r"|(?<=\.[a-z]):\d+|(?<=\.[a-z]{2}):\d+|(?<=\.[a-z]{3}):\d+"
-    r"|(?<![@\w])(?:[a-z]:|~|\.{1,2})?[\\/]?(?:\b[\w.+$~-]++[\\/])++(?=[\w.@+$~-])"
-)
 _AUXILIARY = "can|could|does|do|did|is|are|was|were|will|would|should|must|has|have|had|be|may|need"
 _REWRITES = (
     # What looks like a denial and is none.
@@ -150,7 +136,7 @@ def gist(text: str) -> Gist:
         text = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     text = text.translate(_APOSTROPHES)
     plain = compiled(_PLACES, re.I).sub(" ", text)
-    text = compiled(_DRIFTING, re.I).sub(" ", text)
+    text = rule("drifting").sub(" ", text)
     for pattern, new in _REWRITES:
         plain = compiled(pattern, re.I).sub(new, plain)
     affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, rule, word_set
 
 LONGEST = 300
 _READ = 2000
@@ -54,12 +54,6 @@ _NUMBERS = (
     ),
     (r"\d+(?:[.,]\d+)*", "<n>"),
 )
-# Kept as they are: TS2345, E0308, ERR_404, HTTP 500, exit code 137, SQLSTATE 23505, errno 13.
-_CODE = (
-    r"(?i)\b[A-Z]{1,8}[-_]?\d{3,5}\b(?![.\d])"
-    r"|\b(?:HTTP(?:/[\d.]+)?|status(?: code)?|exit(?:ed)?(?: with)?(?: code| status)?|code|errno"
-    r"|signal|SQLSTATE)[ :=\[]{1,2}\d{1,5}\b"
-)
 
 
 def signature(message: str) -> str:
@@ -77,7 +71,7 @@ def signature(message: str) -> str:
     text = message[:_READ]
     for pattern, new in _FOLDS:
         text = compiled(pattern).sub(new, text)
-    text = compiled(_CODE).sub(keep, text)
+    text = rule("error code").sub(keep, text)
     for pattern, new in _NUMBERS:
         text = compiled(pattern).sub(new, text)
     for number, code in enumerate(codes):
@@ -88,40 +82,13 @@ def signature(message: str) -> str:
 # -- What a message or a solution says of its own.
 
 
-_NAMED = (
-    r"(?<![\w`'\"])[`'\"]([\w.@/:+$-]{2,80})['`\"]|(?<![\w-])(--[\w-]{2,40})"
-    r"|\b(?:table|column|target|option|flag|argument|subcommand|command not found|undefined"
-    r"|reference to|package|module|crate|relation|key|recipe|task): ?([\w.@/:+$-]{2,80})"
-    r"|([\w.@/+-]{2,80}): (?:command )?not found"
-)
 _WORD = r"[^\W\d_]{3,}"
 _FOLDED = r"<[a-z]+>"
-# What stands in every failure, and tells none from another; nor does that a file is not there,
-# because its path is folded.
-_COMMON = frozenset(
-    """
-    error errors failed failure fail fails exit code status with command tool bash the and read
-    cannot open access stat such file directory path does exist filenotfounderror errno enoent not
-    found assertion assertionerror expected actual received got left right type types value
-    mismatched could find symbol test tests panic exception invalid unexpected line
-    """.split()
-)
-# What a solution without content is made of.
-_EMPTY_SOLUTION = frozenset(
-    """
-    accordingly all already an and applied are as be been bug by changed code completed correctly
-    did do does done error errors everything failing failure finally fine finished fix fixed fixes
-    for fully handled has have i implement implemented in is issue issues it its made make my now
-    of on our out pass passed passes passing problem problems properly resolve resolved s should
-    so solve solved some sorted successfully task test tests that the them then there these they
-    this to up updated was we well were with work worked working works you
-    """.split()
-)
 
 
 def names_in(message: str) -> frozenset[str]:
     """What an error names: modules, tables, options, targets, commands, quoted or after a colon."""
-    found = compiled(_NAMED).findall(message[:_READ])
+    found = rule("names in errors").findall(message[:_READ])
     return frozenset(name.strip(".:").lower() for names in found for name in names if name)
 
 
@@ -129,9 +96,12 @@ def tells(message: str) -> bool:
     """Whether a message says anything by which one failure differs from another."""
     folded = signature(message)  # a path in quotes is no name: it differs elsewhere
     plain = compiled(_FOLDED).sub(" ", folded)
-    return bool(names_in(folded)) or len(set(compiled(_WORD).findall(plain)) - _COMMON) >= 2
+    return (
+        bool(names_in(folded))
+        or len(set(compiled(_WORD).findall(plain)) - word_set("common in errors")) >= 2
+    )
 
 
 def is_solution(text: str) -> bool:
     """Whether a text says what was done: "Done it." does not."""
-    return not _EMPTY_SOLUTION.issuperset(compiled(r"\w+").findall(text.lower()))
+    return not word_set("empty solution").issuperset(compiled(r"\w+").findall(text.lower()))

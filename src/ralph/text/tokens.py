@@ -36,6 +36,18 @@ def table(module: str, name: str) -> dict[str, list[str]]:
     return found
 
 
+@functools.cache
+def rule(section: str) -> re.Pattern[str]:
+    """A pattern of all that a section of `rules.txt` lists."""
+    return re.compile("|".join(table(__file__, "rules.txt")[section]))
+
+
+@functools.cache
+def word_set(section: str) -> frozenset[str]:
+    """The words that a section of `rules.txt` lists."""
+    return frozenset(" ".join(table(__file__, "rules.txt")[section]).split())
+
+
 # -- Words as the index sees them: code-aware, accent-blind, stemmed.
 #
 # An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and
