@@ -97,10 +97,7 @@ def _apart(said: str) -> tuple[str, str]:
 # -- Commit messages.
 
 
-_TRAILER = re.compile(
-    r"^(?:[A-Z][A-Za-z]+(?:-[A-Za-z]+)+:\s|Co-authored-by|Signed-off-by|\U0001f916|Generated with)",
-    re.M,
-)
+_TRAILER = pattern("trailer", re.M)
 _COMMITS = re.compile(r"\bgit (?:-C \S+ )?commit\b|\bjj (?:describe|commit)\b")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Keep house; nothing was decided.

@@ -25,11 +25,7 @@ _HEAD, _TAIL = 64_000, 192_000
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|\^\[\[[0-9;]{0,12}m")
 # A job's log, a runner of tasks, containers: who speaks stands before each line.
-_PREFIX = re.compile(
-    r"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:.]{8,16}Z ?"
-    r"|^\[[a-z][\w:./ -]{1,40}\] (?: *\| )?",
-    re.M,
-)
+_PREFIX = pattern("prefix", re.M)
 # GitHub's mark of an error; a linter's begins with its place.
 _ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
 _ARROWS = ("--> ", "╭─[")
@@ -37,9 +33,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
 _RAISED = re.compile(r"(?P<m>[A-Za-z_][\w.]*(?:: .*)?)$")
 _CHAINED = re.compile(r"(?:During handling of the above|The above exception was the direct cause)")
-_AT = re.compile(
-    r"\s+(?:at|from|\u276f) (?:.*?\()?(?:file://)?(?P<f>[^\s()`'\"]+?\.\w+):(?P<l>\d+)(?::\d+)?\)?"
-)
+_AT = pattern("at")
 _ARROW = re.compile(r"\s*(?:-->|╭─\[)\s*(?P<f>[^\s:]+):(?P<l>\d+)")
 _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
 _GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")

@@ -133,17 +133,11 @@ _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
 _JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
 # A file that is not there is not an error of the project.
-_UNREADABLE = re.compile(
-    r"(?:ls|rm|cat|head|tail|find|stat|grep|rg|wc|diff|sed|awk|du|file|readlink|Get-\w+)\b.{0,300}"
-    r"(?:No such file or directory|Is a directory|Not a directory|[Pp]ermission denied"
-    r"|cannot find the (?:file|path))"
-)
+_UNREADABLE = pattern("unreadable")
 # An exception as the last line was caught by nobody.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
 # A program in a pipe says that it has no such option.
-_MISUSED = re.compile(
-    r"^(?P<p>[\w.-]{1,40}): (?:illegal|invalid|unrecogni[sz]ed|unknown) option\b.{0,200}$", re.M
-)
+_MISUSED = pattern("misused", re.M)
 _TESTS = re.compile(r"^\s*\d+ (?:pass|passing|passed)\b|^test result: |\b\d+ passed\b", re.M)
 
 
@@ -242,35 +236,18 @@ def _failure(command: str, code: int | None, text: str) -> str:
 # -- Errors in words.
 
 
-_NAMED = re.compile(
-    r"\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300}"
-    r"|error\[E\d{4}\]: [^\n`]{3,300}"
-    # A line that is nothing but an error, as a terminal prints it: repeated, not told.
-    r"|^\s*(?:(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300}[^\n`*.])$"
-)
+_NAMED = pattern("named")
 _NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
 _STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
 _MET = words("met", re.I)
 _SUPPOSED = words("supposed", re.I)
 _DOUBTFUL = re.compile(r"\b(?:would|could|might|should|if|e\.g\.|for example)\b", re.I)
-_LOGGED = re.compile(
-    r"\[(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\]:?[ \t]+"
-    r"(?:(?P<f>[\w./\\-]{1,200}\.\w{1,5}):(?P<l>\d{1,7}): )?(?:\[\w{1,40}\]>? )?"
-    r"(?P<m>[^\n]{10,400})"
-)
-_QUOTED = re.compile(
-    r"\b(?:caus|fail|error|crash|throw|report|messag|warn|log|say|see|get)[a-z]{0,6}\W{1,3}"
-    r"(?:[a-z]{1,10} ){0,3}`(?P<m>[^`\n]{15,300})`",
-    re.I,
-)
+_LOGGED = pattern("logged")
+_QUOTED = pattern("quoted", re.I)
 _TROUBLE = pattern("trouble")
 _CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w+$|^[\w.-]+$")
 # A list or a heading is written by hand; a log is not.
-_LOG_LINES = re.compile(
-    r"^(?![ \t]*(?:[-*+#>|]|\d+[.)])[ \t]).*"
-    r"(?:exit(?:ed with)? (?:code|status) [1-9]|\bERROR\b|\bFAIL(?:ED|URE)?\b|Traceback).*$",
-    re.M,
-)
+_LOG_LINES = pattern("log lines", re.M)
 _BY_HAND = re.compile(r"\s*(?:[-*+#>|]|\d+[.)])\s")
 
 

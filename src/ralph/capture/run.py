@@ -18,6 +18,7 @@ import msgspec
 from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment, session_name
+from ralph.capture.rules import pattern
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
@@ -44,9 +45,7 @@ _OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 # Where agents put working copies inside a project.
 _WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
-_WORKTREE_ADD = re.compile(
-    r"\bworktree add(?: -[bB] \S{1,200}| --?[a-zA-Z-]{1,20})* ([\w./~+-]{1,500})"
-)
+_WORKTREE_ADD = pattern("worktree add")
 _MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 _NO_ERROR: frozenset[TerminalReason] = frozenset({"ok", "interrupted", "unknown"})

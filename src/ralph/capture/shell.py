@@ -25,14 +25,7 @@ _LONGEST = 20_000
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?(?:\n\s*\2\s*(?=\n|\Z|\))|\Z)", re.S)
 _SUBSHELL_CALL = re.compile(r"""^(?:/\S*/)?(?:ba|z|da)?sh\s+-l?i?c\s+(?P<inner>.+)$""", re.S)
 _CONTROL = {"if", "for", "while", "until", "case", "function", "{", "("}
-_TOKEN = re.compile(
-    r"(?P<blank>(?:[ \t]|\\\r?\n)+)"
-    r"|(?P<redirect>\d*(?:&>>?|>>|>\||>&|<&|<<<?-?|>|<))"
-    r"|(?P<join>[\n\r;|&()][\n\r;|&() ]*)"
-    r"|(?P<word>(?:[^\s'\"\\;|&()<>]+|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\[^\r\n])+)"
-    r"|(?P<bad>.)",
-    re.S,
-)
+_TOKEN = pattern("token", re.S)
 _QUOTED = re.compile(r"'(?P<plain>[^']*)'|\"(?P<soft>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)", re.S)
 _NOT_PLAIN = re.compile(r"[*?$`{}\[\]<>|;&]")
 _TO_FILE = {">", ">>", ">|", "1>", "1>>", "&>", "&>>"}
@@ -297,10 +290,7 @@ _FILTERED = re.compile(r"\| *(?:head|tail|tee)\b(?!.*\| *(?!head|tail|tee)\w)")
 _TALKS = re.compile(r"test|spec|jest|nox|tox")
 _WORD = re.compile(r"[\w./\\=:@*'\"-]+")
 _MISSING = re.compile(r"not found|not recogni[sz]ed|No version is set")
-_SHOWN = re.compile(
-    r"\s*(?:2>&1|\| *(?:head|tail|tee|wc|less|cat|Select-Object|Out-String)\b[^|;&]*"
-    r"|[;&]+ *echo\b[^|;&]*(?:\$\?|LASTEXITCODE)[^|;&]*)"
-)
+_SHOWN = pattern("shown")
 
 
 class ShellCall(NamedTuple):

@@ -49,17 +49,11 @@ _EXPLAINS = re.compile(
     re.I,
 )
 _ANNOUNCES = pattern("announces", re.I)
-_OPENING = re.compile(
-    r"^(?:(?:got it|i see(?: the issue)?|good(?: catch)?|right|yes|okay?|ah|hmm|found it|confirmed)"
-    r"\b[!.,:]?\s*(?:[\u2014-]\s*)?)+",
-    re.I,
-)
+_OPENING = pattern("opening", re.I)
 _SKIPS = pattern("skips")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
 _SETS_UP = pattern("sets up")
-_KEEPS = re.compile(
-    r"\bgit (?:add|commit|push|stash|config --get|rebase|merge|fetch|switch|checkout)\b"
-)
+_KEEPS = pattern("keeps")
 # Never told as a cure.
 _DESTROYS = pattern("destroys")
 _FILLER = pattern("filler")

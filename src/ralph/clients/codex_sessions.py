@@ -19,6 +19,7 @@ import msgspec
 
 from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
+from ralph.capture.rules import pattern
 from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
 from ralph.records.iteration import FileAction
 
@@ -27,26 +28,14 @@ from ralph.records.iteration import FileAction
 
 _READ = 64_000
 # What the client writes in a person's place; newer ones say whose words each part is.
-_PUT_IN = re.compile(
-    r"<(?:environment_context|user_instructions|turn_aborted|user_shell_command|skills?|hook_prompt"
-    r"|skills_instructions|permissions instructions|collaboration_mode|subagent_notification"
-    r"|model_switch|personality_spec|apps_instructions|plugins_instructions|INSTRUCTIONS)\b[^>]*>"
-    r"|# AGENTS\.md instructions"
-)
+_PUT_IN = pattern("codex puts in")
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
 _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _ENDED = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.M)
 _RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.M)
-_HEAD = re.compile(
-    r"\A(?:(?:Script (?:completed|failed)|Chunk ID|Wall time|Exit code|Process exited"
-    r"|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
-)
-_BADLY = re.compile(
-    r"\A(?:apply_patch verification failed|unsupported call|failed to parse|tool call error"
-    r"|execution error|exec_command failed|Failed to (?:create|apply|find))",
-    re.I,
-)
+_HEAD = pattern("codex output head")
+_BADLY = pattern("called badly", re.I)
 _STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
 _HEAD_CHARS = 500
 _SCRIPT_CALL = "tools.exec_command("
