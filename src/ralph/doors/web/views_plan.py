@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from ralph.doors.web import charts
 from ralph.doors.web.page import NavEntry, PageCall, Route
 from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import timeline as history
@@ -104,7 +103,7 @@ def feature(call: PageCall) -> Response:
         state=view.current_state(name),
         tasks=_tasks(view, name),
         used=usage(events, name),
-        strip=charts.strip(events[:_STRIP]),
+        strip=events[:_STRIP],
         recent=events[:_RECENT],
         files=history.touched_files(call.memory, name, _FILES),
         learnings=_learnings(shown, newest),
