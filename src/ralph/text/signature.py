@@ -9,51 +9,22 @@ names in quotes are not, because they tell one error from another.
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from ralph.text.tokens import compiled, rule, word_set
+from ralph.text.tokens import compiled, rule, table, word_set
 
 LONGEST = 300
 _READ = 2000
 
-_SOURCES = (
-    "py|pyi|ipynb|js|jsx|ts|tsx|mjs|cjs|mts|cts|vue|svelte|rs|go|c|h|cc|cpp|cxx|hpp|hh|m|mm|java|kt"
-    "|kts|scala|rb|erb|php|cs|fs|vb|swift|sh|bash|zsh|sql|html|css|scss|json|ya?ml|toml|xml|md|txt"
-    "|lock|log|cfg|ini|ex|exs|erl|hs|lua|pl|pm|r|jl|dart|proto|gradle|tf"
-)
-# What may differ, and what stands for it; in this order.
-_FOLDS = (
-    (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
-    (r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", "<id>"),
-    (
-        r"\b\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d{1,2}:\d\d(?::\d{2}(?:[.,]\d+)?)?)?(?:Z|[+-]\d{2}:?\d\d)?"
-        r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b",
-        "<time>",
-    ),
-    (r"(?i)\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"`<>)\]]++", "<url>"),
-    (r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)(?::\d+)?\b", "<host>"),
-    (r"(?i)\b0x[0-9a-f]+\b", "<address>"),
-    (
-        r"(?i)(?:\b[a-z]:|~|\.{1,2})?(?:[\\/][\w.@+$~-]++)+[\\/]?"
-        r"|\b[\w.@+$-]++(?:[\\/][\w.@+$~-]++)+[\\/]?",
-        "<path>",
-    ),
-    (rf"(?i)\b[\w@+$-]++(?:\.[\w@+$-]++){{0,4}}?\.(?:{_SOURCES})\b(?!\()", "<path>"),
-    (r"(?<=<path>)(?::\d+)+|(?<=<path>)\(\d+(?:,\s?\d+)*\)", ""),
-    (
-        r"(?i)(?:,? ?(?:\bat|\bon|\bin|<path>)? ?)\b(?:line|ln|column|col|char|position|offset)s?"
-        r" ?:? ?\d+(?:[:,-] ?\d+)*",
-        " ",
-    ),
-    # A hash has letters and digits mixed; a word has no digits, a number no letters.
-    (r"(?i)\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b", "<id>"),
-)
-_NUMBERS = (
-    (
-        r"(?i)\b\d+(?:\.\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?|h)\b",
-        "<duration>",
-    ),
-    (r"\d+(?:[.,]\d+)*", "<n>"),
-)
+# What takes the place of what is only taken out.
+_NOTHING = {"nothing": "", "blank": " "}
+
+
+@cache
+def _folds(section: str) -> list[tuple[re.Pattern[str], str]]:
+    """What may differ, and what stands for it, in this order."""
+    rows = (row.split(" | ", 1) for row in table(__file__, "rules.txt")[section])
+    return [(compiled(row[1]), _NOTHING.get(row[0], f"<{row[0]}>")) for row in rows]
 
 
 def signature(message: str) -> str:
@@ -69,11 +40,11 @@ def signature(message: str) -> str:
         return f"\0{chr(0xE000 + len(codes) - 1)}\0"
 
     text = message[:_READ]
-    for pattern, new in _FOLDS:
-        text = compiled(pattern).sub(new, text)
+    for pattern, new in _folds("folds"):
+        text = pattern.sub(new, text)
     text = rule("error code").sub(keep, text)
-    for pattern, new in _NUMBERS:
-        text = compiled(pattern).sub(new, text)
+    for pattern, new in _folds("number folds"):
+        text = pattern.sub(new, text)
     for number, code in enumerate(codes):
         text = text.replace(f"\0{chr(0xE000 + number)}\0", code)
     return " ".join(text.split()).strip(" .:;,-!").lower()[:LONGEST]

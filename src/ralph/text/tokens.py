@@ -222,17 +222,11 @@ def spellings(text: str) -> Mapping[str, str]:
     return written
 
 
-_TIME_WORDS = frozenset(
-    "january february march april may june july august september october november december jan feb"
-    " mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday"
-    " sunday today yesterday night morning afternoon day days week weeks weekend weekends month"
-    " months quarter quarters year years".split()
-)
-
-
 def names_time(text: str) -> bool:
     """Whether a text may speak of a time. Cheap: nearly no question does."""
-    return "20" in text or not _TIME_WORDS.isdisjoint(compiled(r"\W+").split(text.lower()))
+    return "20" in text or not word_set("time words").isdisjoint(
+        compiled(r"\W+").split(text.lower())
+    )
 
 
 def _chunks(text: str) -> list[str]:
