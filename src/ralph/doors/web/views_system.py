@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 _FAILURES = 50
 _DOCTOR_S = 120.0
-_ABOUT_WORKERS = {
-    "conversation": "Writes a summary of each conversation that ended.",
-    "exchange": "Writes a summary of each exchange.",
-    "embedding": "Turns new text into vectors, so that searches find it by meaning.",
-}
 
 
 # -- workers
@@ -43,7 +38,6 @@ def workers(call: PageCall) -> Response:
     return call.page(
         "workers.html",
         workers=crew.statuses(),
-        about=_ABOUT_WORKERS,
         failed=failed[:_FAILURES],
         more=max(0, len(failed) - _FAILURES),
     )
