@@ -25,6 +25,7 @@ from attacking import (
 
 from ralph.chat.summaries import summary_prompt
 from ralph.memory.brief import Brief, FeatureNow, PastSession
+from ralph.memory.conversations import ConversationDetails
 from ralph.memory.lessons import RepeatedError, Solved
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
@@ -245,15 +246,8 @@ def _said(text: str) -> str:
     )
     document = Document(path=text, heading=text, text=text, title=text)
     lines += document_lines(hit(text, document, "document"), chars=900)
-    lines += details_lines(
-        conversation(text),
-        [exchange(text)],
-        whole=True,
-        alone=False,
-        side_tokens=900,
-        summaries={text: text},
-        tags=[text],
-    )
+    found = ConversationDetails(conversation(text), [exchange(text)], (text,), {text: text})
+    lines += details_lines(found, whole=True, alone=False, side_tokens=900)
     return mark("\n".join(lines))
 
 

@@ -160,16 +160,9 @@ def conversation_details(
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
-    lines = recalled.details_lines(
-        found.conversation,
-        found.exchanges,
-        whole=include_full_transcript,
-        alone=alone,
-        # A question that fills the answer would leave no room for the reply to it.
-        side_tokens=recalled.RECORD_TOKENS * 2 // 5,
-        summaries=found.summaries,
-        tags=found.tags,
-    )
+    # A question that fills the answer would leave no room for the reply to it.
+    room: dict[str, Any] = {"alone": alone, "side_tokens": recalled.RECORD_TOKENS * 2 // 5}
+    lines = recalled.details_lines(found, whole=include_full_transcript, **room)
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
     rest = printed if alone else "Ask for single exchanges by exchange_id."
     fence = fenced_lines("What was said.", lines, budget_tokens=recalled.RECORD_TOKENS, rest=rest)

@@ -14,6 +14,7 @@ from ralph.text.summary import outcome_of
 from ralph.text.tokens import estimate_tokens, first_tokens, tokens
 
 if TYPE_CHECKING:
+    from ralph.memory.conversations import ConversationDetails
     from ralph.memory.lessons import Solved
 
 # The most that one answer to a model holds: of several records, and of one whole record.
@@ -271,23 +272,17 @@ def about(title: str, tags: Sequence[str]) -> list[str]:
 
 
 def details_lines(
-    conversation: Conversation,
-    exchanges: Sequence[Exchange],
-    *,
-    whole: bool,
-    alone: bool,
-    side_tokens: int,
-    summaries: Mapping[str, str],
-    tags: Sequence[str],
+    found: ConversationDetails, *, whole: bool, alone: bool, side_tokens: int
 ) -> list[str]:
     """A conversation and its exchanges, or the one that stands `alone`: in short, or `whole` with
     what was done in between."""
+    conversation, exchanges, summaries = found.conversation, found.exchanges, found.summaries
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
     created, source = plain_date(conversation.created), harmless(conversation.source)
     lines = [f"conversation {plain_id(conversation.id)} | {title} | {created} | {source} | {held}"]
-    if tags:
-        lines.append(f"  tags: {_tags(tags)}")
+    if found.tags:
+        lines.append(f"  tags: {_tags(found.tags)}")
     if summary := summaries.get(conversation.id):
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
     for one in exchanges:

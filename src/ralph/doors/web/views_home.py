@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from starlette.responses import Response
 
 from ralph import disk
-from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens_text
+from ralph.doors.web.page import PageCall, money, paged, tokens_text
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
 from ralph.memory.stats import grouped, recall_stats
@@ -279,17 +279,3 @@ def _result(hit: Hit) -> tuple[Row, str, Hit]:
     """A hit as a row, and the text below its title."""
     row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
     return row, "" if text == row.title else text, hit
-
-
-NAV = [
-    NavEntry(0, "Home", "/", "h"),
-    NavEntry(2, "Timeline", "/timeline", "t"),
-    NavEntry(3, "Search", "/search", "s"),
-]
-ROUTES: list[Route] = [
-    ("GET", "/", home),
-    ("GET", "/live", live),
-    ("GET", "/badge", badge),
-    ("GET", "/timeline", timeline),
-    ("GET", "/search", search),
-]

@@ -9,9 +9,7 @@ from starlette.responses import Response
 
 from ralph.doors.web.page import (
     SHORT_ID,
-    NavEntry,
     PageCall,
-    Route,
     duration,
     money,
     tokens_text,
@@ -206,12 +204,3 @@ def forget(call: PageCall) -> Response:
 def undo(call: PageCall) -> Response:
     """Take back what was done last."""
     return call.undo()
-
-
-NAV: list[NavEntry] = []
-ROUTES: list[Route] = [
-    ("GET", "/record/{id}", record),
-    ("GET", "/forget", confirm_forget),
-    ("POST", "/forget", forget),
-    ("POST", "/undo", undo),
-]

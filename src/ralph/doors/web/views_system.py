@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.responses import Response
 
 from ralph.config import RULES, USER_FILE, Config, Settings, clear, home_folder, load, store
-from ralph.doors.web.page import NavEntry, PageCall, Route, Site
+from ralph.doors.web.page import PageCall, Site
 from ralph.memory.project import PlainFolder
 from ralph.records import clean
 from ralph.text.tokens import plural
@@ -175,19 +175,3 @@ def check_health(call: PageCall) -> Response:
     """Check everything again."""
     _health.setdefault(call.site, HealthCheck(call.site)).start()
     return call.done("Checking. This takes a few seconds.", "/health")
-
-
-NAV = [
-    NavEntry(8, "Workers", "/workers", "w"),
-    NavEntry(9, "Settings", "/settings", "e"),
-    NavEntry(10, "Health", "/health", "l"),
-]
-ROUTES: list[Route] = [
-    ("GET", "/workers", workers),
-    ("POST", "/workers/retry", retry),
-    ("GET", "/settings", settings),
-    ("POST", "/settings", change_setting),
-    ("GET", "/health", health),
-    ("GET", "/health/part", health_part),
-    ("POST", "/health", check_health),
-]
