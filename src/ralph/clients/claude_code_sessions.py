@@ -8,7 +8,6 @@ exchange is depends on its own lines alone, so a file can be read on from where 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -56,8 +55,6 @@ _BEGINNINGS: dict[Sort, tuple[str, ...]] = {
 # What clients write into a person's message beside the person's own words.
 _PUT_IN = pattern("claude code puts in")
 # `/model`, `/exit`: for the client, not for the agent.
-_CLIENTS_OWN = re.compile(r"/[a-z-]+")
-_INSIDE = re.compile(r"<(command-name|command-args|bash-input)>(.*?)</\1>", re.S)
 _TAKEN_IN = ("", "absorbed_mid_turn")
 _PICTURES = {"image": "[image]", "document": "[document]"}
 
@@ -106,7 +103,7 @@ def typed(content: Any) -> str:
 def called(line: Any) -> str:
     """What a person had run: a command's arguments, else its name, else the shell's line."""
     text = content_text(mapping(line.message).get("content"))[:_READ]
-    inside = {found[1]: found[2].strip() for found in _INSIDE.finditer(text)}
+    inside = {found[1]: found[2].strip() for found in pattern("inside").finditer(text)}
     if shell := inside.get("bash-input"):
         return f"! {shell}"
     return inside.get("command-args") or inside.get("command-name") or ""
@@ -227,7 +224,7 @@ class Transcript(Messages):
                 words = typed(message.get("content")) if sort == "prompt" else called(line)
                 if line.isSidechain is True:
                     self.account.ask(words)  # by another agent, not by a person
-                elif not _CLIENTS_OWN.fullmatch(words):
+                elif not pattern("clients own").fullmatch(words):
                     self.hear(words, first=self._is_first)
                     self._is_first = self._is_first and False
             detail = partial(unraw, line.toolUseResult)

@@ -30,13 +30,7 @@ _READ = 64_000
 # What the client writes in a person's place; newer ones say whose words each part is.
 _PUT_IN = pattern("codex puts in")
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
-_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
 _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
-_ENDED = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.M)
-_RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.M)
-_HEAD = pattern("codex output head")
-_BADLY = pattern("called badly", re.I)
-_STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
 _HEAD_CHARS = 500
 _SCRIPT_CALL = "tools.exec_command("
 _json = json.JSONDecoder()
@@ -126,7 +120,7 @@ def call_of(item: Mapping[str, Any]) -> OpenCall:
 def changes_of(patch: str) -> list[tuple[str, FileAction]]:
     """The files that a patch changes."""
     found: list[tuple[str, FileAction]] = []
-    for kind, path, moved_to in _PATCHED.findall(patch):
+    for kind, path, moved_to in pattern("patched").findall(patch):
         if moved_to and found:
             found[-1] = (found[-1][0], "deleted")
             found.append((moved_to.strip(), "created"))
@@ -160,16 +154,16 @@ def answer_of(output: Any) -> CodexAnswer:
             status = mapping(inner.get("metadata")).get("exit_code")
             code = status if isinstance(status, int) and not isinstance(status, bool) else None
     head = text[:_HEAD_CHARS]
-    body = _HEAD.match(text)
-    if ended := _ENDED.search(head, 0, body.end() if body else len(head)):
+    body = pattern("codex output head").match(text)
+    if ended := pattern("ended").search(head, 0, body.end() if body else len(head)):
         code = int(ended[1])
-    running = _RUNNING.search(head)
+    running = pattern("running").search(head)
     return CodexAnswer(
         text=text[body.end() :] if body else text,
-        failed=failed or bool(code) or bool(_BADLY.match(text)),
+        failed=failed or bool(code) or bool(pattern("called badly", re.I).match(text)),
         code=code,
         session=running[1] if running and code is None else "",
-        stopped=_STOPPED.search(head) is not None,
+        stopped=pattern("stopped").search(head) is not None,
     )
 
 

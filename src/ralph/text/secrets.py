@@ -60,16 +60,7 @@ RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.
 _RANDOM: Final = -0.5
 _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
-_HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
-_UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
-_DOUBTFUL: Final = r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
-# What runs into the string after it: escaped newlines, colors, percent escapes.
-_ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
-_POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
-_MAILGUN: Final = r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\Z"
-_RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
 
 
 def likeness(text: str) -> float:
@@ -98,19 +89,19 @@ def random_looking(value: str, least: int) -> bool:
     """Whether a value of at least this length, its prefix apart, can only be random characters."""
     prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
     body = value[prefix.end() if prefix else 0 :].rstrip("=")
-    return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
+    return least <= len(body) <= _LONGEST and not pattern("hex").match(body) and _restless(body)
 
 
 def is_doubtful(word: str) -> bool:
     """Whether anything in this word could be random at all."""
-    return bool(compiled(_DOUBTFUL).search(word))
+    return bool(pattern("doubtful").search(word))
 
 
 def tokens(word: str) -> Iterator[tuple[int, int, str]]:
     """Where strings in a word are too random and too long for an id."""
-    plain = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), word)
+    plain = pattern("escape").sub(lambda match: " " * len(match[0]), word)
     for part in compiled("[^ ]+").finditer(plain):
-        for run in compiled(_RUN).finditer(part[0]) if is_doubtful(part[0]) else ():
+        for run in pattern("run").finditer(part[0]) if is_doubtful(part[0]) else ():
             at = part.start() + run.start()
             yield from ((at + a, at + b, "high-entropy") for a, b in _stretches(run[0]))
 
@@ -156,7 +147,7 @@ def _is_edge(part: str, joint: str, words: list[int]) -> bool:
 def _is_word(part: str) -> bool:
     if len(part) < 4 or part.isdigit() or (len(part) < 8 and not part.isalpha()):
         return False
-    if len(part) >= 16 and compiled(_HEX).match(part):
+    if len(part) >= 16 and pattern("hex").match(part):
         return part.isalpha()
     return likeness(part) > (0 if len(part) < 8 else -0.25 if len(part) < 16 else _RANDOM)
 
@@ -164,11 +155,11 @@ def _is_word(part: str) -> bool:
 def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     """Where the token begins, if these parts are one and no id, hash or address."""
     long = [part for part in parts if len(part[0]) >= 8]
-    hashes = all(compiled(_HEX).match(part[0]) for part in long)
+    hashes = all(pattern("hex").match(part[0]) for part in long)
     ends = long if hashes else parts
     start, end = ends[0].start(), ends[-1].end()
     edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
-    if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
+    if prefix := pattern("prefix").match(run, edge, start if hashes else end):
         start = max(start, prefix.end())
     before, body = run[edge:start], run[start:end]
     lettered = any(map(str.isalpha, before))
@@ -177,17 +168,17 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
         word.endswith(("key", "token", "secret")) for word in words
     )
     names = words & word_set("names")
-    if compiled(_UUID).search(run, edge, end):
+    if pattern("uuid").search(run, edge, end):
         return start if opens else None
     if hashes:
-        if compiled(_MAILGUN).match(body):
+        if pattern("mailgun").match(body):
             return start
         short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
         hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
         return start if hidden else None
     least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
     most = _LONGEST if words or body.isalnum() else 128  # longer ones are data
-    if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
+    if not least <= len(body) <= most or pattern("pod").match(body) or not _restless(body):
         return None
     return start
 
@@ -223,13 +214,7 @@ def wrapped(text: str, start: int, end: int) -> bool:
 _TYPE: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
 _BEGIN: Final = rf"-{{4,5}} ?BEGIN {_TYPE}|Private-Lines: ?\d+"
 _END: Final = rf"-{{4,5}} ?END {_TYPE}"
-# What ends a line, also inside a string, a URL or a page.
-_BREAK: Final = r"\r?\n|\\[rn]|%0[AD]|&#(?:10|x[aA]);|<br ?/?>"
 _LONGEST_LINE: Final = 1000
-_FULL: Final = r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|%2[BF]){40,}(?:=|%3D){0,2}"
-_ALONE = r"[^A-Za-z0-9]*(?:\d{1,6}[\u2192\t:|.)-] *)?([A-Za-z0-9+/]{5,39}={0,2})[^A-Za-z0-9]*\Z"
-# All on the line of the frame.
-_RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
 # Lines without a part of the key that may stand between two with one: fields, what a log adds.
 _FIELDS, _ADDED = 8, 2
 
@@ -256,7 +241,7 @@ def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
 
 def _end(text: str, at: int, most: int) -> int | None:
     """Where a key ends that begins here: after its last line, or after the frame that closes it."""
-    runs = compiled(_RUNS).match(text, at)
+    runs = pattern("runs").match(text, at)
     end = runs.end() if runs else at
     size, others = end - at, 0
     for start, stop in _lines_after(text, end):
@@ -294,10 +279,10 @@ def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
     """Where in a line a part of a key is: one of the usual width, or a shorter one alone."""
     line = text[start:stop]
     hashes = r"[0-9a-f]+\Z|[A-Z]+\Z"
-    full = [one for one in compiled(_FULL).finditer(line) if not compiled(hashes).match(one[0])]
+    full = [one for one in pattern("full").finditer(line) if not compiled(hashes).match(one[0])]
     if full:
         return start + full[0].start(), start + full[-1].end()
-    alone = compiled(_ALONE).match(line)
+    alone = pattern("alone").match(line)
     if alone and (likeness(alone[1]) < -0.25 or alone[1].endswith("=")):
         return start + alone.start(1), start + alone.end(1)
     return None
@@ -305,7 +290,7 @@ def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
 
 def _lines_after(text: str, at: int) -> Iterator[tuple[int, int]]:
     while at < len(text):
-        line = compiled(_BREAK).search(text, at, at + _LONGEST_LINE)
+        line = pattern("break").search(text, at, at + _LONGEST_LINE)
         end = line.start() if line else min(len(text), at + _LONGEST_LINE)
         yield at, end
         at = line.end() if line else end
@@ -314,6 +299,6 @@ def _lines_after(text: str, at: int) -> Iterator[tuple[int, int]]:
 def _lines_before(text: str, at: int) -> Iterator[tuple[int, int]]:
     while at:
         first = max(0, at - _LONGEST_LINE)
-        lines = list(compiled(_BREAK).finditer(text, first, at))
+        lines = list(pattern("break").finditer(text, first, at))
         yield lines[-1].end() if lines else first, at
         at = lines[-1].start() if lines else first

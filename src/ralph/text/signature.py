@@ -53,10 +53,6 @@ def signature(message: str) -> str:
 # -- What a message or a solution says of its own.
 
 
-_WORD = r"[^\W\d_]{3,}"
-_FOLDED = r"<[a-z]+>"
-
-
 def names_in(message: str) -> frozenset[str]:
     """What an error names: modules, tables, options, targets, commands, quoted or after a colon."""
     found = rule("names in errors").findall(message[:_READ])
@@ -66,10 +62,10 @@ def names_in(message: str) -> frozenset[str]:
 def tells(message: str) -> bool:
     """Whether a message says anything by which one failure differs from another."""
     folded = signature(message)  # a path in quotes is no name: it differs elsewhere
-    plain = compiled(_FOLDED).sub(" ", folded)
+    plain = rule("folded").sub(" ", folded)
     return (
         bool(names_in(folded))
-        or len(set(compiled(_WORD).findall(plain)) - word_set("common in errors")) >= 2
+        or len(set(rule("signature word").findall(plain)) - word_set("common in errors")) >= 2
     )
 
 

@@ -93,8 +93,6 @@ _HEADS = 6
 # What an answer's best sentence is worth when it is a courtesy.
 _COURTESY = -1.0
 
-_WORD = r"[^\W_][\w'./+#-]*[\w+#]|[^\W_]"
-_URL = r"\bhttps?://[^\s)>\]]+"
 _HEAD_ENDS = r": | [-\u2013\u2014] |\. |; "
 
 
@@ -129,7 +127,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
 
 def title_of(user: str) -> str:
     """A title from a first prompt: what is wanted, without courtesies, code and folders."""
-    title = compiled(_URL).sub("", _asked(user, 4 * TITLE_CHARS))
+    title = rule("url").sub("", _asked(user, 4 * TITLE_CHARS))
     title = rule("folder").sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
     title = " ".join(title.split())
     closing = " .:;,!-"
@@ -142,7 +140,7 @@ def title_of(user: str) -> str:
 
 
 def _content(text: str) -> frozenset[str]:
-    return frozenset(compiled(_WORD).findall(text.lower())) - STOP_WORDS
+    return frozenset(rule("summary word").findall(text.lower())) - STOP_WORDS
 
 
 def _sentences_of(read: list[Piece]) -> list[str]:
