@@ -25,11 +25,7 @@ _READ = 64_000
 
 
 _PATTERNS = tuple(re.compile(row) for row in rows("decisions"))
-_UNSURE = pattern("unsure", re.I)
-# How the agent goes about its work says nothing about the project.
-_ABOUT_TOOLS = pattern("about tools", re.I)
-# "decided to keep X because": what was decided, though it looks like a reason.
-_CHOSEN = pattern("chosen")
+_UNSURE = pattern("unsure")
 # Finding these is fast, matching the table is not.
 _CUES = rows("cues")
 
@@ -58,14 +54,14 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
 
 
 def _decision(sentence: str, strict: bool) -> Decision | None:
-    if _ABOUT_TOOLS.search(sentence):
+    if pattern("about tools").search(sentence):
         return None
     for statement in _PATTERNS[:3] if strict else _PATTERNS:
         match = statement.match(sentence)
         if match is None:
             continue
         before = sentence[: match.start("d")]
-        if before.count('"') % 2 or before.count("`") % 2 or pattern("others", re.I).search(before):
+        if before.count('"') % 2 or before.count("`") % 2 or pattern("others").search(before):
             return None
         description, rationale = _apart(match["d"])
         # A doubt in the reason is a reason; a doubt in the choice is no choice.
@@ -79,8 +75,8 @@ def _decision(sentence: str, strict: bool) -> Decision | None:
 
 def _apart(said: str) -> tuple[str, str]:
     said = pattern("marks").sub("", said).strip().rstrip(".*_ ")
-    chosen = _CHOSEN.search(said)
-    split = pattern("split", re.S).search(said, max(12, chosen.end() if chosen else 0))
+    chosen = pattern("chosen").search(said)
+    split = pattern("split").search(said, max(12, chosen.end() if chosen else 0))
     if split is None:
         return clip(said, LONGEST), ""
     why = pattern("plain why").sub("", split["why"]).strip()
@@ -88,10 +84,6 @@ def _apart(said: str) -> tuple[str, str]:
 
 
 # -- Commit messages.
-
-
-# Keep house; nothing was decided.
-_HOUSEKEEPING = pattern("housekeeping", re.I)
 
 
 def commit_message(line: str) -> str:
@@ -107,7 +99,7 @@ def commit_message(line: str) -> str:
                 given = [b for a, b in pairs if a in {"-m", "--message", "-am", "-qm", "-sm"}]
                 message = "\n\n".join(given)
     message = message.replace("\r", "").strip()
-    trailer = pattern("trailer", re.M).search(message)
+    trailer = pattern("trailer").search(message)
     return (message[: trailer.start()] if trailer else message).strip()
 
 
@@ -128,7 +120,7 @@ def committed(message: str) -> Decision | None:
     """What a commit decided: its subject, and the part of its body that says why."""
     subject, _, body = message.partition("\n")
     subject, body = subject.strip(), body.strip()
-    if len(subject) < 15 or (_HOUSEKEEPING.match(subject) and not body):
+    if len(subject) < 15 or (pattern("housekeeping").match(subject) and not body):
         return None
     return Decision(clip(subject, LONGEST), clip(_reasons(body), _LONGEST_BODY) or None)
 
@@ -176,7 +168,7 @@ def planned(text: str) -> Decision | None:
         return None
     parts = pattern("section").split(plan[:_READ])[1:]
     sections = [pair for pair in zip(parts[::2], parts[1::2], strict=False) if title not in pair[0]]
-    told = [_gist(body) for head, body in sections if pattern("about", re.I).search(head)][:3]
+    told = [_gist(body) for head, body in sections if pattern("about").search(head)][:3]
     steps = [head for head, _ in sections if re.match(r"(?:Step |Change |Fix |Part )?\d", head)]
     whole = " ".join(filter(None, [*told, "; ".join(steps[:4])]))
     plan_name = clip(f"Accepted plan: {title}", LONGEST)
@@ -222,19 +214,18 @@ def refused(words: str, what: str) -> Decision:
 
 
 # Says nothing by itself.
-_PLAIN = pattern("plain", re.I)
 _SETS_A_RULE = words("sets a rule", re.I)
 _OBJECTS = words("objects", re.I)
-_CORRECTS = pattern("corrects", re.I | re.S)
+_CORRECTS = pattern("corrects")
 # What a program printed, not what the person says.
-_PRINTED = pattern("printed", re.I)
+_PRINTED = pattern("printed")
 # One question is a correction only when it objects.
 _QUESTION = re.compile(r"[^.!?]{1,400}\?\W*")
 
 
 def is_plain(text: str) -> bool:
     """Whether a prompt only tells the agent to go on: "commit and push"."""
-    return len(text) < 80 and _PLAIN.fullmatch(text) is not None
+    return len(text) < 80 and pattern("plain").fullmatch(text) is not None
 
 
 def asked(text: str, *, first: bool | None) -> Decision | None:

@@ -23,8 +23,6 @@ MOST_PER_OUTPUT = 10
 LONGEST_LINE = 2000
 _HEAD, _TAIL = 64_000, 192_000
 
-# A job's log, a runner of tasks, containers: who speaks stands before each line.
-_PREFIX = pattern("prefix", re.M)
 # GitHub's mark of an error; a linter's begins with its place.
 _ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
 _ARROWS = ("--> ", "╭─[")
@@ -145,7 +143,7 @@ def plain_output(output: str) -> str:
     if "\r" in output:
         output = output.replace("\r\n", "\n").replace("\r", "\n")
     if "Z " in output or "\n[" in output or output.startswith("["):
-        output = _PREFIX.sub("", output)
+        output = pattern("prefix").sub("", output)
     return _ANNOTATION.sub(lambda m: m[1] or "Error: ", output) if "##[" in output else output
 
 

@@ -57,10 +57,8 @@ def stumble(output: str) -> StumbleKind | None:
 
 # Ask something; their exit code is the answer.
 _ASKING = shell.READERS | shell.LOOKERS | names("asking")
-# What they print when the answer is no.
-_NO = pattern("no", re.I)
 # Says that a program was called wrongly, which is worth knowing.
-USAGE = pattern("usage", re.I)
+USAGE = pattern("usage")
 _NEUTRAL = frozenset("cd pushd popd export set source . echo printf mkdir".split())
 _LISTING = frozenset("ls cat rm head tail stat find wc file du rg".split())
 _RUNS_ANOTHER = frozenset("sudo env command time timeout xargs wsl".split())
@@ -69,7 +67,7 @@ _INLINE = frozenset({"-c", "-e", "--eval", "-"})
 
 def is_probe(line: str, output: str) -> bool:
     """Whether a line that failed only asked a question, and was answered with no."""
-    if _NO.search(output[-2000:]) or is_unmatched(line, output[-500:]):
+    if pattern("no").search(output[-2000:]) or is_unmatched(line, output[-500:]):
         return True
     asking = [command.words for command in shell.deciding(line) if command.words[0] not in _NEUTRAL]
     return bool(asking) and all(_asks(_unset(words)) for words in asking)
@@ -126,12 +124,8 @@ _READ = 64_000
 _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
 _JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
-# A file that is not there is not an error of the project.
-_UNREADABLE = pattern("unreadable")
 # An exception as the last line was caught by nobody.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
-# A program in a pipe says that it has no such option.
-_MISUSED = pattern("misused", re.M)
 
 
 def is_job_log(command: str) -> bool:
@@ -170,7 +164,7 @@ def read_output(
         return _failures(command, code, text, resolve)
     is_log = is_job_log(command)
     if not is_log and shell.origin(command) != "own":
-        wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
+        wrong = pattern("misused").search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
@@ -183,7 +177,7 @@ def read_output(
         error
         for error in errors_in(text, resolve, failed=loose)
         if (any_type or error.error_type in JUDGED or error.message.startswith("command not found"))
-        and not _UNREADABLE.match(error.message)
+        and not pattern("unreadable").match(error.message)
         and not ASIDE.search(error.message)
         and not is_unmatched(command, error.message)
     ]
@@ -198,7 +192,7 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     # What a reader prints when it fails stands at the end; the rest may be a file.
     own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
-    worth = [error for error in errors if not _UNREADABLE.match(error.message)]
+    worth = [error for error in errors if not pattern("unreadable").match(error.message)]
     worth = [error for error in worth if not is_scratch(command, error.message)]
     if is_probe(command, text):
         # How a program was called wrongly is worth knowing, though it only asked.
@@ -231,10 +225,8 @@ def _failure(command: str, code: int | None, text: str) -> str:
 
 _NAMED = pattern("named")
 _NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
-_QUOTED = pattern("quoted", re.I)
+_QUOTED = pattern("quoted")
 _CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w+$|^[\w.-]+$")
-# A list or a heading is written by hand; a log is not.
-_LOG_LINES = pattern("log lines", re.M)
 
 
 def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
@@ -259,7 +251,7 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     named = _named(plain, resolve, pattern("doubtful"))
     found += (one for one in named if one.message.removeprefix("Error: ") not in printed)
     logged = "\n".join(line for line in plain.split("\n") if not pattern("by hand").match(line))
-    if not found and len(_LOG_LINES.findall(plain)) > 1:
+    if not found and len(pattern("log lines").findall(plain)) > 1:
         found = _best(logged, resolve)
     return folded(found)[:MOST_PER_OUTPUT]
 

@@ -14,9 +14,9 @@ def rows(section: str) -> list[str]:
 
 
 @cache
-def pattern(section: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def pattern(section: str) -> re.Pattern[str]:
     """A pattern of all that a section lists."""
-    return re.compile("|".join(rows(section)), flags)
+    return re.compile("|".join(rows(section)))
 
 
 @cache

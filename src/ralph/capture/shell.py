@@ -69,7 +69,7 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
         line = pattern("heredoc").sub(" ", line)
     found, current = list[ShellCommand](), ShellCommand([])
     after_redirect: str | None = None
-    for token in pattern("token", re.S).finditer(line):
+    for token in pattern("token").finditer(line):
         kind = token.lastgroup
         if kind == "bad":
             return ()
@@ -260,18 +260,11 @@ GOING = re.compile(r"\A(?:cd (?:\"[^\"]*\"|[^\s;&]+)\s*(?:&&|;|\n)\s*)+")
 # Run what follows them.
 _WRAPPERS = frozenset({"time", "nice", "nohup", "exec", "command", "npx", "bunx", "env", "stdbuf"})
 _RUN = frozenset({"uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
-# What they do is said by their next word.
-_MANY = names("many")
 # Check everything when they are not told what: so a run of more proves a run of less.
 _CHECKS = words("checks")
 # What is committed or pushed is always the project.
 ON_ALL = frozenset({("git", "commit"), ("git", "push"), ("git", "pull"), ("git", "rebase")})
-# Say more or less about the same thing.
-_HARMLESS = pattern("harmless")
-# Leave out a part; the second kind takes its word from what follows.
-_NARROWING = pattern("narrowing")
 # The last word of a runner counts, whatever was logged before it.
-_VERDICT = pattern("verdict")
 _FAILURES = re.compile(r"\b[1-9]\d* (?:fail|failed|failures?|failing|errors?|issues?)\b|\bFAIL")
 _FAILED = re.compile(
     rf"(?i:{_FAILURES.pattern}|\b[1-9]\d* problems?\b|\bnot ok\b|\berror(?:\[|:| TS))"
@@ -332,7 +325,7 @@ def _shell_call(command: ShellCommand) -> ShellCall:
             skip = False
         elif word.startswith("-"):
             options.add(word)
-            narrowing = _NARROWING.fullmatch(word)
+            narrowing = pattern("narrowing").fullmatch(word)
             skip = bool(narrowing and narrowing["valued"] and "=" not in word)
         else:
             targets.add(_plain(word))
@@ -358,7 +351,7 @@ def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
         return (), []
     name, rest = posixpath.basename(words[0]), words[1:]
     program = ["python" if pattern("python").fullmatch(name) else name]
-    if name in _MANY and rest and not rest[0].startswith("-"):
+    if name in names("many") and rest and not rest[0].startswith("-"):
         program.append(rest.pop(0))
         if program[1] in {"run", "compose", "exec"} and rest and not rest[0].startswith("-"):
             program.append(rest.pop(0))
@@ -387,9 +380,9 @@ def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
     if call.program != failed.program:
         return False
     more, less = call.options - failed.options, failed.options - call.options
-    if not all(_HARMLESS.fullmatch(option) for option in more):
+    if not all(pattern("harmless").fullmatch(option) for option in more):
         return False
-    if not all(_HARMLESS.fullmatch(o) or _NARROWING.fullmatch(o) for o in less):
+    if not all(pattern("harmless").fullmatch(o) or pattern("narrowing").fullmatch(o) for o in less):
         return False
     if call.targets == failed.targets:
         return True
@@ -432,9 +425,9 @@ def passed(output: str) -> bool:
 @lru_cache(maxsize=16)
 def _says_passed(end: str) -> bool:
     last = end[-800:]
-    if _VERDICT.search(last) and not _FAILURES.search(last):
+    if pattern("verdict").search(last) and not _FAILURES.search(last):
         return True
-    return pattern("passed", re.M).search(end) is not None and not _FAILED.search(end)
+    return pattern("passed").search(end) is not None and not _FAILED.search(end)
 
 
 def is_check(line: str) -> bool:

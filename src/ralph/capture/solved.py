@@ -39,15 +39,14 @@ _NEAR_COMMIT = 20
 
 Echoed = Callable[[str], bool]
 
-_BECAUSE = pattern("because", re.I)
+_BECAUSE = pattern("because")
 _EXPLAINS = re.compile(
     rf"{_BECAUSE.pattern}|\b(?:missing|forgot|never|instead of|needs?|needed|requires?|must|wrong"
     r"|incorrect|mismatch|too (?:early|late|small|large|long|short)|not|was|were|no|has|expects?"
     r"|replaced|switched|removed|renamed|use|uses|which|isn't|doesn't|n't)\b",
     re.I,
 )
-_ANNOUNCES = pattern("announces", re.I)
-_OPENING = pattern("opening", re.I)
+_OPENING = pattern("opening")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
 # Never told as a cure.
 _DESTROYS = pattern("destroys")
@@ -430,7 +429,7 @@ def _sentence(
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue
             because = _BECAUSE.search(plain)
-            if (not because and _ANNOUNCES.match(plain)) or not explains.search(plain):
+            if (not because and pattern("announces").match(plain)) or not explains.search(plain):
                 continue
             worth = 1.0 + min(2, len(words & _names(plain))) + (2 if because else 0)
             # The first words after a failure are about it.

@@ -52,8 +52,6 @@ _BEGINNINGS: dict[Sort, tuple[str, ...]] = {
     "shell": ("<bash-input>",),
     "aside": tuple(rows("claude code's own lines")),
 }
-# What clients write into a person's message beside the person's own words.
-_PUT_IN = pattern("claude code puts in")
 # `/model`, `/exit`: for the client, not for the agent.
 _TAKEN_IN = ("", "absorbed_mid_turn")
 _PICTURES = {"image": "[image]", "document": "[document]"}
@@ -143,7 +141,7 @@ def _without(text: str) -> str:
         return text
     left, at = list[str](), 0
     unclosed: set[str] = set()
-    for tag in _PUT_IN.finditer(text):
+    for tag in pattern("claude code puts in").finditer(text):
         if tag.start() < at or tag[1] in unclosed:
             continue
         close = f"</{tag[1]}>"

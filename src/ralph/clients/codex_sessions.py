@@ -28,7 +28,6 @@ from ralph.records.iteration import FileAction
 
 _READ = 64_000
 # What the client writes in a person's place; newer ones say whose words each part is.
-_PUT_IN = pattern("codex puts in")
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
 _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _HEAD_CHARS = 500
@@ -81,7 +80,7 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
             typed.append("[image]")
             continue
         text = text_of(part.get("text"))[:_READ].strip()
-        persons = who == "user" if who else not _PUT_IN.match(text)
+        persons = who == "user" if who else not pattern("codex puts in").match(text)
         (typed if persons else put_in).append(text)
     return "\n\n".join(filter(None, typed)), "\n".join(put_in)
 
@@ -160,7 +159,7 @@ def answer_of(output: Any) -> CodexAnswer:
     running = pattern("running").search(head)
     return CodexAnswer(
         text=text[body.end() :] if body else text,
-        failed=failed or bool(code) or bool(pattern("called badly", re.I).match(text)),
+        failed=failed or bool(code) or bool(pattern("called badly").match(text)),
         code=code,
         session=running[1] if running and code is None else "",
         stopped=pattern("stopped").search(head) is not None,
