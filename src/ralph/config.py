@@ -360,8 +360,8 @@ def _check_place(file: Path, key: str) -> None:
 @cache
 def _retired() -> dict[str, str]:
     """Settings of earlier versions, and what replaces each."""
-    text = Path(__file__).with_name("retired_settings.json").read_text(encoding="utf-8")
-    return {key: instead for instead, keys in json.loads(text).items() for key in keys}
+    retired = json.loads(disk.read(Path(__file__).with_name("retired_settings.json")))
+    return {key: instead for instead, keys in retired.items() for key in keys}
 
 
 def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:

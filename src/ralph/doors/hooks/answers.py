@@ -157,8 +157,8 @@ def says_something(prompt: str) -> bool:
         return False
     plain = "".join(c if c.isalnum() else " " for c in prompt[:4000].replace("'", "").lower())
     # Words that go on with what is being done and say nothing about what it is.
-    with open(os.path.join(os.path.dirname(__file__), "empty_words.txt"), encoding="ascii") as file:
-        empty = frozenset(file.read().split())
+    words = disk.read(os.path.join(os.path.dirname(__file__), "empty_words.txt"))
+    empty = frozenset(words.decode().split())
     return any(
         word not in empty and (len(word) >= _SHORTEST_WORD or not word.isascii())
         for word in plain.split()
