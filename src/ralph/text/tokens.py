@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -21,9 +22,8 @@ def table(module: str, name: str) -> dict[str, list[str]]:
 
     A section is `[name]` and a line for each row; `[macros]` come first, where rows use them.
     """
-    from pathlib import Path
-
-    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(module), name), encoding="utf-8") as file:
+        text = file.read()
     head, _, rest = text.partition("\n[macros]\n")
     macros, _, text = rest.partition("\n\n") if rest else ("", "", head)
     for macro in macros.splitlines():
