@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -177,33 +177,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
 
 
-# Settings of earlier versions, and what replaces them. Reading one gives one warning.
-_CONSTANTS = """
-agent_grace_s attempts_in_prompt chat_price_in_usd chat_price_out_usd conversation_min_score
-decision_max_chars decisions_max embed_batch embed_timeout_s embedding_batch_size
-embedding_max_chars embedding_max_retries embedding_pipeline_poll_interval_s error_max_chars
-errors_max exchange_max_chars files_max hook_min_score hook_prompt_hits hook_prompt_tokens
-hook_session_tokens knowledge_all_tokens knowledge_batch knowledge_conflicts_max
-knowledge_excerpt_tokens knowledge_failure_limit knowledge_failure_min_score
-knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
-knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
-mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
-recent_count search_max_limit summarizer_idle_timeout_s
-summary_max_chars summary_price_in_usd
-rate_limit_wait_s summary_price_out_usd verify_all_every warnings_in_prompt
-"""
-_HOOK_LIMITS = """
-hook_session_start_s hook_user_prompt_submit_s hook_post_tool_use_failure_s hook_stop_s
-hook_session_end_s hook_pre_compact_s
-"""
-_SERVER_LIMITS = "journal_connect_timeout_s qdrant_timeout_s embed_query_timeout_s"
-RETIRED: dict[str, str] = {
-    **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
-    "summary_timeout_s": "use chat_timeout_s",
-    "openai_dimensions": "use openai_model NAME@DIMENSIONS",
-    **dict.fromkeys(_HOOK_LIMITS.split(), "use hook_timeout_s"),
-    **dict.fromkeys(_SERVER_LIMITS.split(), "use remember_budget_s"),
-}
 _warned: set[tuple[str, str]] = set()
 
 
@@ -261,7 +234,9 @@ def load(
         take(str(project_file), {k: v for k, v in plain.items() if k not in left_out})
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
-        if name.startswith(_PREFIX) and name not in _PLACES and key in {*KEYS, *RETIRED}:
+        if not name.startswith(_PREFIX) or name in _PLACES:
+            continue
+        if key in KEYS or key in _retired():
             take(name, {key: _parse(key, value)})
     take("given", given or {})
     settings = Settings(**values)
@@ -382,22 +357,31 @@ def _check_place(file: Path, key: str) -> None:
         raise BadSetting(what, where=str(file), todo=todo)
 
 
+@cache
+def _retired() -> dict[str, str]:
+    """Settings of earlier versions, and what replaces each."""
+    retired = json.loads(disk.read(Path(__file__).with_name("retired_settings.json")))
+    return {key: instead for instead, keys in retired.items() for key in keys}
+
+
 def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The settings that there still are; one warning in this process for each of the others."""
-    for key in plain.keys() & RETIRED.keys():
+    gone = {key for key in plain.keys() - {*KEYS} if key in _retired()}
+    for key in gone:
         if (where, key) not in _warned:
             import logging
 
             _warned.add((where, key))
-            logging.getLogger("ralph").warning("%s: %s has no effect: %s", where, key, RETIRED[key])
-    return {key: value for key, value in plain.items() if key not in RETIRED}
+            logger = logging.getLogger("ralph")
+            logger.warning("%s: %s has no effect: %s", where, key, _retired()[key])
+    return {key: value for key, value in plain.items() if key not in gone}
 
 
 def check_key(key: str, *, where: str = "config") -> None:
     """Refuse a key that is no setting; the error suggests the nearest one."""
-    if key in RETIRED:
-        raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
+        if key in _retired():
+            raise BadSetting(f"{key} cannot be set: {_retired()[key]}", where=where)
         todo = f"{suggestion(key, KEYS)}`ralph config` shows every setting."
         raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 

@@ -181,6 +181,16 @@ def appending(path: AnyPath) -> BinaryIO:
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
+def log(path: AnyPath, data: bytes, most_bytes: int) -> None:
+    """Add to a file of ours with one write; one that is longer takes the place of `path.1`."""
+    make_folder(os.path.dirname(path))
+    with appending(path) as file:
+        file.write(data)
+        size = file.tell()
+    if size > most_bytes:
+        os.replace(path, f"{os.fspath(path)}.1")
+
+
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
     """The whole file, unless it is larger than anybody would write by hand."""
     with open_reader(path) as file:

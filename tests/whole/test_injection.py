@@ -25,7 +25,8 @@ from attacking import (
 
 from ralph.chat.summaries import summary_prompt
 from ralph.memory.brief import Brief, FeatureNow, PastSession
-from ralph.memory.lessons import RepeatedError
+from ralph.memory.conversations import ConversationDetails
+from ralph.memory.lessons import RepeatedError, Solved
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.build import (
@@ -33,6 +34,7 @@ from ralph.prompt.build import (
     PromptFacts,
     PromptLimits,
     ReviewFacts,
+    TextBounds,
     braindump_prompt,
     brief_text,
     review_prompt,
@@ -202,7 +204,7 @@ def related(text: str) -> _Related:
 
 # -- every text that a model gets
 
-_BUDGET = {"budget_tokens": 100_000, "max_chars": 1_000_000}
+_BOUNDS = TextBounds("ralph", 100_000, 1_000_000)
 
 
 def _brief(text: str) -> str:
@@ -220,25 +222,17 @@ def _brief(text: str) -> str:
         sessions=(PastSession(text, text, text, (text,), unfinished=True),),
         notes=(Note(text=text, at=text),),
     )
-    return brief_text(whole, command="ralph", **_BUDGET)
+    return brief_text(whole, _BOUNDS)
 
 
 def _before(text: str) -> str:
-    return before_text(
-        message=text,
-        times=2,
-        last=text,
-        where=text,
-        solution=text,
-        id=text,
-        command="ralph",
-        **_BUDGET,
-    )
+    found = Solved(message=text, times=2, last=text, where=text, solution=text, id=text)
+    return before_text(found, _BOUNDS)
 
 
 def _recalled(text: str) -> str:
     hits = [hit(text, iteration(text), "iteration"), hit(text, exchange(text), "exchange")]
-    return recalled_text(hits, text, ended={text: text}, command="ralph", **_BUDGET)
+    return recalled_text(hits, text, _BOUNDS, ended={text: text})
 
 
 def _said(text: str) -> str:
@@ -252,15 +246,8 @@ def _said(text: str) -> str:
     )
     document = Document(path=text, heading=text, text=text, title=text)
     lines += document_lines(hit(text, document, "document"), chars=900)
-    lines += details_lines(
-        conversation(text),
-        [exchange(text)],
-        whole=True,
-        alone=False,
-        side_tokens=900,
-        summaries={text: text},
-        tags=[text],
-    )
+    found = ConversationDetails(conversation(text), [exchange(text)], (text,), {text: text})
+    lines += details_lines(found, whole=True, alone=False, side_tokens=900)
     return mark("\n".join(lines))
 
 

@@ -93,7 +93,9 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     data = {
         "index/embedders/table.bin",
         "capture/rules.txt",
+        "text/assignments.txt",
         "text/orders.txt",
+        "text/rules.txt",
         "text/sameness.txt",
         "text/secrets.txt",
         "clients/opencode_plugin.js",

@@ -23,20 +23,9 @@ LONGEST = 300
 _LONGEST_BODY = 480
 _READ = 64_000
 
-_MARKS = re.compile(r"\*\*|(?<!\w)__|__(?!\w)")
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
-# "**`loadFromFile`** - Now uses": what is spoken of stands before the statement.
-_LABEL = re.compile(r"^(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__):?\s*(?:[-\u2013\u2014:]+\s*)?")
 
 _PATTERNS = tuple(re.compile(row) for row in rows("decisions"))
-_UNSURE = pattern("unsure", re.I)
-_OTHERS = pattern("others", re.I)
-# How the agent goes about its work says nothing about the project.
-_ABOUT_TOOLS = pattern("about tools", re.I)
-_SPLIT = pattern("split", re.S)
-# "decided to keep X because": what was decided, though it looks like a reason.
-_CHOSEN = pattern("chosen")
-_PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
+_UNSURE = pattern("unsure")
 # Finding these is fast, matching the table is not.
 _CUES = rows("cues")
 
@@ -48,13 +37,13 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
         return []
     found: list[Decision] = []
     for raw in sentences(text.replace("; I ", ".\nI ")):
-        sentence = _BULLET.sub("", raw).strip()
+        sentence = pattern("bullet").sub("", raw).strip()
         if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in _CUES):
             continue
         if sentence[0] == ">":
             continue
         decision = _decision(sentence, strict)
-        if decision is None and (label := _LABEL.match(sentence)):
+        if decision is None and (label := pattern("label").match(sentence)):
             decision = _decision(sentence[label.end() :], strict)
             if decision:
                 subject = label[0].strip(" *_:-\u2013\u2014")
@@ -65,14 +54,14 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
 
 
 def _decision(sentence: str, strict: bool) -> Decision | None:
-    if _ABOUT_TOOLS.search(sentence):
+    if pattern("about tools").search(sentence):
         return None
     for statement in _PATTERNS[:3] if strict else _PATTERNS:
         match = statement.match(sentence)
         if match is None:
             continue
         before = sentence[: match.start("d")]
-        if before.count('"') % 2 or before.count("`") % 2 or _OTHERS.search(before):
+        if before.count('"') % 2 or before.count("`") % 2 or pattern("others").search(before):
             return None
         description, rationale = _apart(match["d"])
         # A doubt in the reason is a reason; a doubt in the choice is no choice.
@@ -85,31 +74,21 @@ def _decision(sentence: str, strict: bool) -> Decision | None:
 
 
 def _apart(said: str) -> tuple[str, str]:
-    said = _MARKS.sub("", said).strip().rstrip(".*_ ")
-    chosen = _CHOSEN.search(said)
-    split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
+    said = pattern("marks").sub("", said).strip().rstrip(".*_ ")
+    chosen = pattern("chosen").search(said)
+    split = pattern("split").search(said, max(12, chosen.end() if chosen else 0))
     if split is None:
         return clip(said, LONGEST), ""
-    why = _PLAIN_WHY.sub("", split["why"]).strip()
+    why = pattern("plain why").sub("", split["why"]).strip()
     return clip(said[: split.start()].rstrip(" ,"), LONGEST), clip(why, LONGEST)
 
 
 # -- Commit messages.
 
 
-_TRAILER = re.compile(
-    r"^(?:[A-Z][A-Za-z]+(?:-[A-Za-z]+)+:\s|Co-authored-by|Signed-off-by|\U0001f916|Generated with)",
-    re.M,
-)
-_COMMITS = re.compile(r"\bgit (?:-C \S+ )?commit\b|\bjj (?:describe|commit)\b")
-_HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-# Keep house; nothing was decided.
-_HOUSEKEEPING = pattern("housekeeping", re.I)
-
-
 def commit_message(line: str) -> str:
     """The message that a command line commits with, without its trailers; or nothing."""
-    if ("commit" not in line and "describe" not in line) or not _COMMITS.search(line):
+    if ("commit" not in line and "describe" not in line) or not pattern("commits").search(line):
         return ""
     message = _here_document(line)
     if not message:
@@ -120,18 +99,18 @@ def commit_message(line: str) -> str:
                 given = [b for a, b in pairs if a in {"-m", "--message", "-am", "-qm", "-sm"}]
                 message = "\n\n".join(given)
     message = message.replace("\r", "").strip()
-    trailer = _TRAILER.search(message)
+    trailer = pattern("trailer").search(message)
     return (message[: trailer.start()] if trailer else message).strip()
 
 
 def _here_document(line: str) -> str:
     """The text of a heredoc or of PowerShell's here-string that a commit takes."""
-    at = _COMMITS.search(line)
+    at = pattern("commits").search(line)
     rest = line[at.end() :] if at else ""
     if "@'\n" in rest.replace("\r", ""):
         rest = rest.replace("\r", "")
         return rest[rest.index("@'\n") + 3 :].partition("\n'@")[0]
-    if opened := _HERE.search(rest):
+    if opened := pattern("here").search(rest):
         body = rest[opened.end() :].partition("\n")[2]
         return body.partition(f"\n{opened[2]}")[0] if body else ""
     return ""
@@ -141,12 +120,9 @@ def committed(message: str) -> Decision | None:
     """What a commit decided: its subject, and the part of its body that says why."""
     subject, _, body = message.partition("\n")
     subject, body = subject.strip(), body.strip()
-    if len(subject) < 15 or (_HOUSEKEEPING.match(subject) and not body):
+    if len(subject) < 15 or (pattern("housekeeping").match(subject) and not body):
         return None
     return Decision(clip(subject, LONGEST), clip(_reasons(body), _LONGEST_BODY) or None)
-
-
-_REASON = words("reason", re.I)
 
 
 def _reasons(body: str) -> str:
@@ -157,7 +133,7 @@ def _reasons(body: str) -> str:
     if len(plain) <= _LONGEST_BODY:
         return plain
     told = re.split(r"(?<=[.!])\s+(?=[A-Z`-])", plain)
-    reasons = [one for one in told if _REASON.search(one)] or told[:1]
+    reasons = [one for one in told if words("reason", re.I).search(one)] or told[:1]
     return " ".join(reasons)
 
 
@@ -169,9 +145,6 @@ _PLAN_ENDS = (
     "If you need specific details from before exiting plan mode",
     "You can refer back to it if needed during implementation.",
 )
-_TITLE = re.compile(r"^#{1,3} (?:Plan:\s*|Fix:\s*(?=\S))?(?P<t>.+)$", re.M)
-_SECTION = re.compile(r"^#{1,4} (?P<t>.+)$", re.M)
-_ABOUT = pattern("about", re.I)
 
 
 def plan_text(text: str) -> str:
@@ -183,7 +156,7 @@ def plan_text(text: str) -> str:
 
 def plan_title(text: str) -> str:
     """What a plan is called, or nothing."""
-    found = _TITLE.search(plan_text(text)[:2000])
+    found = pattern("title").search(plan_text(text)[:2000])
     return found["t"].strip(" #*") if found else ""
 
 
@@ -193,9 +166,9 @@ def planned(text: str) -> Decision | None:
     title = plan_title(plan)
     if not title:
         return None
-    parts = _SECTION.split(plan[:_READ])[1:]
+    parts = pattern("section").split(plan[:_READ])[1:]
     sections = [pair for pair in zip(parts[::2], parts[1::2], strict=False) if title not in pair[0]]
-    told = [_gist(body) for head, body in sections if _ABOUT.search(head)][:3]
+    told = [_gist(body) for head, body in sections if pattern("about").search(head)][:3]
     steps = [head for head, _ in sections if re.match(r"(?:Step |Change |Fix |Part )?\d", head)]
     whole = " ".join(filter(None, [*told, "; ".join(steps[:4])]))
     plan_name = clip(f"Accepted plan: {title}", LONGEST)
@@ -213,15 +186,13 @@ def _gist(body: str) -> str:
 
 
 _REFUSED = "To tell you how to proceed, the user said:"
-_REFUSED_NOTE = re.compile(r"\nNote: The user's next message may contain.*\Z", re.S)
 _CLARIFY = "The user wants to clarify these questions"
-_NOTHING = re.compile(r"\(No answer provided\)|you decide|next(?: area)?|skip|no preference", re.I)
 _ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")
 
 
 def refusal(output: str) -> str:
     """The words with which a person turned a call down; or nothing."""
-    words = _REFUSED_NOTE.sub("", output.partition(_REFUSED)[2]).strip()
+    words = pattern("refused note").sub("", output.partition(_REFUSED)[2]).strip()
     return "" if words.startswith(_CLARIFY) else words
 
 
@@ -231,7 +202,7 @@ def answers(result: Any, output: str) -> list[Decision]:
     told: list[Decision] = []
     for question, given in found:
         answer = _line(text_of(given).replace(" (Recommended)", ""))
-        if answer and not _NOTHING.fullmatch(answer):
+        if answer and not pattern("nothing").fullmatch(answer):
             text = clip(f"{_line(question)} -> {answer}", _LONGEST_BODY)
             told.append(Decision(text, None, "human"))
     return told
@@ -243,20 +214,18 @@ def refused(words: str, what: str) -> Decision:
 
 
 # Says nothing by itself.
-_PLAIN = pattern("plain", re.I)
 _SETS_A_RULE = words("sets a rule", re.I)
 _OBJECTS = words("objects", re.I)
-_CORRECTS = pattern("corrects", re.I | re.S)
+_CORRECTS = pattern("corrects")
 # What a program printed, not what the person says.
-_PRINTED = pattern("printed", re.I)
+_PRINTED = pattern("printed")
 # One question is a correction only when it objects.
 _QUESTION = re.compile(r"[^.!?]{1,400}\?\W*")
-_CLAUSE = re.compile(r"(?<=[.!?。])\s*(?=\S)|\n+")
 
 
 def is_plain(text: str) -> bool:
     """Whether a prompt only tells the agent to go on: "commit and push"."""
-    return len(text) < 80 and _PLAIN.fullmatch(text) is not None
+    return len(text) < 80 and pattern("plain").fullmatch(text) is not None
 
 
 def asked(text: str, *, first: bool | None) -> Decision | None:
@@ -291,7 +260,7 @@ def _choices(text: str) -> str:
 
 
 def _clauses(text: str) -> list[str]:
-    return [line for part in _CLAUSE.split(text) if len(line := _line(part)) > 10]
+    return [line for part in pattern("clause").split(text) if len(line := _line(part)) > 10]
 
 
 def _line(text: str) -> str:

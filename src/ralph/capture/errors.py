@@ -23,28 +23,13 @@ MOST_PER_OUTPUT = 10
 LONGEST_LINE = 2000
 _HEAD, _TAIL = 64_000, 192_000
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|\^\[\[[0-9;]{0,12}m")
-# A job's log, a runner of tasks, containers: who speaks stands before each line.
-_PREFIX = re.compile(
-    r"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:.]{8,16}Z ?"
-    r"|^\[[a-z][\w:./ -]{1,40}\] (?: *\| )?",
-    re.M,
-)
 # GitHub's mark of an error; a linter's begins with its place.
 _ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
 _ARROWS = ("--> ", "╭─[")
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
-_FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
-_RAISED = re.compile(r"(?P<m>[A-Za-z_][\w.]*(?:: .*)?)$")
 _CHAINED = re.compile(r"(?:During handling of the above|The above exception was the direct cause)")
-_AT = re.compile(
-    r"\s+(?:at|from|\u276f) (?:.*?\()?(?:file://)?(?P<f>[^\s()`'\"]+?\.\w+):(?P<l>\d+)(?::\d+)?\)?"
-)
+_AT = pattern("at")
 _ARROW = re.compile(r"\s*(?:-->|╭─\[)\s*(?P<f>[^\s:]+):(?P<l>\d+)")
 _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
-_GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")
-_BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})(?P<l>)$")
-_EXPECTED = re.compile(r"error: (?P<m>.+)")
 _CODED = re.compile(r"(?:E\d{4}|[a-z][\w:-]+)\]: ")
 _WORDS = re.compile(r"\s*(?!\u25cf|FAIL|ERR_|at |Test|\u2717|\u2716)(?P<m>\S.*)")
 
@@ -117,14 +102,8 @@ _REASONS: dict[Look, tuple[re.Pattern[str], int]] = {
     "panic": (_WORDS, 1),
 }
 JUDGED = frozenset({"test", "compile", "lint"})
-_RULE = re.compile(r"\([a-z][\w-]+\)$|^(?:[A-Z]{1,4}\d{2,4}|MD\d{3}/\S+|lint/\S+)\b")
-# Says only that something differs, not what is wrong.
-_GENERIC_REASON = re.compile(r"expect|assert|exit status|not equal|got\b|want\b|failed\b", re.I)
 _MANY_NAMES = 4
 _CLEAR = 4
-_TELLS = pattern("tells")
-_SPEAKER = re.compile(r"[\w./+-]{2,40}(?:\[\d+\])?: \S")
-_WHEN = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\s+")
 # Says only that something failed, or what to do.
 ASIDE = pattern("aside")
 
@@ -160,11 +139,11 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
 def plain_output(output: str) -> str:
     """The output without colors, and without what CI and task runners put before each line."""
     if "\x1b" in output or "^[[" in output:
-        output = _ANSI.sub("", output)
+        output = pattern("ansi").sub("", output)
     if "\r" in output:
         output = output.replace("\r\n", "\n").replace("\r", "\n")
     if "Z " in output or "\n[" in output or output.startswith("["):
-        output = _PREFIX.sub("", output)
+        output = pattern("prefix").sub("", output)
     return _ANNOTATION.sub(lambda m: m[1] or "Error: ", output) if "##[" in output else output
 
 
@@ -205,7 +184,7 @@ def _says_more(one: str, other: str) -> bool:
 def _cause(error: ErrorSeen) -> str:
     """What makes two errors of one output the same: their rule, or their reason."""
     message = error.message
-    if error.error_type == "lint" and (rule := _RULE.search(message)):
+    if error.error_type == "lint" and (rule := pattern("rule").search(message)):
         words = message[: rule.start()].split()[:4] if rule.start() else message.split()[1:5]
         return f"{rule[0]} {' '.join(words)}"
     name, _, reason = message.partition(": ")
@@ -216,7 +195,7 @@ def _cause(error: ErrorSeen) -> str:
         parts = reason.split(": ")
         if len(parts) > 2 and len(inner := ": ".join(parts[-2:])) > 15:
             return signature(inner)
-        if not _GENERIC_REASON.match(reason):
+        if not pattern("generic reason").match(reason):
             return signature(reason)
     return message
 
@@ -229,7 +208,7 @@ def best_line(output: str) -> str:
     score, at = max((_telling(line), -at) for at, line in enumerate(lines))
     if score < _CLEAR:
         return ""
-    line = _WHEN.sub("", lines[-at], count=1)
+    line = pattern("when").sub("", lines[-at], count=1)
     if line.endswith(":"):
         line = f"{line} {next(filter(None, lines[-at + 1 : -at + 3]), '')}".rstrip()
     return line.removeprefix("error: ").removeprefix("ERROR: ")
@@ -239,8 +218,8 @@ def _telling(line: str) -> int:
     """How plainly a line tells an error."""
     if not 6 <= len(line) <= 500:
         return 0
-    score = 4 if _TELLS.search(line) else 0
-    score += 2 if _SPEAKER.match(line) else 0
+    score = 4 if pattern("tells").search(line) else 0
+    score += 2 if pattern("speaker").match(line) else 0
     score += 1 if "'" in line or '"' in line or "`" in line else 0
     score -= 3 if line[0] in "{[" else 0
     return score - (5 if ASIDE.search(line) else 0)
@@ -367,13 +346,13 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
     reason = ""
     place: Place = (None, None)
     if look in _REASONS:
-        pattern, most = _REASONS[look]
-        reason = next((m["m"] for m in map(pattern.match, lines[at + 1 :][:most]) if m), "")
+        wanted, most = _REASONS[look]
+        reason = next((m["m"] for m in map(wanted.match, lines[at + 1 :][:most]) if m), "")
     if look in _PLACES:
-        pattern, most = _PLACES[look]
-        place = _first(pattern, lines[at + 1 :][:most], resolve)
+        wanted, most = _PLACES[look]
+        place = _first(wanted, lines[at + 1 :][:most], resolve)
         if look == "frames" and not place[0]:
-            place = _first(_FRAME, above[:4], resolve)
+            place = _first(pattern("frame"), above[:4], resolve)
     if look == "reason":
         after = _WORDS.match("".join(lines[_next(lines, at) :][:1]))
         reason = after["m"] if after else ""
@@ -381,12 +360,12 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
         said = (line.strip() for line in above[:6])
         reason = next((line for line in said if line and line[0] not in "+~A"), "")
     elif look == "heading":
-        place = _first(_BARE_PATH, above, resolve)
+        place = _first(pattern("bare path"), above, resolve)
     elif look == "go":
         return _go_reason(lines, at, resolve)
     elif look == "bun":
         for index, line in enumerate(above[:15]):
-            if match := _EXPECTED.match(line):
+            if match := pattern("expected").match(line):
                 return match["m"].strip(), _first(_AT, above[:index][::-1], resolve)
     return reason.strip(), place
 
@@ -401,7 +380,7 @@ def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]
             break
         above.insert(0, line)
     for line in [*lines[at + 1 : at + 8], *above]:
-        if match := _GO_PLACE.match(line):
+        if match := pattern("go place").match(line):
             return match["m"].strip(), placed(match["f"], match["l"], resolve)
     return "", (None, None)
 
@@ -426,15 +405,15 @@ def _tracebacks(
     lines: list[str], at: set[int], resolve: Resolve
 ) -> Iterator[tuple[ErrorSeen | None, int, int]]:
     """Python's tracebacks: the last line is the message, the deepest frame of ours the place."""
-    for first in sorted(number for number in at if _TRACEBACK.search(lines[number])):
+    for first in sorted(number for number in at if pattern("traceback").search(lines[number])):
         place: Place = (None, None)
         last = first + 1
         while last < len(lines) and (not lines[last] or lines[last][0] in " \t"):
-            if frame := _FRAME.match(lines[last]):
+            if frame := pattern("frame").match(lines[last]):
                 ours = placed(frame["f"], frame["l"], resolve)
                 place = ours if ours[0] else place
             last += 1
-        raised = _RAISED.match(lines[last]) if last < len(lines) else None
+        raised = pattern("raised").match(lines[last]) if last < len(lines) else None
         if raised is None or any(_CHAINED.match(line) for line in lines[last + 1 : last + 4]):
             yield None, first, last
             continue

@@ -42,7 +42,6 @@ _STUMBLES = tuple(
     (msgspec.convert(kind, StumbleKind), re.compile(text, re.M))
     for kind, _, text in (row.partition(" ") for row in rows("stumbles"))
 )
-_RAN = re.compile(r"\s*(?:Error: )?Exit code:? -?\d")
 _STUMBLE_CHARS = 600
 # What a client's sandbox keeps from a command, which the same command may do outside of it.
 SANDBOX = pattern("sandbox")
@@ -51,30 +50,24 @@ SANDBOX = pattern("sandbox")
 def stumble(output: str) -> StumbleKind | None:
     """Why the client itself turned a call down; None when the tool ran and failed."""
     start = output[:_STUMBLE_CHARS]
-    if _RAN.match(start):
+    if pattern("ran").match(start):
         return None
     return next((kind for kind, pattern in _STUMBLES if pattern.search(start)), None)
 
 
 # Ask something; their exit code is the answer.
 _ASKING = shell.READERS | shell.LOOKERS | names("asking")
-# What they print when the answer is no.
-_NO = pattern("no", re.I)
 # Says that a program was called wrongly, which is worth knowing.
-USAGE = pattern("usage", re.I)
+USAGE = pattern("usage")
 _NEUTRAL = frozenset("cd pushd popd export set source . echo printf mkdir".split())
 _LISTING = frozenset("ls cat rm head tail stat find wc file du rg".split())
-_NO_MATCH = re.compile(r"no matches found: (\S+)")
 _RUNS_ANOTHER = frozenset("sudo env command time timeout xargs wsl".split())
 _INLINE = frozenset({"-c", "-e", "--eval", "-"})
-_INTERPRETERS = re.compile(r"(?:python|pypy)[\d.]*|node|bun|deno|ruby|perl|php|pwsh|powershell")
-_SCRATCH = re.compile(r"(?:/private)?/tmp/|/var/folders/|\\Temp\\|/Temp/|/scratchpad/")
-_NO_MODULE = re.compile(r"can't open file|[Mm]odule ?[Nn]ot ?[Ff]ound|(?:[Nn]o|find) module")
 
 
 def is_probe(line: str, output: str) -> bool:
     """Whether a line that failed only asked a question, and was answered with no."""
-    if _NO.search(output[-2000:]) or is_unmatched(line, output[-500:]):
+    if pattern("no").search(output[-2000:]) or is_unmatched(line, output[-500:]):
         return True
     asking = [command.words for command in shell.deciding(line) if command.words[0] not in _NEUTRAL]
     return bool(asking) and all(_asks(_unset(words)) for words in asking)
@@ -104,20 +97,20 @@ def _unset(words: list[str]) -> list[str]:
 
 def is_unmatched(line: str, output: str) -> bool:
     """Whether a pattern of names that matched nothing was only to be listed."""
-    globs = _NO_MATCH.findall(output)
+    globs = pattern("no match").findall(output)
     holds = (x for x in shell.commands(line) if any(g in word for word in x.words for g in globs))
     return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
 
 
 def is_scratch(line: str, message: str) -> bool:
     """Whether an error is that of a script written for the moment, about nothing but itself."""
-    is_missing = _NO_MODULE.search(message) is not None
-    if is_missing and _SCRATCH.search(message):
+    is_missing = pattern("no module").search(message) is not None
+    if is_missing and pattern("scratch").search(message):
         return True
     for command in shell.deciding(line):
         words = _unset(command.words)
         inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
-        if inline and _INTERPRETERS.fullmatch(posixpath.basename(words[0])):
+        if inline and pattern("interpreters").fullmatch(posixpath.basename(words[0])):
             # A module that is missing tells something about the project still.
             return not is_missing and "ImportError" not in message
     return False
@@ -127,24 +120,12 @@ def is_scratch(line: str, message: str) -> bool:
 
 
 _READ = 64_000
-_EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
 # Somebody stopped it.
 _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
 _JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
-# A file that is not there is not an error of the project.
-_UNREADABLE = re.compile(
-    r"(?:ls|rm|cat|head|tail|find|stat|grep|rg|wc|diff|sed|awk|du|file|readlink|Get-\w+)\b.{0,300}"
-    r"(?:No such file or directory|Is a directory|Not a directory|[Pp]ermission denied"
-    r"|cannot find the (?:file|path))"
-)
 # An exception as the last line was caught by nobody.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
-# A program in a pipe says that it has no such option.
-_MISUSED = re.compile(
-    r"^(?P<p>[\w.-]{1,40}): (?:illegal|invalid|unrecogni[sz]ed|unknown) option\b.{0,200}$", re.M
-)
-_TESTS = re.compile(r"^\s*\d+ (?:pass|passing|passed)\b|^test result: |\b\d+ passed\b", re.M)
 
 
 def is_job_log(command: str) -> bool:
@@ -176,14 +157,14 @@ def read_output(
     is_known: Callable[[str], bool] = lambda text: False,
 ) -> CommandOutput:
     """Read what a command printed; `is_known` tells a text that was read before."""
-    exit_line = _EXIT.match(output)
+    exit_line = pattern("exit").match(output)
     code = int(exit_line["code"]) if exit_line else None
     text = output[exit_line.end() :] if exit_line else output
     if failed:
         return _failures(command, code, text, resolve)
     is_log = is_job_log(command)
     if not is_log and shell.origin(command) != "own":
-        wrong = _MISUSED.search(text[:4000]) if " option" in text[:4000] else None
+        wrong = pattern("misused").search(text[:4000]) if " option" in text[:4000] else None
         if wrong and wrong["p"] in command:
             return CommandOutput([ErrorSeen(wrong[0], "runtime")], text)
         return CommandOutput()
@@ -191,12 +172,12 @@ def read_output(
         return CommandOutput([], text)
     loose = is_log or (shell.is_masked(command) and not shell.passed(text))
     # What a command logs that went well is no error of it; nor what is logged where tests ran.
-    any_type = is_log or (loose and not _TESTS.search(text[-1500:]))
+    any_type = is_log or (loose and not pattern("tests").search(text[-1500:]))
     errors = [
         error
         for error in errors_in(text, resolve, failed=loose)
         if (any_type or error.error_type in JUDGED or error.message.startswith("command not found"))
-        and not _UNREADABLE.match(error.message)
+        and not pattern("unreadable").match(error.message)
         and not ASIDE.search(error.message)
         and not is_unmatched(command, error.message)
     ]
@@ -211,7 +192,7 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     # What a reader prints when it fails stands at the end; the rest may be a file.
     own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
-    worth = [error for error in errors if not _UNREADABLE.match(error.message)]
+    worth = [error for error in errors if not pattern("unreadable").match(error.message)]
     worth = [error for error in worth if not is_scratch(command, error.message)]
     if is_probe(command, text):
         # How a program was called wrongly is worth knowing, though it only asked.
@@ -242,61 +223,35 @@ def _failure(command: str, code: int | None, text: str) -> str:
 # -- Errors in words.
 
 
-_NAMED = re.compile(
-    r"\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300}"
-    r"|error\[E\d{4}\]: [^\n`]{3,300}"
-    # A line that is nothing but an error, as a terminal prints it: repeated, not told.
-    r"|^\s*(?:(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300}[^\n`*.])$"
-)
+_NAMED = pattern("named")
 _NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
-_STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
-_MET = words("met", re.I)
-_SUPPOSED = words("supposed", re.I)
-_DOUBTFUL = re.compile(r"\b(?:would|could|might|should|if|e\.g\.|for example)\b", re.I)
-_LOGGED = re.compile(
-    r"\[(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\]:?[ \t]+"
-    r"(?:(?P<f>[\w./\\-]{1,200}\.\w{1,5}):(?P<l>\d{1,7}): )?(?:\[\w{1,40}\]>? )?"
-    r"(?P<m>[^\n]{10,400})"
-)
-_QUOTED = re.compile(
-    r"\b(?:caus|fail|error|crash|throw|report|messag|warn|log|say|see|get)[a-z]{0,6}\W{1,3}"
-    r"(?:[a-z]{1,10} ){0,3}`(?P<m>[^`\n]{15,300})`",
-    re.I,
-)
-_TROUBLE = pattern("trouble")
+_QUOTED = pattern("quoted")
 _CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w+$|^[\w.-]+$")
-# A list or a heading is written by hand; a log is not.
-_LOG_LINES = re.compile(
-    r"^(?![ \t]*(?:[-*+#>|]|\d+[.)])[ \t]).*"
-    r"(?:exit(?:ed with)? (?:code|status) [1-9]|\bERROR\b|\bFAIL(?:ED|URE)?\b|Traceback).*$",
-    re.M,
-)
-_BY_HAND = re.compile(r"\s*(?:[-*+#>|]|\d+[.)])\s")
 
 
 def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
     """Errors the agent reports in its own words, with class and message; never supposed ones."""
     if not any(one in text for one in _NAMING):
         return []
-    return list(_named(text[:_READ], resolve, _SUPPOSED))[:MOST_PER_OUTPUT]
+    return list(_named(text[:_READ], resolve, words("supposed", re.I)))[:MOST_PER_OUTPUT]
 
 
 def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     """Errors in a person's words: a pasted output or log line, or one quoted in the text."""
     text = text[:_READ]
-    if not _TROUBLE.search(text) and not _LOGGED.search(text):
+    if not pattern("trouble").search(text) and not pattern("logged").search(text):
         return []
     plain = plain_output(text)
     found = errors_in(plain, resolve, failed=True)
     found = [error for error in found if "Process completed" not in error.message]
-    for match in _LOGGED.finditer(plain):
+    for match in pattern("logged").finditer(plain):
         message = match["m"].partition(". ")[0].strip()
         found.append(ErrorSeen(message, "runtime", *placed(match["f"], match["l"], resolve)))
     printed = "\n".join(error.message for error in found)
-    named = _named(plain, resolve, _DOUBTFUL)
+    named = _named(plain, resolve, pattern("doubtful"))
     found += (one for one in named if one.message.removeprefix("Error: ") not in printed)
-    logged = "\n".join(line for line in plain.split("\n") if not _BY_HAND.match(line))
-    if not found and len(_LOG_LINES.findall(plain)) > 1:
+    logged = "\n".join(line for line in plain.split("\n") if not pattern("by hand").match(line))
+    if not found and len(pattern("log lines").findall(plain)) > 1:
         found = _best(logged, resolve)
     return folded(found)[:MOST_PER_OUTPUT]
 
@@ -307,16 +262,16 @@ def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[E
         if len(sentence) > LONGEST_LINE or sentence.lstrip().startswith(">"):
             continue
         named = _NAMED.search(sentence) if any(one in sentence for one in _NAMING) else None
-        found = named or (_QUOTED.search(sentence) if supposed is _DOUBTFUL else None)
+        found = named or (_QUOTED.search(sentence) if supposed is pattern("doubtful") else None)
         around = sentence[: found.start()] + sentence[found.end() :] if found else sentence
         if found is None or supposed.search(around):
             continue
         message = found[0] if named else found["m"]
         # What is in backticks may be code; what is named alone on its line was printed.
-        is_met = _MET.search(around) or not around.strip(" `*-\t")
-        if is_met if named else _TROUBLE.search(message) and not _CODE.search(message):
+        is_met = words("met", re.I).search(around) or not around.strip(" `*-\t")
+        if is_met if named else pattern("trouble").search(message) and not _CODE.search(message):
             message = message.strip().removeprefix("error: ").removeprefix("fatal: ").rstrip(" .*")
             place: Place = (None, None)
-            if stated := _STATED.search(sentence):
+            if stated := pattern("stated").search(sentence):
                 place = placed(stated["f"], stated["l"], resolve)
             yield ErrorSeen(message, typed("runtime", message), *place)

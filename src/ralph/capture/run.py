@@ -18,6 +18,7 @@ import msgspec
 from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment, session_name
+from ralph.capture.rules import pattern
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
@@ -37,16 +38,10 @@ LONGEST_MESSAGE = 500
 SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
-# Where a CI job has the project.
-_JOB_FOLDER = re.compile(r"^/(?:home|Users)/runner/work/[^/]+/[^/]+/")
-_MODULE = re.compile(r"(?:module|package|resolve|named) (['\"][^'\"]{1,70}['\"])")
-_OPENS = re.compile(r"gh pr (?:create|merge)\b|git push\b")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 # Where agents put working copies inside a project.
 _WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
-_WORKTREE_ADD = re.compile(
-    r"\bworktree add(?: -[bB] \S{1,200}| --?[a-zA-Z-]{1,20})* ([\w./~+-]{1,500})"
-)
+_WORKTREE_ADD = pattern("worktree add")
 _MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 _NO_ERROR: frozenset[TerminalReason] = frozenset({"ok", "interrupted", "unknown"})
@@ -100,7 +95,7 @@ class RunFindings(LineReader):
 
     def place(self, path: str, base: str | None = None) -> str | None:
         """The path as seen from the project's root, or None outside it."""
-        path = plain_path(_JOB_FOLDER.sub("", path) if "runner/work" in path else path)
+        path = plain_path(pattern("job folder").sub("", path) if "runner/work" in path else path)
         if not path or path[0] == "~" or "\0" in path or "\n" in path or len(path) > 500:
             return None
         base = base or self.cwd
@@ -307,7 +302,7 @@ class RunFindings(LineReader):
         placed = before if before.file_path or not path else error
         longer = message if known != key and len(message) > len(before.message) else before.message
         # Several modules are missing for one reason: each is worth finding.
-        new = [name for name in _MODULE.findall(message) if name not in longer]
+        new = [name for name in pattern("module").findall(message) if name not in longer]
         longer += f", {new[0]}" if new and len(longer) < LONGEST_MESSAGE - 80 else ""
         self._errors[known] = msgspec.structs.replace(
             before,
@@ -338,7 +333,7 @@ class RunFindings(LineReader):
     def _prove(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
         """What a command proves about the session: a check, a commit, a pull request."""
         message = decisions.commit_message(command)
-        if message or _OPENS.search(command):
+        if message or pattern("opens").search(command):
             if failed or ran.errors:
                 self.account.prove("failed")
                 return

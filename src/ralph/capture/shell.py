@@ -22,17 +22,7 @@ from ralph.records.iteration import FileAction
 from ralph.text.redact import redact
 
 _LONGEST = 20_000
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?(?:\n\s*\2\s*(?=\n|\Z|\))|\Z)", re.S)
-_SUBSHELL_CALL = re.compile(r"""^(?:/\S*/)?(?:ba|z|da)?sh\s+-l?i?c\s+(?P<inner>.+)$""", re.S)
 _CONTROL = {"if", "for", "while", "until", "case", "function", "{", "("}
-_TOKEN = re.compile(
-    r"(?P<blank>(?:[ \t]|\\\r?\n)+)"
-    r"|(?P<redirect>\d*(?:&>>?|>>|>\||>&|<&|<<<?-?|>|<))"
-    r"|(?P<join>[\n\r;|&()][\n\r;|&() ]*)"
-    r"|(?P<word>(?:[^\s'\"\\;|&()<>]+|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\[^\r\n])+)"
-    r"|(?P<bad>.)",
-    re.S,
-)
 _QUOTED = re.compile(r"'(?P<plain>[^']*)'|\"(?P<soft>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)", re.S)
 _NOT_PLAIN = re.compile(r"[*?$`{}\[\]<>|;&]")
 _TO_FILE = {">", ">>", ">|", "1>", "1>>", "&>", "&>>"}
@@ -47,8 +37,6 @@ LOOKERS = names("lookers")
 _SILENT = LOOKERS | frozenset(
     "cd pushd popd export set unset source . mkdir touch echo printf chmod rm mv cp clear".split()
 )
-_SCRIPT_WRITES = re.compile(r"writeFile|\.write\(|write_text|File\.write|['\"]w['\"]")
-_SCRIPT_FILE = re.compile(r"['\"]([\w./-]{2,120}\.[a-z]{1,5})['\"]")
 # Leaves something running behind its result.
 LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
 
@@ -72,16 +60,16 @@ Origin = Literal["own", "file", "mixed"]
 def commands(line: str) -> tuple[ShellCommand, ...]:
     """The simple commands of a line, in order; none when it is not plain shell."""
     line = line.strip()[:_LONGEST]
-    if called := _SUBSHELL_CALL.match(line):
+    if called := pattern("subshell call").match(line):
         try:
             line = shlex.split(called["inner"])[0]
         except (ValueError, IndexError):
             return ()
     if "<<" in line:
-        line = _HEREDOC.sub(" ", line)
+        line = pattern("heredoc").sub(" ", line)
     found, current = list[ShellCommand](), ShellCommand([])
     after_redirect: str | None = None
-    for token in _TOKEN.finditer(line):
+    for token in pattern("token").finditer(line):
         kind = token.lastgroup
         if kind == "bad":
             return ()
@@ -160,9 +148,9 @@ def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
 
 def written_by(line: str) -> list[str]:
     """The files that a script on the command line writes, as far as it names them."""
-    if not re.search(r" -[ce] ", line[:200]) or not _SCRIPT_WRITES.search(line):
+    if not re.search(r" -[ce] ", line[:200]) or not pattern("script writes").search(line):
         return []
-    return list(dict.fromkeys(_SCRIPT_FILE.findall(line)))[:2]
+    return list(dict.fromkeys(pattern("script file").findall(line)))[:2]
 
 
 def _paths(words: list[str]) -> list[str]:
@@ -268,25 +256,15 @@ CallOutcome = Literal["well", "badly", "unclear"]
 _SHORT = 60
 _READ = 2000
 GOING = re.compile(r"\A(?:cd (?:\"[^\"]*\"|[^\s;&]+)\s*(?:&&|;|\n)\s*)+")
-_PYTHON = re.compile(r"python[\d.]*")
-_ENV = re.compile(r"[A-Za-z_]\w*=")
 
 # Run what follows them.
 _WRAPPERS = frozenset({"time", "nice", "nohup", "exec", "command", "npx", "bunx", "env", "stdbuf"})
 _RUN = frozenset({"uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
-# What they do is said by their next word.
-_MANY = names("many")
 # Check everything when they are not told what: so a run of more proves a run of less.
 _CHECKS = words("checks")
 # What is committed or pushed is always the project.
 ON_ALL = frozenset({("git", "commit"), ("git", "push"), ("git", "pull"), ("git", "rebase")})
-# Say more or less about the same thing.
-_HARMLESS = pattern("harmless")
-# Leave out a part; the second kind takes its word from what follows.
-_NARROWING = pattern("narrowing")
-_PASSED = pattern("passed", re.M)
 # The last word of a runner counts, whatever was logged before it.
-_VERDICT = pattern("verdict")
 _FAILURES = re.compile(r"\b[1-9]\d* (?:fail|failed|failures?|failing|errors?|issues?)\b|\bFAIL")
 _FAILED = re.compile(
     rf"(?i:{_FAILURES.pattern}|\b[1-9]\d* problems?\b|\bnot ok\b|\berror(?:\[|:| TS))"
@@ -296,11 +274,7 @@ _FILTERED = re.compile(r"\| *(?:head|tail|tee)\b(?!.*\| *(?!head|tail|tee)\w)")
 # Runners of tests always say something.
 _TALKS = re.compile(r"test|spec|jest|nox|tox")
 _WORD = re.compile(r"[\w./\\=:@*'\"-]+")
-_MISSING = re.compile(r"not found|not recogni[sz]ed|No version is set")
-_SHOWN = re.compile(
-    r"\s*(?:2>&1|\| *(?:head|tail|tee|wc|less|cat|Select-Object|Out-String)\b[^|;&]*"
-    r"|[;&]+ *echo\b[^|;&]*(?:\$\?|LASTEXITCODE)[^|;&]*)"
-)
+_SHOWN = pattern("shown")
 
 
 class ShellCall(NamedTuple):
@@ -351,7 +325,7 @@ def _shell_call(command: ShellCommand) -> ShellCall:
             skip = False
         elif word.startswith("-"):
             options.add(word)
-            narrowing = _NARROWING.fullmatch(word)
+            narrowing = pattern("narrowing").fullmatch(word)
             skip = bool(narrowing and narrowing["valued"] and "=" not in word)
         else:
             targets.add(_plain(word))
@@ -363,12 +337,12 @@ def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
     words = list(command.words)
     while words:
         name, verb = posixpath.basename(words[0]), words[1:2]
-        if _ENV.match(words[0]) or name in _WRAPPERS:
+        if pattern("env").match(words[0]) or name in _WRAPPERS:
             words = words[1:]
         elif (
             name == "timeout"
             or (name in _RUN and verb == ["run"])
-            or (_PYTHON.fullmatch(name) and verb == ["-m"])
+            or (pattern("python").fullmatch(name) and verb == ["-m"])
         ):
             words = words[2:]
         else:
@@ -376,8 +350,8 @@ def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
     if not words:
         return (), []
     name, rest = posixpath.basename(words[0]), words[1:]
-    program = ["python" if _PYTHON.fullmatch(name) else name]
-    if name in _MANY and rest and not rest[0].startswith("-"):
+    program = ["python" if pattern("python").fullmatch(name) else name]
+    if name in names("many") and rest and not rest[0].startswith("-"):
         program.append(rest.pop(0))
         if program[1] in {"run", "compose", "exec"} and rest and not rest[0].startswith("-"):
             program.append(rest.pop(0))
@@ -406,9 +380,9 @@ def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
     if call.program != failed.program:
         return False
     more, less = call.options - failed.options, failed.options - call.options
-    if not all(_HARMLESS.fullmatch(option) for option in more):
+    if not all(pattern("harmless").fullmatch(option) for option in more):
         return False
-    if not all(_HARMLESS.fullmatch(o) or _NARROWING.fullmatch(o) for o in less):
+    if not all(pattern("harmless").fullmatch(o) or pattern("narrowing").fullmatch(o) for o in less):
         return False
     if call.targets == failed.targets:
         return True
@@ -451,9 +425,9 @@ def passed(output: str) -> bool:
 @lru_cache(maxsize=16)
 def _says_passed(end: str) -> bool:
     last = end[-800:]
-    if _VERDICT.search(last) and not _FAILURES.search(last):
+    if pattern("verdict").search(last) and not _FAILURES.search(last):
         return True
-    return _PASSED.search(end) is not None and not _FAILED.search(end)
+    return pattern("passed").search(end) is not None and not _FAILED.search(end)
 
 
 def is_check(line: str) -> bool:
@@ -486,7 +460,7 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     if core == failed_core or not alike:
         return ""
     programs = {one.calls[-1].program[0] for one in (call, failed) if one.calls}
-    if not part and len(programs) > 1 and not _MISSING.search(wrong):
+    if not part and len(programs) > 1 and not pattern("missing").search(wrong):
         return ""
     ours, theirs = short(core), short(failed_core)
     if ours != theirs and not (ours.endswith("\u2026") and theirs.endswith("\u2026")):

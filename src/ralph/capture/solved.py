@@ -39,39 +39,23 @@ _NEAR_COMMIT = 20
 
 Echoed = Callable[[str], bool]
 
-_SET = re.compile(r"[A-Z_][A-Z0-9_]+=")
-_MARKUP = re.compile(r"^(?:[-*+•]|\d+[.)]|#+)\s+|\*\*|__")
-_BECAUSE = pattern("because", re.I)
+_BECAUSE = pattern("because")
 _EXPLAINS = re.compile(
     rf"{_BECAUSE.pattern}|\b(?:missing|forgot|never|instead of|needs?|needed|requires?|must|wrong"
     r"|incorrect|mismatch|too (?:early|late|small|large|long|short)|not|was|were|no|has|expects?"
     r"|replaced|switched|removed|renamed|use|uses|which|isn't|doesn't|n't)\b",
     re.I,
 )
-_ANNOUNCES = pattern("announces", re.I)
-_OPENING = re.compile(
-    r"^(?:(?:got it|i see(?: the issue)?|good(?: catch)?|right|yes|okay?|ah|hmm|found it|confirmed)"
-    r"\b[!.,:]?\s*(?:[\u2014-]\s*)?)+",
-    re.I,
-)
-_SKIPS = pattern("skips")
+_OPENING = pattern("opening")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
-_SETS_UP = pattern("sets up")
-_KEEPS = re.compile(
-    r"\bgit (?:add|commit|push|stash|config --get|rebase|merge|fetch|switch|checkout)\b"
-)
 # Never told as a cure.
 _DESTROYS = pattern("destroys")
-_FILLER = pattern("filler")
-_COMMON = names("common")
-_LEAF = re.compile(r"[\w-]+$")
 # Wrong in the call itself, not in the project, if the line names it.
 _WRONG = re.compile(
     rf"{USAGE.pattern}|No such file or directory|no such file or directory:|ignored by one of your"
     r"|did not match any|not a git repository|No version is set",
     re.I,
 )
-_BLAMED = re.compile(r"--?[\w-]+|[\w./*-]{2,}")
 
 
 class FileEdit(NamedTuple):
@@ -321,7 +305,7 @@ def _blamed(message: str, line: str) -> str:
     """The word of a line that an error is about; nothing when it is about what the line runs."""
     if not _WRONG.search(message):
         return ""
-    for blamed in reversed(_BLAMED.findall(message)):
+    for blamed in reversed(pattern("blamed").findall(message)):
         folder = f"{blamed}/" if len(blamed) > 3 else "\0"
         if found := next((w for w in _words(line) if w == blamed or w.startswith(folder)), ""):
             return found
@@ -336,26 +320,26 @@ def _words(line: str) -> list[str]:
 @lru_cache(maxsize=_MOST_STEPS)
 def _may_help(line: str) -> bool:
     """Whether a command may be what helped: it installs, fixes, writes or sets something up."""
-    if _DESTROYS.search(line) or _KEEPS.search(line):
+    if _DESTROYS.search(line) or pattern("keeps").search(line):
         return False
     if _FIXES.search(line) or shell.written_by(line):
         return True
-    return _SETS_UP.search(line) is not None and not shell.is_check(line)
+    return pattern("sets up").search(line) is not None and not shell.is_check(line)
 
 
 def _drops(edit: FileEdit, test: str) -> bool:
     """Whether an edit takes a failing test out, or skips it."""
-    name = _LEAF.search(test.partition(": ")[0].strip())
+    name = pattern("leaf").search(test.partition(": ")[0].strip())
     if name is None or len(name[0]) < 5:
         return False
     gone = name[0] in edit.old and name[0] not in edit.new and len(edit.old) > len(edit.new)
-    skipped = _SKIPS.search(edit.new) and not _SKIPS.search(edit.old)
+    skipped = pattern("skips").search(edit.new) and not pattern("skips").search(edit.old)
     return gone or bool(skipped and name[0] in edit.old + edit.new)
 
 
 def _given(text: str, before: str) -> str:
     """The variables that a line sets and the one before did not."""
-    new = [word for word in text.split() if _SET.match(word) and word not in before]
+    new = [word for word in text.split() if pattern("set").match(word) and word not in before]
     return _code(" ".join(new).rstrip(";"), _LONGEST_WORD)
 
 
@@ -407,7 +391,7 @@ def _hunk(edit: FileEdit, share: int) -> str:
 
 def _telling(lines: list[str]) -> str:
     """The lines on one line, without imports and brackets where there is anything else."""
-    own = [line for line in lines if not _FILLER.fullmatch(line)]
+    own = [line for line in lines if not pattern("filler").fullmatch(line)]
     return " ".join(" ".join(own or lines).split())
 
 
@@ -431,7 +415,7 @@ def _ran(steps: list[_AttemptStep]) -> str:
 def _names(text: str) -> frozenset[str]:
     """The words of a text that may name something, in lower case."""
     words = re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())
-    return frozenset(words) - _COMMON
+    return frozenset(words) - names("common")
 
 
 def _sentence(
@@ -441,11 +425,11 @@ def _sentence(
     words, best, most = _names(error.message), "", 1.4
     for age, text in enumerate(texts[:4]):
         for sentence in sentences(text):
-            plain = _OPENING.sub("", _MARKUP.sub("", " ".join(sentence.split())).strip())
+            plain = _OPENING.sub("", pattern("markup").sub("", " ".join(sentence.split())).strip())
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue
             because = _BECAUSE.search(plain)
-            if (not because and _ANNOUNCES.match(plain)) or not explains.search(plain):
+            if (not because and pattern("announces").match(plain)) or not explains.search(plain):
                 continue
             worth = 1.0 + min(2, len(words & _names(plain))) + (2 if because else 0)
             # The first words after a failure are about it.

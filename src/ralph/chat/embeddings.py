@@ -19,6 +19,7 @@ from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
 from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
+from ralph.text.tokens import table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
-# USD per million tokens at OpenAI; the other embedders run on the user's own machines.
-_PRICES = {
-    "text-embedding-3-small": 0.02,
-    "text-embedding-3-large": 0.13,
-    "text-embedding-ada-002": 0.10,
-}
 
 
 # -- what the index has
@@ -124,10 +119,11 @@ def price_per_char(settings: Settings) -> float | None:
     """About what a character costs in USD: None if unknown, 0 for a local embedder."""
     if settings.embedder != "openai":
         return 0.0
-    price = _PRICES.get(settings.openai_model.partition("@")[0])
+    prices = dict(map(str.split, table(__file__, "prices.txt")["embeddings"]))
+    price = prices.get(settings.openai_model.partition("@")[0])
     if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
-    return price / 1_000_000 / 4  # characters a token
+    return float(price) / 1_000_000 / 4  # characters a token
 
 
 # -- the pipeline

@@ -83,7 +83,7 @@ def run_tool(
     return result
 
 
-@Tool("Search past conversations", example={"query": "how did we fix the timeout?"})
+@Tool("Search past conversations")
 def search_conversations(
     memory: Conversations, query: str, limit: int | None = None, **options: Any
 ) -> ToolResult:
@@ -94,6 +94,9 @@ def search_conversations(
     Args:
         query: The topic, in a few words or as a question.
         limit: The most hits to return, 1 to 20.
+
+    Example:
+        {"query": "how did we fix the timeout?"}
     """
     # `options` are those of a search of conversations.
     answer = memory.search(query, limit=limit, min_score=memory.store.settings.min_score, **options)
@@ -131,7 +134,7 @@ def search_conversations(
     return ToolResult(fence, tuple(hit.id for hit in answer))
 
 
-@Tool("Read a past conversation", example={"exchange_id": "3f2a9c1e"}, name=_FETCH)
+@Tool("Read a past conversation", name=_FETCH)
 def conversation_details(
     memory: Conversations,
     conversation_id: str | None = None,
@@ -148,22 +151,18 @@ def conversation_details(
         conversation_id: The id of a conversation.
         exchange_id: The id of one exchange.
         include_full_transcript: Include all messages, tool calls and steps.
+
+    Example:
+        {"exchange_id": "3f2a9c1e"}
     """
     ids = {"conversation": conversation_id, "exchange": exchange_id}
     found = details(memory, **ids, everywhere=everywhere)
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
-    lines = recalled.details_lines(
-        found.conversation,
-        found.exchanges,
-        whole=include_full_transcript,
-        alone=alone,
-        # A question that fills the answer would leave no room for the reply to it.
-        side_tokens=recalled.RECORD_TOKENS * 2 // 5,
-        summaries=found.summaries,
-        tags=found.tags,
-    )
+    # A question that fills the answer would leave no room for the reply to it.
+    room: dict[str, Any] = {"alone": alone, "side_tokens": recalled.RECORD_TOKENS * 2 // 5}
+    lines = recalled.details_lines(found, whole=include_full_transcript, **room)
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
     rest = printed if alone else "Ask for single exchanges by exchange_id."
     fence = fenced_lines("What was said.", lines, budget_tokens=recalled.RECORD_TOKENS, rest=rest)

@@ -21,6 +21,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, BadSetting, ModelOff
 from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.text.redact import redact
+from ralph.text.tokens import table
 from ralph.wire import usable_url
 
 ModelRole = Literal["chat", "summary"]
@@ -36,20 +37,6 @@ _EXAMPLES = (
 )
 # A dated or floating version of a model costs what the model costs.
 _VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-# USD per million tokens in and out: list prices at the end of 2025. Discounts (cached prompts,
-# batches) are not counted, so a cost is at most too high. A model that is not listed has no price,
-# rather than the price of one with a similar name.
-_LIST_PRICES = {
-    "openai": """
-        gpt-5.1 1.25 10, gpt-5 1.25 10, gpt-5-mini 0.25 2, gpt-5-nano 0.05 0.4,
-        gpt-4.1 2 8, gpt-4.1-mini 0.4 1.6, gpt-4.1-nano 0.1 0.4, gpt-4o 2.5 10,
-        gpt-4o-mini 0.15 0.6, o3 2 8, o3-mini 1.1 4.4, o4-mini 1.1 4.4""",
-    "anthropic": """
-        claude-opus-4-5 5 25, claude-opus-4-1 15 75, claude-opus-4-0 15 75, claude-opus-4 15 75,
-        claude-sonnet-4-5 3 15, claude-sonnet-4-0 3 15, claude-sonnet-4 3 15,
-        claude-haiku-4-5 1 5, claude-3-7-sonnet 3 15, claude-3-5-sonnet 3 15,
-        claude-3-5-haiku 0.8 4, claude-3-haiku 0.25 1.25""",
-}
 # The heading under which memory adds what it found to a prompt.
 _FOUND = re.compile(r"^#* *Related Past Conversations\b", re.MULTILINE)
 _ORDER = re.compile(r"!(\w+)\s*(.*)", re.DOTALL)
@@ -186,7 +173,7 @@ FREE = Price(0.0, 0.0)
 def list_price(maker: str, model: str) -> Price | None:
     """The maker's list price of a model; None when it is not in our table."""
     name = _VERSION.sub("", model)
-    rows = (row.split() for row in _LIST_PRICES.get(maker, "").split(",") if row)
+    rows = map(str.split, table(__file__, "prices.txt").get(maker, ()))
     return next((Price(float(row[1]), float(row[2])) for row in rows if row[0] == name), None)
 
 

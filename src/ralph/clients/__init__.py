@@ -21,6 +21,7 @@ from ralph.capture import AgentRun, Capture, Dialect, Live
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records import Complaint
+from ralph.text.tokens import table
 
 if TYPE_CHECKING:
     from ralph.capture.lines import FileStamp, SessionHead, SessionReader, SessionStart
@@ -229,21 +230,6 @@ def found_command(
 # -- The environment variables an agent gets, and how it calls Ralph.
 
 
-# What programs need to run at all, what toolchains are found by, and what the agents themselves
-# are configured with. Everything else (other services' keys above all) stays here.
-_PASSED = """
-PATH HOME USER LOGNAME SHELL LANG LC_* LANGUAGE TERM COLORTERM TMPDIR TMP TEMP TZ XDG_*
-SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE
-http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY
-SSH_AUTH_SOCK GIT_AUTHOR_* GIT_COMMITTER_* GIT_SSH_COMMAND
-VIRTUAL_ENV CONDA_PREFIX PYENV_* NVM_* VOLTA_HOME JAVA_HOME GOPATH GOROOT GOFLAGS CARGO_HOME
-RUSTUP_HOME DOTNET_ROOT ANDROID_HOME
-ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* GEMINI_* GOOGLE_* OPENCODE_* RALPH_*
-SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES*
-USERPROFILE USERNAME HOMEDRIVE HOMEPATH
-""".split()
-
-
 # Ralph's own keys, and the address that holds a password: an agent's memory server is told them
 # where it needs them, the agent is not.
 _WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL", "RALPH_TOKEN")
@@ -257,7 +243,7 @@ def agent_environment(
 ) -> dict[str, str]:
     """The variables an agent gets: the usual ones, those named in `also`, and what we give."""
     source = os.environ if environ is None else environ
-    patterns = [*_PASSED, *also]
+    patterns = [*" ".join(table(__file__, "environment.txt")["passed"]).split(), *also]
     passed = {
         name: value
         for name, value in source.items()

@@ -19,6 +19,7 @@ import msgspec
 
 from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
+from ralph.capture.rules import pattern
 from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
 from ralph.records.iteration import FileAction
 
@@ -27,27 +28,8 @@ from ralph.records.iteration import FileAction
 
 _READ = 64_000
 # What the client writes in a person's place; newer ones say whose words each part is.
-_PUT_IN = re.compile(
-    r"<(?:environment_context|user_instructions|turn_aborted|user_shell_command|skills?|hook_prompt"
-    r"|skills_instructions|permissions instructions|collaboration_mode|subagent_notification"
-    r"|model_switch|personality_spec|apps_instructions|plugins_instructions|INSTRUCTIONS)\b[^>]*>"
-    r"|# AGENTS\.md instructions"
-)
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
-_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
 _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
-_ENDED = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.M)
-_RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.M)
-_HEAD = re.compile(
-    r"\A(?:(?:Script (?:completed|failed)|Chunk ID|Wall time|Exit code|Process exited"
-    r"|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
-)
-_BADLY = re.compile(
-    r"\A(?:apply_patch verification failed|unsupported call|failed to parse|tool call error"
-    r"|execution error|exec_command failed|Failed to (?:create|apply|find))",
-    re.I,
-)
-_STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
 _HEAD_CHARS = 500
 _SCRIPT_CALL = "tools.exec_command("
 _json = json.JSONDecoder()
@@ -98,7 +80,7 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
             typed.append("[image]")
             continue
         text = text_of(part.get("text"))[:_READ].strip()
-        persons = who == "user" if who else not _PUT_IN.match(text)
+        persons = who == "user" if who else not pattern("codex puts in").match(text)
         (typed if persons else put_in).append(text)
     return "\n\n".join(filter(None, typed)), "\n".join(put_in)
 
@@ -137,7 +119,7 @@ def call_of(item: Mapping[str, Any]) -> OpenCall:
 def changes_of(patch: str) -> list[tuple[str, FileAction]]:
     """The files that a patch changes."""
     found: list[tuple[str, FileAction]] = []
-    for kind, path, moved_to in _PATCHED.findall(patch):
+    for kind, path, moved_to in pattern("patched").findall(patch):
         if moved_to and found:
             found[-1] = (found[-1][0], "deleted")
             found.append((moved_to.strip(), "created"))
@@ -171,16 +153,16 @@ def answer_of(output: Any) -> CodexAnswer:
             status = mapping(inner.get("metadata")).get("exit_code")
             code = status if isinstance(status, int) and not isinstance(status, bool) else None
     head = text[:_HEAD_CHARS]
-    body = _HEAD.match(text)
-    if ended := _ENDED.search(head, 0, body.end() if body else len(head)):
+    body = pattern("codex output head").match(text)
+    if ended := pattern("ended").search(head, 0, body.end() if body else len(head)):
         code = int(ended[1])
-    running = _RUNNING.search(head)
+    running = pattern("running").search(head)
     return CodexAnswer(
         text=text[body.end() :] if body else text,
-        failed=failed or bool(code) or bool(_BADLY.match(text)),
+        failed=failed or bool(code) or bool(pattern("called badly").match(text)),
         code=code,
         session=running[1] if running and code is None else "",
-        stopped=_STOPPED.search(head) is not None,
+        stopped=pattern("stopped").search(head) is not None,
     )
 
 

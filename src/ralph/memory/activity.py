@@ -76,17 +76,10 @@ def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> 
     """Add a line; where nothing can be written, nothing is known later and nothing else fails."""
     at = time.strftime(_TIME, time.gmtime())
     line = {"at": at, "event": event, "session": session[:_LONGEST_NAME]}
-    file = os.path.join(folder, _NAME)
-    try:
-        disk.make_folder(folder)
-        with disk.appending(file) as opened:
-            # Its own line, whatever a full disk left before it.
-            opened.write(b"\n" + json.dumps(line | fields, separators=(",", ":")).encode() + b"\n")
-            size = opened.tell()
-        if size > _MOST_BYTES:
-            os.replace(file, f"{file}.1")
-    except OSError:
-        return
+    # Its own line, whatever a full disk left before it.
+    data = b"\n" + json.dumps(line | fields, separators=(",", ":")).encode() + b"\n"
+    with contextlib.suppress(OSError):
+        disk.log(os.path.join(folder, _NAME), data, _MOST_BYTES)
 
 
 def read_activity(

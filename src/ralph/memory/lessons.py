@@ -22,7 +22,7 @@ from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cu
 from ralph.records.knowledge import FailureSolution, Gate, GateApproval, GateRejection
 from ralph.text.signature import signature, tells
 from ralph.text.summary import sentences
-from ralph.text.tokens import tokens
+from ralph.text.tokens import table, tokens
 
 # -- Text for other projects: a path of this machine means nothing there, or some other file.
 
@@ -333,34 +333,6 @@ def _description(attempt: Iteration) -> str:
 # -- What a project is written in, told by the files that its tools need.
 
 
-# What stands at the root of a project, by the name its people would give to their work.
-_MANIFESTS: tuple[tuple[str, str], ...] = (
-    ("python", "pyproject.toml setup.py setup.cfg requirements*.txt Pipfile"),
-    ("javascript", "package.json"),
-    ("typescript", "tsconfig.json deno.json deno.jsonc"),
-    ("rust", "Cargo.toml"),
-    ("go", "go.mod"),
-    ("java", "pom.xml build.gradle build.gradle.kts"),
-    ("scala", "build.sbt"),
-    ("ruby", "Gemfile *.gemspec"),
-    ("php", "composer.json"),
-    ("c#", "*.csproj *.sln *.slnx"),
-    ("f#", "*.fsproj"),
-    ("elixir", "mix.exs"),
-    ("erlang", "rebar.config"),
-    ("dart", "pubspec.yaml"),
-    ("swift", "Package.swift"),
-    ("c++", "CMakeLists.txt"),
-    ("haskell", "stack.yaml *.cabal"),
-    ("clojure", "project.clj deps.edn"),
-    ("ocaml", "dune-project"),
-    ("zig", "build.zig"),
-    ("julia", "Project.toml"),
-    ("r", "*.Rproj"),
-    ("terraform", "*.tf"),
-)
-
-
 def technology_of(root: Path, settings: Settings) -> str | None:
     """The technologies of the project in this folder, with commas between; None if nothing tells.
 
@@ -376,7 +348,8 @@ def technology_of(root: Path, settings: Settings) -> str | None:
     def exists(pattern: str) -> bool:
         return any(fnmatchcase(file, pattern) for file in names)
 
-    found = [name for name, manifests in _MANIFESTS if any(map(exists, manifests.split()))]
+    rows = map(str.split, table(__file__, "technologies.txt")["technologies"])
+    found = [name for name, *files in rows if any(map(exists, files))]
     if "typescript" in found and "javascript" in found:
         found.remove("javascript")  # every project in TypeScript has a package.json too
     return ", ".join(found) or None

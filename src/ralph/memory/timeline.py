@@ -27,7 +27,19 @@ _TITLE_CHARS = 300
 _RUNS = 300
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class _Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the body of an iteration or an exchange says of the work."""
+
+    feature: str = ""
+    conversation: str = ""
+    task_id: int | str | None = None
+    model: str | None = None
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+
+
+class Event(_Work, frozen=True, kw_only=True, gc=False):
     """One iteration or exchange in short. `outcome` of an exchange is its status."""
 
     id: str
@@ -35,28 +47,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     at: str
     title: str
     outcome: str
-    feature: str = ""
-    conversation: str = ""
-    task_id: int | str | None = None
     number: int = 0
-    model: str | None = None
-    tokens_used: int | None = None
-    cost_usd: float | None = None
-    duration_ms: int | None = None
 
 
-class _Short(msgspec.Struct, frozen=True):
-    feature: str = ""
-    conversation: str = ""
-    task_id: int | str | None = None
+class _Body(_Work, frozen=True, kw_only=True):
     task_title: str = ""
     user: str = ""
     outcome: str = "unknown"
     status: str = "complete"
-    model: str | None = None
-    tokens_used: int | None = None
-    cost_usd: float | None = None
-    duration_ms: int | None = None
 
 
 class _Errors(msgspec.Struct, frozen=True):
@@ -81,14 +79,14 @@ class Events:
         return len(self._records)
 
     def __iter__(self) -> Iterator[Event]:
-        for record, short in _each(self._records, _short):
-            yield _event(record, short)
+        for record, body in _each(self._records, _body):
+            yield _event(record, body)
 
     def __getitem__(self, part: slice) -> list[Event]:
         return list(Events(self._records[part]))
 
 
-_short = msgspec.json.Decoder(_Short).decode
+_body = msgspec.json.Decoder(_Body).decode
 _errors = msgspec.json.Decoder(_Errors).decode
 _files = msgspec.json.Decoder(_Files).decode
 
@@ -140,25 +138,13 @@ def _records(
                 yield record
 
 
-def _event(record: Record, short: _Short) -> Event:
-    title, outcome = short.task_title, short.outcome
+def _event(record: Record, body: _Body) -> Event:
+    title, outcome = body.task_title, body.outcome
     if record.kind == EXCHANGE:
-        title, outcome = short.user, short.status
-    return Event(
-        record.id,
-        record.kind,
-        record.at,
-        title[:_TITLE_CHARS],
-        outcome,
-        short.feature,
-        short.conversation,
-        short.task_id,
-        record.number,
-        short.model,
-        short.tokens_used,
-        short.cost_usd,
-        short.duration_ms,
-    )
+        title, outcome = body.user, body.status
+    own = {name: getattr(record, name) for name in ("id", "kind", "at", "number")}
+    work = {name: getattr(body, name) for name in _Work.__struct_fields__}
+    return Event(title=title[:_TITLE_CHARS], outcome=outcome, **own, **work)
 
 
 def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Exchange]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,6 +20,7 @@ from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
+from ralph.text.tokens import compiled, table
 
 # Each is looked for anew; who has more will look again.
 _MOST_RINGS = 50
@@ -241,43 +243,22 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
 # -- Context files: files touched again and again join, files that are gone leave, noise stays out.
 
 
-# fmt: off
-_NOISE_FILES = frozenset("""
-package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum packages.lock.json package.resolved
-package.json tsconfig.json jsconfig.json pyproject.toml setup.cfg setup.py cargo.toml go.mod gemfile
-composer.json requirements.txt pom.xml build.gradle build.gradle.kts settings.gradle makefile
-dockerfile docker-compose.yml docker-compose.yaml compose.yaml compose.yml tox.ini pytest.ini
-mypy.ini ruff.toml rustfmt.toml clippy.toml deno.json turbo.json nx.json lerna.json claude.md
-agents.md license license.md license-mit license-apache changelog.md codeowners procfile manifest.in
-""".split())
-_NOISE_FOLDERS = frozenset("""
-node_modules dist build out target coverage htmlcov __pycache__ venv env site-packages vendor
-.git .hg .svn .ralph .claude .codex .venv .tox .nox .cache .next .nuxt .output .svelte-kit .turbo
-.parcel-cache .pytest_cache .mypy_cache .ruff_cache .gradle .idea .vscode .github .husky .terraform
-.yarn .eggs bin obj tmp temp logs
-""".split())
-# fmt: on
-# Lock files, build output, what is no text, and configuration.
-_NOISE_NAMES = (
-    r"(?i)\.(?:lock|lockb|lockfile|pyc|pyo|class|o|so|dll|dylib|exe|wasm|map|min\.js|min\.css"
-    r"|tsbuildinfo|egg-info|log|tmp|bak|swp|orig|rej|snap)$"
-    r"|\.(?:png|jpe?g|gif|ico|webp|pdf|zip|gz|tgz|tar|woff2?|ttf|mp[34])$"
-    r"|^\..*rc(?:\.(?:js|cjs|mjs|json|ya?ml|toml))?$|^\.env(?:\..*)?$|^\.git\w+$"
-    r"|^\.(?:editorconfig|dockerignore|npmrc|nvmrc|prettierignore|eslintignore"
-    r"|python-version|tool-versions|pre-commit-config\.yaml)$"
-    r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
-)
 _FILE_LISTS = ("context_files", "knowledge_paths")
 _COUNTS = ("touch_count", "last_touched")
+
+
+@cache
+def _noise(section: str) -> frozenset[str]:
+    return frozenset(" ".join(table(__file__, "noise.txt")[section]).split())
 
 
 def is_noise(path: str) -> bool:
     """Whether a path does not join the context files by itself (F33)."""
     *folders, name = PurePosixPath(path.replace("\\", "/")).parts or ("",)
     return (
-        any(part.lower() in _NOISE_FOLDERS or part.endswith(".egg-info") for part in folders)
-        or name.lower() in _NOISE_FILES
-        or re.search(_NOISE_NAMES, name) is not None
+        any(part.lower() in _noise("folders") or part.endswith(".egg-info") for part in folders)
+        or name.lower() in _noise("files")
+        or any(compiled(row, re.I).search(name) for row in table(__file__, "noise.txt")["names"])
     )
 
 

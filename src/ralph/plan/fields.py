@@ -23,6 +23,7 @@ from ralph.records.iteration import cut
 from ralph.records.learning import read_learning
 from ralph.text.redact import redact
 from ralph.text.sanitize import visible
+from ralph.text.tokens import table
 
 Patch = Mapping[str, Any]
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -279,31 +280,15 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
     },
 }
 
-# What a call cannot set, and what to do instead.
-_REFUSED: dict[Kind, dict[str, str]] = {
-    "features": {
-        "name": "A name never changes. Create another feature and delete this one.",
-        "learnings": "Add, remove or review single learnings instead (F1).",
-        "removed_learnings": "Remove a learning instead.",
-        "current_state": "It is computed from the tasks (F17).",
-    },
-    "tasks": {
-        "id": "An id never changes.",
-        "comments": "Append a single comment instead.",
-        "created": "Ralph sets it.",
-        "updated": "Ralph sets it.",
-        "completed": "Ralph sets it when the status becomes done.",
-    },
-    "disciplines": {"name": "A name never changes. Create another one and delete this one."},
-}
-
 
 def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
     """Put the patch into an entry: a field that is not in it is kept, one that is None is cleared.
 
     Texts are cut and cleaned; every other value that does not fit is refused.
     """
-    of, refused, rules = SINGULAR[kind], _REFUSED[kind], RULES[kind]
+    of, rules = SINGULAR[kind], RULES[kind]
+    # What a call cannot set, and what to do instead.
+    refused = dict(row.split(" ", 1) for row in table(__file__, "refused.txt")[kind])
     allowed = [name for name in rules if name not in refused]
     for name, value in patch.items():
         if name in refused:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -368,7 +368,7 @@ _OUTCOMES = 3
 _SPARE_CHARS = 500
 
 
-def brief_text(now: Brief, *, command: str, budget_tokens: int, max_chars: int) -> str:
+def brief_text(now: Brief, bounds: TextBounds) -> str:
     """The text for the model: what is worked on, what keeps going wrong, what was done last."""
     first, *others = now.features or [None]
     tasks = first.tasks[:_TASKS] if first else ()
@@ -386,7 +386,7 @@ def brief_text(now: Brief, *, command: str, budget_tokens: int, max_chars: int) 
         ("", [line for one in others if one for line in _brief_feature(one)[:1]]),
         ("Learned from earlier iterations, to be verified:", first.learnings if first else ()),
     ]
-    return framed("brief", parts, command, budget_tokens, max_chars)
+    return framed("brief", parts, bounds)
 
 
 def brief_ids(now: Brief, text: str) -> list[str]:
@@ -426,13 +426,20 @@ def _brief_session(one: PastSession) -> str:
 BriefPart = tuple[str, Sequence[str]]
 
 
-def framed(
-    template: str, parts: Sequence[BriefPart], command: str, budget_tokens: int, max_chars: int
-) -> str:
+class TextBounds(NamedTuple):
+    """How long a text may be, and how the model calls Ralph."""
+
+    command: str
+    budget_tokens: int
+    max_chars: int
+
+
+def framed(template: str, parts: Sequence[BriefPart], bounds: TextBounds) -> str:
     """As many lines as fit, part by part, in a template; a part that is cut short makes room.
 
     A part is a heading and the lines under it; without a line there is no heading either.
     """
+    command, budget_tokens, max_chars = bounds
     around = render(template, memory=mark(""), command=command)
     budget_tokens -= estimate_tokens(around)
     max_chars -= len(around) + _SPARE_CHARS

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ralph.prompt.build import day, framed, one_line, outcome, render
+from ralph.prompt.build import TextBounds, day, framed, one_line, outcome, render
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
 from ralph.text.summary import outcome_of
 from ralph.text.tokens import estimate_tokens, first_tokens, tokens
+
+if TYPE_CHECKING:
+    from ralph.memory.conversations import ConversationDetails
+    from ralph.memory.lessons import Solved
 
 # The most that one answer to a model holds: of several records, and of one whole record.
 ANSWER_TOKENS = 2000
@@ -28,13 +32,7 @@ _ID_CHARS = 12
 
 
 def recalled_text(
-    hits: Sequence[Hit],
-    asked: str,
-    *,
-    ended: Mapping[str, str],
-    command: str,
-    budget_tokens: int,
-    max_chars: int,
+    hits: Sequence[Hit], asked: str, bounds: TextBounds, *, ended: Mapping[str, str]
 ) -> str:
     """The hits on what is asked as facts, best first, as many as fit; nothing when none does.
 
@@ -44,29 +42,18 @@ def recalled_text(
     told = [_told(hit, ended.get(hit.id, ""), words) for hit in hits]
     # The first is cut where it must be; others come whole or not at all.
     parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
-    return framed("recalled", parts, command, budget_tokens, max_chars)
+    return framed("recalled", parts, bounds)
 
 
-def before_text(
-    *,
-    message: str,
-    times: int,
-    last: str,
-    where: str,
-    solution: str,
-    id: str,
-    command: str,
-    budget_tokens: int,
-    max_chars: int,
-) -> str:
+def before_text(found: Solved, bounds: TextBounds) -> str:
     """How an error that came again was solved."""
-    often = "once" if times == 1 else f"{times} times"
+    often = "once" if found.times == 1 else f"{found.times} times"
     lines = [
-        f"Seen {often} before, last on {day(last)}: {one_line(message)}",
-        f"How it was solved ({one_line(where)}, id {plain_id(id, _ID_CHARS)}): "
-        f"{one_line(solution, _BEFORE_CHARS)}",
+        f"Seen {often} before, last on {day(found.last)}: {one_line(found.message)}",
+        f"How it was solved ({one_line(found.where)}, id {plain_id(found.id, _ID_CHARS)}): "
+        f"{one_line(found.solution, _BEFORE_CHARS)}",
     ]
-    return framed("before", [("", lines)], command, budget_tokens, max_chars)
+    return framed("before", [("", lines)], bounds)
 
 
 def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
@@ -285,23 +272,17 @@ def about(title: str, tags: Sequence[str]) -> list[str]:
 
 
 def details_lines(
-    conversation: Conversation,
-    exchanges: Sequence[Exchange],
-    *,
-    whole: bool,
-    alone: bool,
-    side_tokens: int,
-    summaries: Mapping[str, str],
-    tags: Sequence[str],
+    found: ConversationDetails, *, whole: bool, alone: bool, side_tokens: int
 ) -> list[str]:
     """A conversation and its exchanges, or the one that stands `alone`: in short, or `whole` with
     what was done in between."""
+    conversation, exchanges, summaries = found.conversation, found.exchanges, found.summaries
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
     created, source = plain_date(conversation.created), harmless(conversation.source)
     lines = [f"conversation {plain_id(conversation.id)} | {title} | {created} | {source} | {held}"]
-    if tags:
-        lines.append(f"  tags: {_tags(tags)}")
+    if found.tags:
+        lines.append(f"  tags: {_tags(found.tags)}")
     if summary := summaries.get(conversation.id):
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
     for one in exchanges:

@@ -16,7 +16,7 @@ from ralph.errors import BadInput
 _AT_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$")
-_ARGUMENTS = "\n\nArgs:\n"
+_ARGUMENTS, _EXAMPLE = "\n\nArgs:\n", "\n\nExample:\n"
 _KEEPS = "Left out, it stays as it is; null empties it."
 
 
@@ -25,15 +25,14 @@ class Tool(msgspec.Struct, frozen=True):
 
     The function takes a context and the arguments of a call; what is keyword-only is not the
     model's. The paragraphs of its docstring are the description; below `Args:` it has a line for
-    each argument. `fields` are further arguments with their types, of which it gets those of a
-    call. One that may be null can be left out.
+    each argument, below `Example:` the arguments of a call as JSON. `fields` are further arguments
+    with their types, of which it gets those of a call. One that may be null can be left out.
 
     `recalls`: it asks memory, and so counts towards the hint to stop asking. `destroys`: something
     may be gone afterwards.
     """
 
     title: str
-    example: dict[str, Any]
     name: str = ""
     fields: dict[str, Any] = {}
     reads: bool = False
@@ -41,13 +40,14 @@ class Tool(msgspec.Struct, frozen=True):
     destroys: bool = False
     repeatable: bool = False
     description: str = ""
+    example: dict[str, Any] = {}
     arguments: dict[str, str] = {}
     takes: type[msgspec.Struct] = msgspec.Struct
     call: Callable[..., Any] = str
 
     def __call__(self, function: Callable[..., Any]) -> Tool:
         """The tool that calls this function."""
-        text, arguments = _read_docstring(function)
+        text, arguments, example = _read_docstring(function)
         hints = get_type_hints(function, include_extras=True)
         takes: list[Any] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
@@ -68,18 +68,21 @@ class Tool(msgspec.Struct, frozen=True):
             reads=self.reads or self.recalls,
             repeatable=self.reads or self.recalls or self.repeatable,
             description=text,
+            example=example,
             arguments=arguments,
             takes=msgspec.defstruct(name, takes, kw_only=True, forbid_unknown_fields=True),
             call=function,
         )
 
 
-def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The paragraphs of a docstring, a line each, and the text of each argument."""
-    text, _, rest = (inspect.getdoc(function) or "").partition(_ARGUMENTS)
+def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The paragraphs of a docstring, a line each, the text of each argument, and the example."""
+    above, _, example = (inspect.getdoc(function) or "").partition(_EXAMPLE)
+    text, _, rest = above.partition(_ARGUMENTS)
     arguments = re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", rest, re.MULTILINE)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-    return "\n".join(paragraphs), {name: " ".join(about.split()) for name, about in arguments}
+    texts = {name: " ".join(about.split()) for name, about in arguments}
+    return "\n".join(paragraphs), texts, json.loads(" ".join(example.split()) or "{}")
 
 
 def read_arguments(tool: Tool, plain: Mapping[str, Any]) -> dict[str, Any]:

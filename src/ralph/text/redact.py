@@ -24,18 +24,6 @@ from ralph.text.secrets import compiled, key_blocks
 _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
 _FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
 
-# host:port:database:user:password; the output of a compiler or of grep has numbers there.
-_PGPASS: Final = (
-    r"(?m)^[ \t+>-]*[^:\s/]{1,99}:(?:\*|\d{4,5}):(?!\d+:)[^:\s/]{1,63}:[^:\s/]{1,63}:"
-    r"(?P<v>[^:\s]{3,})[ \t]*\r?$"
-)
-_SEED_WORD: Final = r"(?:\d{1,2}[.):]?[ \t]*)?[a-z]{3,8}"
-_SEED: Final = (
-    r"(?:mnemonic|(?:seed|recovery|backup|secret)[ _-](?:recovery[ _-])?(?:phrase|words?))"
-    r"[^a-z0-9]{0,6}(?:(?:phrase|is|are|was|const|string)[^a-z0-9]{1,8})?[^a-z0-9]{0,24}"
-    rf"(?P<v>{_SEED_WORD}(?:(?:[ \t,;\"'|-]{{1,8}}{_SEED_WORD}){{11,23}}"
-    rf"|(?:\s*\n\s*{_SEED_WORD}){{11,23}}))(?![a-z])"
-)
 _PROSE: Final = r"\b(?:the|and|for|with|are|was|from|not|has|its)\b"
 
 
@@ -45,17 +33,17 @@ def commands(text: str, lowered: str) -> Iterator[Span]:
         yield from _flags(text, lowered)
     for kind, hint, pattern in secrets.rows("places"):
         if hint in lowered:
-            yield from _found(lowered, pattern, kind)
+            yield from _found(lowered, compiled(pattern), kind)
     if ":*:" in text or ":543" in text:
-        yield from _found(text, _PGPASS, "password")
+        yield from _found(text, secrets.pattern("pgpass"), "password")
     if "phrase" in lowered or "mnemonic" in lowered or "seed w" in lowered:
-        for match in compiled(_SEED).finditer(lowered):
+        for match in secrets.pattern("seed phrase").finditer(lowered):
             if not compiled(_PROSE).search(match["v"]):
                 yield *match.span("v"), "seed-phrase"
 
 
-def _found(text: str, pattern: str, kind: str) -> Iterator[Span]:
-    for match in compiled(pattern).finditer(text):
+def _found(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[Span]:
+    for match in pattern.finditer(text):
         if not filler(match["v"]):
             yield *match.span("v"), kind
 
@@ -134,7 +122,9 @@ def _spans(text: str) -> list[Span]:
     doubtful = any(secrets.is_doubtful(word) for _, word in words)
     for find in (_known, _encoded) if doubtful else (_known,):
         found += _inside(words, find)
-    encoded = doubtful and any(hint in word for _, word in words for hint in secrets.KEY_HINTS)
+    encoded = doubtful and any(
+        hint in word for _, word in words for hint in secrets.word_set("key hints")
+    )
     found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
     if "://" in text and "@" in text:
         found += _urls(text)
@@ -198,7 +188,7 @@ def _known(word: str) -> Iterator[Span]:
     while hint := hints.search(word, at):
         start, at = hint.start(), hint.start() + 1
         for length, kind, tail, edged in rows[hint[0]]:
-            if edged and not compiled(secrets.EDGE).match(word, start):
+            if edged and not secrets.pattern("edge").match(word, start):
                 continue
             if whole := compiled(tail).match(word, start + length):
                 at = whole.end()
@@ -235,12 +225,7 @@ def _urls(text: str) -> Iterator[Span]:
 def _headers(text: str, lowered: str) -> Iterator[Span]:
     credential = compiled(r"[\w.~+/=:|-]{6,}")
     if "authorization" in lowered:
-        header = (
-            r"(?<![a-z])authorization\\{0,3}[\"'`]?[\])]?[ \t]{0,4}(?:=>|[:=,])[ \t]{0,4}"
-            r"(?:[fb](?=[\"']))?\\{0,3}[\"'`]?[ \t]{0,4}"
-            r"(?P<scheme>(?:bearer|basic|token|api-?key|bot|key)[ \t]{1,4})?"
-        )
-        for match in compiled(header).finditer(lowered):
+        for match in secrets.pattern("authorization").finditer(lowered):
             value = credential.match(text, match.end())
             if value and _sent(value[0], 6 if match["scheme"] else 16):
                 basic = (match["scheme"] or "").startswith("basic")
@@ -282,7 +267,7 @@ def _is_public(text: str, start: int, end: int) -> bool:
     whole = start - len(before) + len(head)
     if secrets.wrapped(text, start, end) or secrets.decoded(text[start:end]):
         return True
-    public, published = compiled(secrets.PUBLIC), compiled(secrets.PUBLISHED)
+    public, published = secrets.pattern("public"), secrets.pattern("published")
     if public.match(text, start) or public.match(text, whole):
         return True
     return bool(published.search(before) or published.search(head))

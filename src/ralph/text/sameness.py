@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ralph.text.tokens import STOP_WORDS, compiled, stem, table, tokens
+from ralph.text.tokens import STOP_WORDS, compiled, rule, stem, table, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 
@@ -33,26 +33,8 @@ _REACH = 3
 _DIRECTIONS = frozenset("by with to from before after over into".split())
 _BREAKS = frozenset(".;!?()\n,\u2013\u2014") | {"but", "because", "since", "otherwise", "so", "-"}
 
-_WORD = (
-    r"[^\W_]\w*(?:'[a-z]{1,2}\b)?(?:(?:::|->|[./:@-])\w+)*|[.,;!?()\n\u2013\u2014]|(?<=\s)-(?=\s)"
-)
 _CJK = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"))
-_PLACES = r"\b(?:line|column|col|iteration|attempt)s?\s+#?\d+(?::\d+)?"
-# Times, ids, addresses, places and folders differ whenever the same thing happens elsewhere.
-_DRIFTING = (
-    r"\x1b\[[0-?]*[ -/]*[@-~]"
-    r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
-    r"|\b\d{4}[-/]\d{2}[-/]\d{2}(?:[T ]\d{1,2}:\d{2}[\d:.,]*)?Z?"
-    r"|\b\d{1,2}:\d{2}(?::\d{2}[\d.,]*)?\b"
-    r"|\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"`<>)\]]++"
-    r"|\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)(?::\d+)?\b|\b0x[0-9a-f]+\b"
-    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b"
-    r"|\b(?:line|ln|column|col|char|position|process|pid|transaction|attempt|iteration|run|build|job"
-    r"|thread)s?[ :#]{1,2}\d+(?:[:,-] ?\d+)*"
-    r"|(?<=\.[a-z]):\d+|(?<=\.[a-z]{2}):\d+|(?<=\.[a-z]{3}):\d+"
-    r"|(?<![@\w])(?:[a-z]:|~|\.{1,2})?[\\/]?(?:\b[\w.+$~-]++[\\/])++(?=[\w.@+$~-])"
-)
 _AUXILIARY = "can|could|does|do|did|is|are|was|were|will|would|should|must|has|have|had|be|may|need"
 _REWRITES = (
     # What looks like a denial and is none.
@@ -70,21 +52,14 @@ _REWRITES = (
     (r"\b(?:on|off)(?=\s*(?:$|[.,;)]|for\b|in\b))", r"\g<0>state"),
     (rf"\b(?:{_AUXILIARY})\s+not\b|\b\w+n't\b", " donot "),
 )
-_NUMBER = r"(?<![\w.])v?(\d+(?:[.,]\d+)*)(?:\.x\b)?\s?([a-z]+)?"
-_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
-_ZEROS = re.compile(r"(?:\.0+)+$")
 _UNITS = {"m": 1e6, "ms": 0.001, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600}
 _UNITS |= {"hour": 3600, "day": 86400, "k": 1e3, "kb": 1e3, "ki": 1e3, "mb": 1e6, "mi": 1e6}
 _UNITS |= {"g": 1e9, "gb": 1e9, "gi": 1e9}
 _COUNTS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _COUNTED = rf"\b(?:{'|'.join(_COUNTS)})\b"
-_SPELLED = re.compile(r"[a-z][a-z0-9]+")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # A word that is spelled like an identifier: with digits, dots or humps, or in capitals.
 _NAME = re.compile(r"[A-Za-z_]\w*(?:(?:::|[./:@#-])\w+)*")
 _PLAIN = re.compile(r"[A-Za-z][a-z]*$")
-_CODE = r"\b[A-Z]\w*(?:Error|Exception|Fault|Warning)\b|\b[A-Z]{1,8}[-_]?\d{3,5}\b|\b[45]\d\d\b"
-_QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
@@ -149,15 +124,15 @@ def gist(text: str) -> Gist:
     if len(text) > _HEAD_CHARS + _TAIL_CHARS:
         text = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     text = text.translate(_APOSTROPHES)
-    plain = compiled(_PLACES, re.I).sub(" ", text)
-    text = compiled(_DRIFTING, re.I).sub(" ", text)
+    plain = rule("places").sub(" ", text)
+    text = rule("drifting").sub(" ", text)
     for pattern, new in _REWRITES:
         plain = compiled(pattern, re.I).sub(new, plain)
     affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()
     order: list[str] = []
     denials = 0
     cue, reached, asking, joined = "", 0, 0, False
-    for word in compiled(_WORD).findall(plain.lower()):
+    for word in rule("word").findall(plain.lower()):
         if word in _DIRECTIONS:
             order.append(word)
         if word in _BREAKS or word in _words("denials"):
@@ -186,7 +161,7 @@ def gist(text: str) -> Gist:
                     asked_for.add(key)
         joined = word == "and"
     found = tokens(text)
-    spelled = _SPELLED.findall(_HUMP.sub(" ", text).lower())
+    spelled = rule("spelled").findall(rule("hump").sub(" ", text).lower())
     return Gist(
         words=frozenset(affirmed | denied),
         affirmed=frozenset(affirmed - first),
@@ -203,8 +178,8 @@ def gist(text: str) -> Gist:
         numbers=_figures(text, units=False),
         figures=_figures(text),
         names=frozenset(name.lower() for name in _NAME.findall(text) if not _PLAIN.match(name)),
-        codes=frozenset(compiled(_CODE).findall(text)),
-        quoted=frozenset(quoted.lower() for _, quoted in _QUOTED.findall(text)),
+        codes=frozenset(rule("code").findall(text)),
+        quoted=frozenset(quoted.lower() for _, quoted in rule("quoted").findall(text)),
     )
 
 
@@ -235,9 +210,9 @@ def _figures(text: str, *, units: bool = True) -> frozenset[str]:
     """The numbers in a text; one with a unit counts in it: 2 minutes are 120, `1,000` is 1000."""
     found: set[str] = set()
     text = compiled(_COUNTED, re.I).sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
-    for digits, unit in compiled(_NUMBER, re.I).findall(text):
-        number = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits
-        number = _ZEROS.sub("", number.replace(",", "."))
+    for digits, unit in rule("number").findall(text):
+        number = digits.replace(",", "") if rule("thousands").fullmatch(digits) else digits
+        number = rule("zeros").sub("", number.replace(",", "."))
         size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
         if not size or number.count(".") > 1:
             found.add(number)

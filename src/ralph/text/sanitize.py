@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from ralph.text.tokens import compiled, table
+from ralph.text.tokens import compiled, rule, table
 
 # -- Letters and signs that look like ASCII ones, read as those.
 #
@@ -36,10 +36,6 @@ _ALIKE = str.maketrans(
     "abyenikvoptuxwABEZHIKMNOPTYXcj"
     "aiouhgnUUSABCDEGHJKLMPRSTVWZ"
     "-------'''\"\"::::::///|||[][][]",
-)
-_LATIN = (
-    r"(?:LATIN|REGIONAL INDICATOR)(?: SMALL| CAPITAL| SYMBOL)*? LETTER"
-    r"(?: SMALL CAPITAL| SMALL| CAPITAL| DOTLESS| SCRIPT| TURNED| REVERSED| OPEN)? ([A-Z])(?: |\Z)"
 )
 
 
@@ -98,7 +94,7 @@ def _plain(char: str) -> str:
     plain = plain.translate(_ALIKE)
     if plain.isascii():
         return plain
-    latin = compiled(_LATIN).search(unicodedata.name(char, ""))
+    latin = rule("latin letter").search(unicodedata.name(char, ""))
     if latin is None:
         return char
     return latin[1] if "CAPITAL LETTER" in unicodedata.name(char) else latin[1].lower()
@@ -117,20 +113,6 @@ HIDDEN = (
 )
 _UNSEEN = f"[{CONTROL}{HIDDEN}]"
 _MAY_HIDE = re.compile(f"[{CONTROL}{HIDDEN}\u200c\u200d\ufe00-\ufe0f]")
-_ANSI = (
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c|$)"
-    r"|\x1b[ -/]*[0-~]?"
-)
-# Joiners are part of emoji and of scripts that join letters, and nowhere else.
-_JOINER = (
-    "(?<![\u0590-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\ufe0f"
-    "\U0001f000-\U0001faff])[\u200c\u200d]"
-    "|[\u200c\u200d](?![\u0590-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf"
-    "\u2190-\u21ff\U0001f000-\U0001faff])"
-)
-# One selector belongs to the character before it; a row of them carries a message.
-_SELECTORS = "(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
 
 
 def visible(text: str) -> str:
@@ -141,67 +123,14 @@ def visible(text: str) -> str:
     before = None
     while before != text:  # what is left when something is taken out can be hidden again
         before = text
-        for pattern in (_ANSI, _UNSEEN, _JOINER, _SELECTORS):
-            text = compiled(pattern, re.MULTILINE).sub("", text)
+        for hidden in (rule("ansi"), compiled(_UNSEEN), rule("joiner"), rule("selectors")):
+            text = hidden.sub("", text)
     return text
 
 
 # -- what speaks as somebody else
 
-# A bracket as itself, and as HTML, JSON and addresses write it.
-LESS = r"(?:<|&(?:amp;)*(?:lt;|\#0*60;|\#x0*3c;)|\\u003c|\\x3c|%3c)"
-_GREATER = r"(?:>|&(?:amp;)*(?:gt;|\#0*62;|\#x0*3e;)|\\u003e|\\x3e|%3e)"
 _ANGLES = ("<", "&lt", "&amp", "&#", "\\u003c", "\\x3c", "%3c")
-# Ralph's own marks, also with blanks between their letters.
-_NAME = r"\s*+".join("ralph") + r"(?:[^\w<>]|_){0,6}+(?:" + r"\s*+".join("memory") + "|plan)"
-OWN_MARK = rf"{LESS}[\s\\/]*+{_NAME}(?:[^<>\n]{{0,200}}?{_GREATER})?"
-# The block of other projects' knowledge has delimiters of its own.
-_BLOCK = (
-    r"\[[\W_]{0,20}(?:(?:end|begin|orchestrator)(?:[\W_]{1,20}(?:of|the|orchestrator)){0,2}"
-    r"[\W_]{0,20}context|orchestrator\b|/context\b|context[\W_]{1,20}end\b)(?:[^\[\]]{0,80}\])?"
-)
-_TEMPLATE = (
-    r"<\|(?=[^|<>\n]*[^\W\d_])[^|<>\n]{1,40}\|>|<\|/?(?:im_|endof|begin_of|end_of|eot|eom|start_header|end_header"
-    r"|system|assistant|user|python_tag|tool)\w*"
-)
-_ROLE = r"(?:system|assistant|developer|human|user|tool|function|ai|claude|chatgpt)"
-_TAGS = (
-    r"system(?:[-_]?\w+)?|assistant(?:[-_]\w+)?|human(?:[-_]\w+)?|developer(?:[-_]\w+)?"
-    r"|(?:\w+[-_])?instructions?|important(?:[-_]\w+)?|user[-_](?:message|query|input|prompt\w*)"
-    r"|function[-_](?:calls?|results?|response)|(?:function|tool|parameter)(?==|\s+name\s*=)|invoke"
-    r"|tool_\w+|tool-(?:use|calls?|results?|response|code|outputs?|input)|(?:start|end)_of_turn"
-    r"|think(?:ing)?|scratchpad|sys|admin(?:[-_]\w+)?|override|antml:\w+|user[-_]prompt[-_]submit[-_]hook|command[-_](?:name|message|args)"
-    r"|local[-_]command[-_]\w+"
-)
-# With any attributes. `<system.web>` in a configuration is none.
-_TAG = (
-    rf"{LESS}[\s/\\]*+(?:[a-z][\w-]{{0,20}}:)?(?:{_TAGS})"
-    rf"(?:=[^<>\n]{{0,1000}}|[\s/][^<>]{{0,1000}}?)?(?:{_GREATER}|\s{{0,9}}\Z)"
-)
-_BRACKETED = (
-    r"\[[\s/]*+inst\s*+\]|<<[\s/]*+sys\s*+>>"
-    r"|\[/?(?:tool_calls|tool_results|available_tools|system_prompt)\]"
-    rf"|\[[#/\s]*+(?:(?:begin|end|start|new|hidden)\s+)?(?:{_ROLE}\s+)?"
-    r"(?:message|prompt|instructions?|override|note)\]"
-    r"|\[(?:system|assistant|developer)\]"
-    r"|\{\{\s*[#/~]\s*(?:system|assistant|user)\b[^{}]{0,40}\}\}"
-)
-_TOOL_JSON = (
-    r"""(["'])(?:type\\*\1\s*:\s*\\*(["'])(?:tool_use|tool_result|function_call|tool_call)"""
-    rf"""|role\\*\1\s*:\s*\\*(["']){_ROLE}|(?:tool_calls|function_call|tool_use)\\*\1\s*:\s*[\[{{]"""
-    r"""|name\\*\1\s*:\s*\\*(["'])[\w.:-]{1,80}\\*\4\s*,\s*\\*\1(?:arguments|parameters|input)\\*\1\s*:)"""
-)
-_LEAD = r"^(?P<lead>(?:[ \t>*_\#|\u2022-]|\d{1,3}[.)])*+)"
-_ROLE_LINE = (
-    rf"{_LEAD}(?P<role>[\[(]?{_ROLE}[\])]?)[*_]*+[ \t]*+"
-    r"(?:\(\w+\)|message|prompt|instructions?|override|not(?:e|ice)|alert|update|command)?"
-    r"[ \t]*+:(?![:=/])[*_]*"
-)
-# How chat templates head their parts: `## System`, `### Instruction:`.
-_ROLE_HEADING = (
-    r"^(?P<lead>[ \t>]*+#{1,6}[ \t]*+)(?P<role>(?:system|assistant|human|developer)(?=[ \t#]*$)"
-    r"|(?:instructions?|input|response|output|system[ ]prompt)(?=[ \t]*:))[ \t]*:?"
-)
 _COLONS = ":\uff1a\ufe13\ufe55\ua789\u02d0\u02f8\u2236\u205a\u0589"
 _ALWAYS_A_ROLE = ("system", "assistant", "developer", "human")
 _SAFE = str.maketrans(
@@ -220,20 +149,20 @@ def sanitize(text: str) -> str:
     """The text with every attempt to instruct broken, and otherwise as it was."""
     shadow = Shadow(visible(text))
     if _any(_ANGLES, shadow.lower):
-        shadow = _replaced(shadow, OWN_MARK, _safe)
-        shadow = _replaced(shadow, _TEMPLATE, _safe)
-        shadow = _replaced(shadow, _TAG, _safe_tag)
+        shadow = _replaced(shadow, rule("own mark"), _safe)
+        shadow = _replaced(shadow, rule("template"), _safe)
+        shadow = _replaced(shadow, rule("tag"), _safe_tag)
     if _any(("[", "<<", "{{"), shadow.lower):
-        shadow = _replaced(shadow, _BLOCK, _safe)
-        shadow = _replaced(shadow, _BRACKETED, _safe_bracket)
+        shadow = _replaced(shadow, rule("block"), _safe)
+        shadow = _replaced(shadow, rule("bracketed"), _safe_bracket)
     if _any(("tool", "function", "role", "arguments", "parameters"), shadow.lower):
-        shadow = _replaced(shadow, _TOOL_JSON, _told_json)
+        shadow = _replaced(shadow, rule("tool json"), _told_json)
     if ":" in shadow.lower or "#" in shadow.lower:
         shadow = _roles(shadow)
     orders = table(__file__, "orders.txt")
     for words, patterns in orders.items():
         if words != _OTHER_SCRIPTS and _any(words.split(), shadow.lower):
-            shadow = _replaced(shadow, "|".join(patterns), _marked)
+            shadow = _replaced(shadow, compiled("|".join(patterns), re.MULTILINE), _marked)
     text = shadow.text
     if text.isascii():
         return text
@@ -245,9 +174,9 @@ def break_marks(text: str) -> str:
     """The text without Ralph's own marks: nothing in it opens or closes a fence or a block."""
     shadow = Shadow(visible(text))
     if _any(_ANGLES, shadow.lower):
-        shadow = _replaced(shadow, OWN_MARK, _safe)
+        shadow = _replaced(shadow, rule("own mark"), _safe)
     if "[" in shadow.lower:
-        shadow = _replaced(shadow, _BLOCK, _safe)
+        shadow = _replaced(shadow, rule("block"), _safe)
     return shadow.text
 
 
@@ -280,16 +209,18 @@ def _any(words: Sequence[str], text: str) -> bool:
     return any(map(text.__contains__, words))
 
 
-def _replaced(shadow: Shadow, pattern: str, new: Callable[[str, _Match], str]) -> Shadow:
+def _replaced(
+    shadow: Shadow, pattern: re.Pattern[str], new: Callable[[str, _Match], str]
+) -> Shadow:
     """The text with everything replaced that its shadow, in small letters, matches."""
-    found = compiled(pattern, re.MULTILINE).finditer(shadow.lower)
+    found = pattern.finditer(shadow.lower)
     return shadow.edited([(*m.span(), new(shadow.piece(*m.span()), m)) for m in found])
 
 
 def _safe(found: str, _: _Match) -> str:
     """The same with brackets that are read as such and mean nothing."""
-    found = compiled(LESS, re.IGNORECASE).sub("<", found)
-    return compiled(_GREATER, re.IGNORECASE).sub(">", found).translate(_SAFE)
+    found = rule("less").sub("<", found)
+    return rule("greater").sub(">", found).translate(_SAFE)
 
 
 def _safe_tag(found: str, match: _Match) -> str:
@@ -330,11 +261,11 @@ def _roles(shadow: Shadow) -> Shadow:
         gap = " " if shadow.lower[end : end + 1].strip() and not bold else ""
         return start, end, f"({role}){bold}{gap}"
 
-    headings = compiled(_ROLE_HEADING, re.MULTILINE).finditer(shadow.lower)
+    headings = rule("role heading").finditer(shadow.lower)
     shadow = shadow.edited([broken(match) for match in headings])
     lines = [
         match
-        for match in compiled(_ROLE_LINE, re.MULTILINE).finditer(shadow.lower)
+        for match in rule("role line").finditer(shadow.lower)
         # `system:serviceaccount` is a name, `System:Do it` is somebody who speaks.
         if not shadow.lower[match.end() : match.end() + 1].isalnum()
         or shadow.plain[match.end()].isupper()

@@ -27,34 +27,24 @@ def lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
-# A left edge that also holds after an escaped newline, a percent escape and a terminal color,
-# whose last letter would otherwise hide the beginning of a token.
-EDGE: Final = (
-    r"(?:(?<![\w-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})"
-    r"|(?<=\x1b\[m)|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm))"
-)
-
-
 @cache
 def rows(section: str) -> list[list[str]]:
     """The rows of a section of `secrets.txt`, each in three parts."""
     return [row.split(" | ", 2) for row in table(__file__, "secrets.txt")[section]]
 
 
-# Random strings that are public: digests, keys to be shared, images, archives, identifiers, names
-# that a compiler made.
-PUBLIC: Final = (
-    r"[\w+/-]*EXAMPLE|sha\d{1,3}-|AAAA[A-Z]|/*(?:Qm[1-9A-Za-z]{44}|baf[a-z2-7]{50,})(?![A-Za-z0-9])"
-    r"|_{0,2}_[ZR]|__[Pp]yx_|xn-|iVBORw0|/9j/|R0lGOD|UklGR|AGFzbQ|H4sI|MI[A-Z]|k[wg]DO"
-)
-# What stands before such a string: what it is, or the part of a URL or path that it names.
-PUBLISHED: Final = (
-    r"(?i)(?:base64,|sha\d{1,3}[:-]|h1:|nonce-[+/]?|\?[bq]\?|/nix/store/|/var/folders/\w\w/[^\s/]*"
-    r"|://[^\s\"'<>`]*/(?:d|e|a|u|p|folders|file|ipfs)/[^\s/]*|(?:id|sha\d*|hash|digest|checksum|integrity"
-    r"|fingerprint|etag|signature|revision|version|marker|cursor|nonce|pub(?:lic)?_?key"
-    r"|(?<![a-z])n|(?:next|page|paging|continuation|sync|scroll|start)[a-z_-]{0,16}(?:token|key))"
-    r"[-_]?\d{0,4}\\?[\"']?[ \t]{0,4}[:= ][ \t]{0,4}(?:\\?[\"']|W/\")?)\Z"
-)
+@cache
+def pattern(section: str) -> re.Pattern[str]:
+    """A pattern of all that a section of `secrets.txt` lists."""
+    return compiled("|".join(table(__file__, "secrets.txt")[section]))
+
+
+@cache
+def word_set(section: str) -> frozenset[str]:
+    """The words that a section of `secrets.txt` lists."""
+    return frozenset(" ".join(table(__file__, "secrets.txt")[section]).split())
+
+
 # The characters that ids, digests and tokens are made of.
 RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.~-"
 
@@ -65,54 +55,12 @@ RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.
 # Words are told from random letters by their neighbors: `th` is common in words, `qx` is not.
 
 
-# For each letter (row) and each that follows it (column) how much likelier the two are in words
-# than by chance: 6 is as likely, each step doubles. Counted by scripts/letter-pairs.
-_PAIRS: Final = (
-    "378745747269883729896655627454632265274364166461215282648438617754943768633150"
-    "744695438326447426656333418589776452487957699946685363447721811633741655612140"
-    "524383466115465306645320227234821270344372054651203176877771314879862788261517"
-    "302141003011004101204000105233734361141433136331402084569433923834851366642171"
-    "863593227135637703656120318488869473654675348966324156774663526779670977767532"
-    "834484357037337618676230602111110110020210223170100084769563815676850787654261"
-    "647595478256557744897342618465953891365586288774537467656551602778570777201201"
-    "723182216002324203321111116234631561142552155221320043535523500332360336221431"
-    "3343532140044546035523312240116201400111410112101011"
-)
 # Below this likeness nothing is a word; nine in ten random strings of 8 characters and 98 in 100 of
 # 16 are.
 _RANDOM: Final = -0.5
 _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
-_HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
-_UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
-_DOUBTFUL: Final = r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
-# What runs into the string after it: escaped newlines, colors, percent escapes.
-_ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
-_POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
-_MAILGUN: Final = r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\Z"
-_RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
-
-# Parts of a prefix that say "this opens something", and those that say "this names something".
-_OPENS: Final = frozenset(
-    "access admin api apikey auth bearer bot cred key live oauth pass password pat priv private"
-    " pw refresh sdk sec secret sk test tok token".split()
-)
-_NAMES: Final = frozenset(
-    "acct agent app artifact asset asst batch blob branch build bundle call card cas ch chat"
-    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css ctc cus"
-    " customer data db dep deploy deployment device dir doc dpl email entity env event evt exp fc"
-    " file flow font ft ftjob git group guid hash ic id ig image img in index ins instance invoice"
-    " item job js layer lib link log main mcp md5 media message module msg node obj object ord"
-    " order org page path payment pi pkg plan pm pod post pr prc price prj proc product proj"
-    " project prrc py queue rec record ref release repo req request res resource resp response rev"
-    " role row rs rule run sa sample sched seg sess session seti sha1 sha256 sha512 sid snap span"
-    " src srv srvtoolu static step store stream style sub subnet svc tab table tag task team temp"
-    " template thread ticket tmp tool toolu trace tree txn type uid upload url user usr uuid val"
-    " var vendor version video vol vpc vs wf widget work worker workflow workspace wrk wrkspc"
-    " ws".split()
-)
 
 
 def likeness(text: str) -> float:
@@ -126,7 +74,14 @@ def _pair(one: str, two: str) -> int:
     if one.isalpha() and two.isalpha() and one.isascii() and two.isascii():
         if one.islower() and two.isupper():
             return -1
-        return int(_PAIRS[(ord(one) | 32) * 26 + (ord(two) | 32) - 2619]) - 6
+        return (
+            int(
+                table(__file__, "secrets.txt")["letter pairs"][(ord(one) & 31) - 1][
+                    (ord(two) & 31) - 1
+                ]
+            )
+            - 6
+        )
     return -2 if one.isalnum() and two.isalnum() and one.isalpha() != two.isalpha() else 0
 
 
@@ -134,19 +89,19 @@ def random_looking(value: str, least: int) -> bool:
     """Whether a value of at least this length, its prefix apart, can only be random characters."""
     prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
     body = value[prefix.end() if prefix else 0 :].rstrip("=")
-    return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
+    return least <= len(body) <= _LONGEST and not pattern("hex").match(body) and _restless(body)
 
 
 def is_doubtful(word: str) -> bool:
     """Whether anything in this word could be random at all."""
-    return bool(compiled(_DOUBTFUL).search(word))
+    return bool(pattern("doubtful").search(word))
 
 
 def tokens(word: str) -> Iterator[tuple[int, int, str]]:
     """Where strings in a word are too random and too long for an id."""
-    plain = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), word)
+    plain = pattern("escape").sub(lambda match: " " * len(match[0]), word)
     for part in compiled("[^ ]+").finditer(plain):
-        for run in compiled(_RUN).finditer(part[0]) if is_doubtful(part[0]) else ():
+        for run in pattern("run").finditer(part[0]) if is_doubtful(part[0]) else ():
             at = part.start() + run.start()
             yield from ((at + a, at + b, "high-entropy") for a, b in _stretches(run[0]))
 
@@ -192,7 +147,7 @@ def _is_edge(part: str, joint: str, words: list[int]) -> bool:
 def _is_word(part: str) -> bool:
     if len(part) < 4 or part.isdigit() or (len(part) < 8 and not part.isalpha()):
         return False
-    if len(part) >= 16 and compiled(_HEX).match(part):
+    if len(part) >= 16 and pattern("hex").match(part):
         return part.isalpha()
     return likeness(part) > (0 if len(part) < 8 else -0.25 if len(part) < 16 else _RANDOM)
 
@@ -200,28 +155,30 @@ def _is_word(part: str) -> bool:
 def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     """Where the token begins, if these parts are one and no id, hash or address."""
     long = [part for part in parts if len(part[0]) >= 8]
-    hashes = all(compiled(_HEX).match(part[0]) for part in long)
+    hashes = all(pattern("hex").match(part[0]) for part in long)
     ends = long if hashes else parts
     start, end = ends[0].start(), ends[-1].end()
     edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
-    if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
+    if prefix := pattern("prefix").match(run, edge, start if hashes else end):
         start = max(start, prefix.end())
     before, body = run[edge:start], run[start:end]
     lettered = any(map(str.isalpha, before))
     words = set(compiled(r"[_.-]").split(before.lower())) if lettered else set[str]()
-    opens = words & _OPENS or any(word.endswith(("key", "token", "secret")) for word in words)
-    names = words & _NAMES
-    if compiled(_UUID).search(run, edge, end):
+    opens = words & word_set("opens") or any(
+        word.endswith(("key", "token", "secret")) for word in words
+    )
+    names = words & word_set("names")
+    if pattern("uuid").search(run, edge, end):
         return start if opens else None
     if hashes:
-        if compiled(_MAILGUN).match(body):
+        if pattern("mailgun").match(body):
             return start
         short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
         hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
         return start if hidden else None
     least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
     most = _LONGEST if words or body.isalnum() else 128  # longer ones are data
-    if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
+    if not least <= len(body) <= most or pattern("pod").match(body) or not _restless(body):
         return None
     return start
 
@@ -257,23 +214,7 @@ def wrapped(text: str, start: int, end: int) -> bool:
 _TYPE: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
 _BEGIN: Final = rf"-{{4,5}} ?BEGIN {_TYPE}|Private-Lines: ?\d+"
 _END: Final = rf"-{{4,5}} ?END {_TYPE}"
-# How base64 of a frame and of keys begins (PKCS #1, #8 and #12, SEC 1, OpenSSH); a part of each.
-_HEADS: Final = (
-    r"(?<![A-Za-z0-9+/])(?:LS0tLS1CRUdJTiB(?!D)|b3BlbnNzaC1rZXktdjE|MC4CAQAwBQYDK2V"
-    r"|MII[A-Za-z0-9+/]{3}(?:IBADANBgkqhkiG9w0B|IBAAK[BC]|IBAzCC)|MH[A-Za-z0-9]CAQEEI"
-    r"|MI[GH][A-Za-z0-9]AgE(?:BB[DE]|AMB[AM]GByqGSM49))"
-)
-KEY_HINTS: Final = (
-    "LS0tLS1CRUdJTiB b3BlbnNzaC1rZXktdjE CAQAwBQYDK2V IBADANBgkqhkiG9w0B IBAAK IBAzCC CAQEEI AgEBB"
-    " AgEAMB"
-).split()
-# What ends a line, also inside a string, a URL or a page.
-_BREAK: Final = r"\r?\n|\\[rn]|%0[AD]|&#(?:10|x[aA]);|<br ?/?>"
 _LONGEST_LINE: Final = 1000
-_FULL: Final = r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|%2[BF]){40,}(?:=|%3D){0,2}"
-_ALONE = r"[^A-Za-z0-9]*(?:\d{1,6}[\u2192\t:|.)-] *)?([A-Za-z0-9+/]{5,39}={0,2})[^A-Za-z0-9]*\Z"
-# All on the line of the frame.
-_RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
 # Lines without a part of the key that may stand between two with one: fields, what a log adds.
 _FIELDS, _ADDED = 8, 2
 
@@ -292,7 +233,7 @@ def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
             closed = final.end()
             if start is not None:
                 yield start, closed
-    for head in compiled(_HEADS).finditer(text) if encoded else ():
+    for head in pattern("key heads").finditer(text) if encoded else ():
         frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else "PRIVATE"
         if "PRIVATE" in (frame or ""):
             yield head.start(), _end(text, head.start(), 0) or head.end()
@@ -300,7 +241,7 @@ def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
 
 def _end(text: str, at: int, most: int) -> int | None:
     """Where a key ends that begins here: after its last line, or after the frame that closes it."""
-    runs = compiled(_RUNS).match(text, at)
+    runs = pattern("runs").match(text, at)
     end = runs.end() if runs else at
     size, others = end - at, 0
     for start, stop in _lines_after(text, end):
@@ -338,10 +279,10 @@ def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
     """Where in a line a part of a key is: one of the usual width, or a shorter one alone."""
     line = text[start:stop]
     hashes = r"[0-9a-f]+\Z|[A-Z]+\Z"
-    full = [one for one in compiled(_FULL).finditer(line) if not compiled(hashes).match(one[0])]
+    full = [one for one in pattern("full").finditer(line) if not compiled(hashes).match(one[0])]
     if full:
         return start + full[0].start(), start + full[-1].end()
-    alone = compiled(_ALONE).match(line)
+    alone = pattern("alone").match(line)
     if alone and (likeness(alone[1]) < -0.25 or alone[1].endswith("=")):
         return start + alone.start(1), start + alone.end(1)
     return None
@@ -349,7 +290,7 @@ def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
 
 def _lines_after(text: str, at: int) -> Iterator[tuple[int, int]]:
     while at < len(text):
-        line = compiled(_BREAK).search(text, at, at + _LONGEST_LINE)
+        line = pattern("break").search(text, at, at + _LONGEST_LINE)
         end = line.start() if line else min(len(text), at + _LONGEST_LINE)
         yield at, end
         at = line.end() if line else end
@@ -358,6 +299,6 @@ def _lines_after(text: str, at: int) -> Iterator[tuple[int, int]]:
 def _lines_before(text: str, at: int) -> Iterator[tuple[int, int]]:
     while at:
         first = max(0, at - _LONGEST_LINE)
-        lines = list(compiled(_BREAK).finditer(text, first, at))
+        lines = list(pattern("break").finditer(text, first, at))
         yield lines[-1].end() if lines else first, at
         at = lines[-1].start() if lines else first

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ralph.text.summary import sentence_ends
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, rule
 
 BETWEEN_HEADINGS = " > "
 # Sections shorter than this share of the limit are joined with their neighbor.
@@ -20,12 +20,8 @@ _LONGEST_HEADING = 120
 
 _ATX = r" {0,3}(#{1,6})(?=[ \t]|\Z)"
 _SETEXT = r" {0,3}(?:={3,}|-{3,})[ \t]*\Z"
-_FENCE = r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?=[^`]*\Z)|~{3,})"
 # What cannot be the heading above a line of dashes.
 _NO_PARAGRAPH = r" {0,3}(?:[-*+]\s|\d{1,9}[.)]\s|>|\||#{1,6}\s|={3,}|-{3,})|\s{4}|\t"
-_CONTINUES = r"\s*(?:[-*+\u2022]|\d{1,9}[.)])\s|\s{2,}\S|\t|\s*\|"
-_TITLE = r"(?i)\s*title\s*[:=]\s*(.*?)\s*\Z"
-_MARKS = r"\s*\{#[^}]*\}\s*\Z|\*\*|`|(?<!\w)[*_]+(?=\w)|(?<=\w)[*_]+(?!\w)"
 _ENDS = (".", "!", "?", ":", "\u3002", '."', ".)")
 
 
@@ -75,7 +71,7 @@ def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
         return 0, ""
     if inside and not any(compiled(r"[\w\"'-]+\s*[:=]|\[").match(line) for line in inside):
         return 0, ""
-    titles = (compiled(_TITLE).match(line) for line in inside)
+    titles = (rule("title").match(line) for line in inside)
     title = next((found[1].strip("\"'") for found in titles if found), "")
     return end + 1, " ".join(title.split())[:_LONGEST_HEADING]
 
@@ -84,7 +80,7 @@ def _fenced(lines: Sequence[str]) -> Iterator[bool]:
     """For every line, whether it is in a fence of code or one of its marks."""
     fence = ""
     for line in lines:
-        opened = compiled(_FENCE).match(line)
+        opened = rule("fence").match(line)
         closes = opened and opened[1].startswith(fence) and not line.strip().strip(fence[:1])
         yield bool(fence or opened)
         if opened and not fence:
@@ -113,7 +109,7 @@ def _plain(heading: str) -> str:
     """The words of a heading: no links, marks or anchors."""
     heading = heading[: 4 * _LONGEST_HEADING]
     heading = compiled(r"!?\[([^\]]*)\]\([^)]*\)").sub(r"\1", heading)
-    return " ".join(compiled(_MARKS).sub("", heading).split())[:_LONGEST_HEADING]
+    return " ".join(rule("marks").sub("", heading).split())[:_LONGEST_HEADING]
 
 
 def _parts(lines: list[str], begin: int, title: str) -> list[_HeadingPart]:
@@ -216,8 +212,8 @@ def _block_ends(lines: Sequence[str]) -> Iterator[int]:
     for at, fenced in enumerate(_fenced(lines)):
         if not fenced and not lines[at].strip():
             after = next((one for one in lines[at + 1 : at + 3] if one.strip()), "")
-            head = at > 0 and compiled(_CONTINUES).match(lines[at - 1])
-            if not (head and compiled(_CONTINUES).match(after)):
+            head = at > 0 and rule("continues").match(lines[at - 1])
+            if not (head and rule("continues").match(after)):
                 yield at + 1
     yield len(lines)
 

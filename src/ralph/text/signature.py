@@ -9,57 +9,22 @@ names in quotes are not, because they tell one error from another.
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from ralph.text.tokens import compiled
+from ralph.text.tokens import compiled, rule, table, word_set
 
 LONGEST = 300
 _READ = 2000
 
-_SOURCES = (
-    "py|pyi|ipynb|js|jsx|ts|tsx|mjs|cjs|mts|cts|vue|svelte|rs|go|c|h|cc|cpp|cxx|hpp|hh|m|mm|java|kt"
-    "|kts|scala|rb|erb|php|cs|fs|vb|swift|sh|bash|zsh|sql|html|css|scss|json|ya?ml|toml|xml|md|txt"
-    "|lock|log|cfg|ini|ex|exs|erl|hs|lua|pl|pm|r|jl|dart|proto|gradle|tf"
-)
-# What may differ, and what stands for it; in this order.
-_FOLDS = (
-    (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
-    (r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", "<id>"),
-    (
-        r"\b\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d{1,2}:\d\d(?::\d{2}(?:[.,]\d+)?)?)?(?:Z|[+-]\d{2}:?\d\d)?"
-        r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b",
-        "<time>",
-    ),
-    (r"(?i)\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"`<>)\]]++", "<url>"),
-    (r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)(?::\d+)?\b", "<host>"),
-    (r"(?i)\b0x[0-9a-f]+\b", "<address>"),
-    (
-        r"(?i)(?:\b[a-z]:|~|\.{1,2})?(?:[\\/][\w.@+$~-]++)+[\\/]?"
-        r"|\b[\w.@+$-]++(?:[\\/][\w.@+$~-]++)+[\\/]?",
-        "<path>",
-    ),
-    (rf"(?i)\b[\w@+$-]++(?:\.[\w@+$-]++){{0,4}}?\.(?:{_SOURCES})\b(?!\()", "<path>"),
-    (r"(?<=<path>)(?::\d+)+|(?<=<path>)\(\d+(?:,\s?\d+)*\)", ""),
-    (
-        r"(?i)(?:,? ?(?:\bat|\bon|\bin|<path>)? ?)\b(?:line|ln|column|col|char|position|offset)s?"
-        r" ?:? ?\d+(?:[:,-] ?\d+)*",
-        " ",
-    ),
-    # A hash has letters and digits mixed; a word has no digits, a number no letters.
-    (r"(?i)\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b", "<id>"),
-)
-_NUMBERS = (
-    (
-        r"(?i)\b\d+(?:\.\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?|h)\b",
-        "<duration>",
-    ),
-    (r"\d+(?:[.,]\d+)*", "<n>"),
-)
-# Kept as they are: TS2345, E0308, ERR_404, HTTP 500, exit code 137, SQLSTATE 23505, errno 13.
-_CODE = (
-    r"(?i)\b[A-Z]{1,8}[-_]?\d{3,5}\b(?![.\d])"
-    r"|\b(?:HTTP(?:/[\d.]+)?|status(?: code)?|exit(?:ed)?(?: with)?(?: code| status)?|code|errno"
-    r"|signal|SQLSTATE)[ :=\[]{1,2}\d{1,5}\b"
-)
+# What takes the place of what is only taken out.
+_NOTHING = {"nothing": "", "blank": " "}
+
+
+@cache
+def _folds(section: str) -> list[tuple[re.Pattern[str], str]]:
+    """What may differ, and what stands for it, in this order."""
+    rows = (row.split(" | ", 1) for row in table(__file__, "rules.txt")[section])
+    return [(compiled(row[1]), _NOTHING.get(row[0], f"<{row[0]}>")) for row in rows]
 
 
 def signature(message: str) -> str:
@@ -75,11 +40,11 @@ def signature(message: str) -> str:
         return f"\0{chr(0xE000 + len(codes) - 1)}\0"
 
     text = message[:_READ]
-    for pattern, new in _FOLDS:
-        text = compiled(pattern).sub(new, text)
-    text = compiled(_CODE).sub(keep, text)
-    for pattern, new in _NUMBERS:
-        text = compiled(pattern).sub(new, text)
+    for pattern, new in _folds("folds"):
+        text = pattern.sub(new, text)
+    text = rule("error code").sub(keep, text)
+    for pattern, new in _folds("number folds"):
+        text = pattern.sub(new, text)
     for number, code in enumerate(codes):
         text = text.replace(f"\0{chr(0xE000 + number)}\0", code)
     return " ".join(text.split()).strip(" .:;,-!").lower()[:LONGEST]
@@ -88,50 +53,22 @@ def signature(message: str) -> str:
 # -- What a message or a solution says of its own.
 
 
-_NAMED = (
-    r"(?<![\w`'\"])[`'\"]([\w.@/:+$-]{2,80})['`\"]|(?<![\w-])(--[\w-]{2,40})"
-    r"|\b(?:table|column|target|option|flag|argument|subcommand|command not found|undefined"
-    r"|reference to|package|module|crate|relation|key|recipe|task): ?([\w.@/:+$-]{2,80})"
-    r"|([\w.@/+-]{2,80}): (?:command )?not found"
-)
-_WORD = r"[^\W\d_]{3,}"
-_FOLDED = r"<[a-z]+>"
-# What stands in every failure, and tells none from another; nor does that a file is not there,
-# because its path is folded.
-_COMMON = frozenset(
-    """
-    error errors failed failure fail fails exit code status with command tool bash the and read
-    cannot open access stat such file directory path does exist filenotfounderror errno enoent not
-    found assertion assertionerror expected actual received got left right type types value
-    mismatched could find symbol test tests panic exception invalid unexpected line
-    """.split()
-)
-# What a solution without content is made of.
-_EMPTY_SOLUTION = frozenset(
-    """
-    accordingly all already an and applied are as be been bug by changed code completed correctly
-    did do does done error errors everything failing failure finally fine finished fix fixed fixes
-    for fully handled has have i implement implemented in is issue issues it its made make my now
-    of on our out pass passed passes passing problem problems properly resolve resolved s should
-    so solve solved some sorted successfully task test tests that the them then there these they
-    this to up updated was we well were with work worked working works you
-    """.split()
-)
-
-
 def names_in(message: str) -> frozenset[str]:
     """What an error names: modules, tables, options, targets, commands, quoted or after a colon."""
-    found = compiled(_NAMED).findall(message[:_READ])
+    found = rule("names in errors").findall(message[:_READ])
     return frozenset(name.strip(".:").lower() for names in found for name in names if name)
 
 
 def tells(message: str) -> bool:
     """Whether a message says anything by which one failure differs from another."""
     folded = signature(message)  # a path in quotes is no name: it differs elsewhere
-    plain = compiled(_FOLDED).sub(" ", folded)
-    return bool(names_in(folded)) or len(set(compiled(_WORD).findall(plain)) - _COMMON) >= 2
+    plain = rule("folded").sub(" ", folded)
+    return (
+        bool(names_in(folded))
+        or len(set(rule("signature word").findall(plain)) - word_set("common in errors")) >= 2
+    )
 
 
 def is_solution(text: str) -> bool:
     """Whether a text says what was done: "Done it." does not."""
-    return not _EMPTY_SOLUTION.issuperset(compiled(r"\w+").findall(text.lower()))
+    return not word_set("empty solution").issuperset(compiled(r"\w+").findall(text.lower()))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ralph.text.tokens import STOP_WORDS, compiled, shorten
+from ralph.text.tokens import STOP_WORDS, compiled, rule, shorten, word_set
 
 # -- Where sentences end, and which parts of a Markdown text are sentences at all.
 
@@ -27,46 +27,17 @@ class Piece(NamedTuple):
     text: str
 
 
-# An end is a mark, perhaps closed by a quote or a bracket, with a beginning after it.
-_END = (
-    r"(?<![.!?\u2026])[.!?\u2026]+[\"'\u201d\u2019)\]*_]*\s+"
-    r"(?=[\"'\u201c\u2018(\[*_`]*(?:[A-Z0-9]|[^\x00-\x7f]))"
-    r"|[\u3002\uff01\uff1f]+"
-)
-# What a dot follows without ending anything; so do single letters.
-_SHORT = frozenset(
-    "e.g i.e etc vs cf mr mrs ms dr prof sgt lt col gen capt rev st mt no nr fig vol approx resp"
-    " inc ltd z.b d.h bzw ca usw".split()
-)
-_FENCED = r"(?ms)^[ \t]*(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)"
-_INJECTED = (
-    r"(?s)<(system-reminder|command-[a-z]+|local-command-[a-z]+|analysis|ide_[a-z_]+|function_calls)"
-    r">.*?(?:</\1>|\Z)"
-)
-_LINK = r"!?\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()]*\))*\)"
-# Traces, logs, prompts, diffs, tags, tables, rules, code.
-_NOISE = (
-    r"Traceback \(most recent|File \"|at [\w.$<>]+\s?\(|Caused by:|diff --git"
-    r"|(?:import|from) [\w.]+(?: import .*)?\Z|[\w.]+(?:Error|Exception): "
-    r"|\||[-=_*#~]{3,}\s*\Z|\.\.\. \d+ more|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d[ .,]|\$ "
-    r"|>>> |@@ |\+\+\+ |--- \S|</?[a-zA-Z!][^>]*>\s*\Z|!\[|[{}\[\]();,]+\s*\Z"
-)
-_ITEM = r"(?:[-*+\u2022]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?"
-_HEADING = r"#{1,6}\s+(.*?)\s*#*\s*\Z|(?:\*\*|__)([^*_]{1,100}?):?(?:\*\*|__):?\s*\Z"
-_EMPHASIS = r"\*\*|__(?=\w)|(?<=\w)__|(?<!\w)\*(?=\w)|(?<=[\w.,!?)])\*(?!\w)|`|\\(?=[_*])"
-
-
 def pieces(text: str) -> list[Piece]:
     """What a Markdown text says in words: no code, tables, traces or tags."""
-    for pattern, new in ((_FENCED, "\n"), (_INJECTED, "\n"), (_LINK, r"\1")):
-        text = compiled(pattern).sub(new, text)
+    for section, new in (("fenced", "\n"), ("injected", "\n"), ("link", r"\1")):
+        text = rule(section).sub(new, text)
     found = list[Piece]()
     kind: Kind = "prose"
     gathered = list[str]()
     for raw in [*text.splitlines(), ""]:
         line = raw.strip().lstrip("> ")
-        noise = not line or compiled(_NOISE).match(line) is not None
-        heading, item = compiled(_HEADING).match(line), compiled(_ITEM).match(line)
+        noise = not line or rule("noise").match(line) is not None
+        heading, item = rule("heading").match(line), rule("item").match(line)
         if gathered and (noise or heading or item):
             if words := _plain(" ".join(gathered)):
                 found.append(Piece(kind, words))
@@ -85,7 +56,7 @@ def pieces(text: str) -> list[Piece]:
 
 def _plain(words: str) -> str:
     """Without emphasis, and with single spaces."""
-    return " ".join(compiled(_EMPHASIS).sub("", words).split())
+    return " ".join(rule("emphasis").sub("", words).split())
 
 
 def sentences(paragraph: str) -> list[str]:
@@ -99,7 +70,7 @@ def sentence_ends(paragraph: str) -> list[int]:
     """Where one sentence has ended and the next begins."""
     return [
         end.end()
-        for end in compiled(_END).finditer(paragraph)
+        for end in rule("sentence end").finditer(paragraph)
         if end[0][0] != "." or not _is_short(paragraph[max(0, end.start() - 8) : end.start()])
     ]
 
@@ -108,7 +79,7 @@ def _is_short(before: str) -> bool:
     """Whether the dot after this belongs to an abbreviation, an initial or a list's number."""
     word = before.rpartition(" ")[2].lstrip("(\"'").lower()
     initial = len(word) == 1 and word.isalpha()
-    return word in _SHORT or initial or (before.isdigit() and len(before) < 4)
+    return word in word_set("abbreviations") or initial or (before.isdigit() and len(before) < 4)
 
 
 TITLE_CHARS = 60
@@ -122,57 +93,7 @@ _HEADS = 6
 # What an answer's best sentence is worth when it is a courtesy.
 _COURTESY = -1.0
 
-_WORD = r"[^\W_][\w'./+#-]*[\w+#]|[^\W_]"
-# What says nothing: courtesies, offers, announcements.
-_EMPTY = (
-    r"(?i)\W*(?:(?:sure|certainly|absolutely|of course|great|perfect|excellent|awesome|wonderful"
-    r"|thanks|thank you|you're (?:very |most )?welcome|welcome|hello|hi|hey|congrat\w*|yes|no|ok"
-    r"|okay|good|nice|fantastic|got it|understood|sounds (?:good|great|like)|no problem"
-    r"|my pleasure)\b[^.,;:]{0,40}\W*\Z"
-    r"|(?:great|good|excellent|interesting) (?:question|choice|idea|point)"
-    r"|(?:i'm|i am|i'd be|i would be|i'll be)(?: very| so| really| more than)? (?:happy|glad|sorry"
-    r"|pleased|excited|delighted|thrilled)|sorry\b|i apologi[sz]e|(?:i )?(?:hope|wish)\b"
-    r"|let me know|feel free|good luck|enjoy\b|have (?:a|fun)\b|happy \w+ing|please let"
-    r"|if you (?:have|need|would|want|do|'d)|don't hesitate|would you like|do you want me|shall i\b"
-    r"|want me to|is there anything|what do you think|as an ai\b|i'm just an ai"
-    r"|i (?:do not|don't) have (?:personal|access|the ability)|remember,? "
-    r"|(?:now,? |first,? |next,? )?(?:let me|let's|i'll|i will|i need to|i'm going to) "
-    r"|(?:it|that)(?:'s| is| sounds)(?: \w+)? (?:great|exciting|wonderful|awesome|fantastic"
-    r"|amazing|profound|interesting))"
-)
-_EMPTY_WITHIN = (
-    r"happy to help|wish you|I hope|well on your way|I'm sure you|n't hesitate|let me know"
-    r"|eel free|ood luck|'d love to|language model"
-)
-_RESULTS = frozenset(
-    "done fixed fix implemented added created removed updated committed merged pass passes passed"
-    " passing works work resolved solved complete completed failed fails caused cause because"
-    " result found recommend overall summary".split()
-)
-_REQUEST = (
-    r"(?i)\W*(?:and |so |but |also,? |then |please |now )*(?:what|which|who|when|where|why|how|can"
-    r"|could|would|will|do|does|did|is|are|should|add|fix|write|make|create|explain|implement|find"
-    r"|show|tell|give|help|update|remove|refactor|change|run|check|use|build|generate|summari[sz]e"
-    r"|translate|review|list|suggest|recommend|compare|convert|design|plan|test|verify|debug|improve"
-    r"|move|rename|install|set|look|let's|i need|i want|i'd like|i would like|i'm (?:looking|trying"
-    r"|planning|thinking|having|working|interested)|i am (?:looking|trying|planning))\b"
-)
-_ASIDE = r"(?i)\W*(?:by the way|btw|speaking of|oh,? and|thanks|thank you|hi|hello|hey)\b"
-_POLITE = (
-    r"(?i)(?:(?:hi|hello|hey|ok|okay|thanks|thank you|great|please|kindly|so|and|also|then|now|well"
-    r"|yes|no|actually|claude|there|all|everyone)\b[,.!:]*\s+)+"
-)
-_LEAD = (
-    r"(?i)(?:(?:can|could|would|will) you (?:please |kindly |also |just |possibly )*"
-    r"(?:help me (?:to )?(?:with )?)?|i(?:'d| would) like (?:you |to |for you to )*"
-    r"|i (?:want|need) (?:you |to )*|help me (?:to )?(?:with )?|your task is to |please |let's "
-    r"|i(?:'m| am) (?:trying|looking|planning|hoping|going|wanting)(?: to| for)? "
-    r"|i was wondering (?:if|whether) (?:you (?:can|could) )?)"
-)
-_PATH = r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]+){2,}[\\/]?|\b[\w.@+-]+(?:[\\/][\w.@+-]+){2,}"
-_URL = r"\bhttps?://[^\s)>\]]+"
 _HEAD_ENDS = r": | [-\u2013\u2014] |\. |; "
-_AGREES = r"(?i)(?:yes|sure|certainly|absolutely|of course)[,!]\s+(?=\w)"
 
 
 def exchange_gist(user: str, assistant: str) -> str:
@@ -194,7 +115,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
     news = [(len(_content(text) - known), -place, text) for place, (text, _, _) in enumerate(asked)]
     added, _, later = max(news)
     # Thanks and goodbyes end a conversation, but tell nothing of how it ended.
-    spoken = [x for x in asked if not compiled(_ASIDE).match(x[1]) and len(_content(x[0])) >= 3]
+    spoken = [x for x in asked if not rule("aside").match(x[1]) and len(_content(x[0])) >= 3]
     _, user, answer = (spoken or asked)[-1]
     told = [first]
     if added >= 3 and later != first:
@@ -206,20 +127,20 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
 
 def title_of(user: str) -> str:
     """A title from a first prompt: what is wanted, without courtesies, code and folders."""
-    title = compiled(_URL).sub("", _asked(user, 4 * TITLE_CHARS))
-    title = compiled(_PATH).sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
+    title = rule("url").sub("", _asked(user, 4 * TITLE_CHARS))
+    title = rule("folder").sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
     title = " ".join(title.split())
     closing = " .:;,!-"
-    while lead := compiled(_POLITE).match(title) or compiled(_LEAD).match(title):
+    while lead := rule("polite").match(title) or rule("asks for a deed").match(title):
         title = title[lead.end() :]
-        if lead.re.pattern == _LEAD:
+        if lead.re is rule("asks for a deed"):
             closing = " .:;,!-?"  # "Can you fix it?" asks for a deed
     title = shorten(title.rstrip(closing), TITLE_CHARS)
     return title[:1].upper() + title[1:]
 
 
 def _content(text: str) -> frozenset[str]:
-    return frozenset(compiled(_WORD).findall(text.lower())) - STOP_WORDS
+    return frozenset(rule("summary word").findall(text.lower())) - STOP_WORDS
 
 
 def _sentences_of(read: list[Piece]) -> list[str]:
@@ -247,7 +168,7 @@ def _weighed(read: list[Piece], about: str) -> list[tuple[float, int, str]]:
             worth -= 0.8
         elif sentence[-1] == ":":
             worth -= 1.2
-        if compiled(_EMPTY).match(sentence):
+        if rule("empty").match(sentence):
             worth -= 2.0
         weighed.append((worth, place, sentence))
     return weighed
@@ -259,9 +180,9 @@ def _asked(user: str, max_chars: int) -> str:
     best, most = "", float("-inf")
     for place, sentence in enumerate(found[:12]):
         worth = min(len(_content(sentence)), 8) / 6 - 0.15 * place
-        if compiled(_REQUEST).match(sentence):
+        if rule("request").match(sentence):
             worth += 0.8
-        elif compiled(_ASIDE).match(sentence):
+        elif rule("aside").match(sentence):
             worth -= 1.0
         elif sentence.startswith("You are "):
             worth -= 0.7
@@ -279,7 +200,7 @@ def outcome_of(user: str, assistant: str) -> str:
         text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
     likely = [
-        (worth + 0.4 * _tells_a_result(line) - bool(compiled(_EMPTY_WITHIN).search(line)), line)
+        (worth + 0.4 * _tells_a_result(line) - bool(rule("empty within").search(line)), line)
         for worth, _, line in sorted(_weighed(read, user[:_READ_LAST]), reverse=True)[:4]
     ]
     most, best = max(likely, key=lambda one: one[0], default=(float("-inf"), ""))
@@ -293,13 +214,13 @@ def outcome_of(user: str, assistant: str) -> str:
         best = f"{best.rstrip('.:!')} ({listed})."
     elif most < _COURTESY:
         return ""
-    if agrees := compiled(_AGREES).match(best):
+    if agrees := rule("agrees").match(best):
         best = best[agrees.end()].upper() + best[agrees.end() + 1 :]
     return _stopped(shorten(best, _OUTCOME_CHARS))
 
 
 def _tells_a_result(sentence: str) -> bool:
-    return not _RESULTS.isdisjoint(sentence.lower().replace(".", " ").split())
+    return not word_set("results").isdisjoint(sentence.lower().replace(".", " ").split())
 
 
 def _listed(read: list[Piece]) -> tuple[str, list[str]]:

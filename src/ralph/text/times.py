@@ -13,7 +13,7 @@ from functools import cache
 from typing import Literal, NamedTuple, cast
 
 from ralph.errors import BadInput
-from ralph.text.tokens import compiled, names_time, tokens
+from ralph.text.tokens import compiled, names_time, rule, tokens, word_set
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
@@ -21,13 +21,6 @@ LONGEST_QUESTION = 500
 Days = tuple[date, date]
 Bounds = tuple[date | None, date | None]
 Relation = Literal["before", "after", "since"]
-
-
-# Stems that ask for whatever was done or said.
-_ACTIVITY = frozenset(
-    "happen occur went go work talk discuss chat spoke speak said sai ask told tell done session"
-    " convers exchang messag note iter record entri anyth everyth someth thing list show".split()
-)
 
 
 class TimeRange(NamedTuple):
@@ -40,7 +33,7 @@ class TimeRange(NamedTuple):
     @property
     def alone(self) -> bool:
         """Whether nothing else is asked: what happened then, what was said then."""
-        return _ACTIVITY.issuperset(tokens(self.rest))
+        return word_set("activity").issuperset(tokens(self.rest))
 
     def moments(self) -> tuple[str, str]:
         """The first moment and the first after the last, to compare timestamps in UTC with."""
@@ -67,29 +60,12 @@ def moment_of(day: date | None, *, end: bool = False) -> str:
 # A fragment ("auth bug last week") asks, though nothing says so.
 _FRAGMENT_WORDS = 10
 
-_AUXILIARY = r"\b(?:did|was|were|had|have|has|been|(?:did|was|were|had|have|has)n't|\w+'ve)\b"
-_PAST_VERB = (
-    r"\b(?:said|told|made|wrote|found|went|got|gave|took|saw|came|chose|broke|ran|built|bought|met"
-    r"|kept|left|sent|(?!need\b|feed\b|speed\b|seed\b|indeed\b|exceed\b|embed\b|un)[a-z]{2,}ed)\b"
-)
-_NOT_PAST = (
-    r"\b(?:is|are|can|could|do|does|best|will|won't|shall|should|going to|plan|planning|upcoming"
-    r"|next|tomorrow|schedule|remind|want to|need to|would|might|due|deadline|every|each|always"
-    r"|usually|i am|\w+'m|\w+'re|\w+'ll)\b"
-)
-_ADVICE = r"\b(?:do you (?:have|think)|any (?:\w+ )?(?:tips|suggestions|recommendations|advice))\b"
-_TALK = r"\bi(?:'ve)? (?:\w+ )?(?:mentioned|said|told you|asked you)\b"
-_TELLS = r"\A\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
-_ASKS = (
-    r"\A\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:wh\w+|how|did|do|does|was|were|is"
-    r"|are|have|has|had|can|could|would|show|find|list|search|tell|give|remind|recall|remember|look)\b"
-)
 _SENTENCE = (". ", "? ", "! ")
 _CLAUSE = (*_SENTENCE, ", ", "; ")
 
 
 def _has(cue: str, words: str) -> bool:
-    return compiled(cue, re.I).search(words) is not None
+    return rule(cue).search(words) is not None
 
 
 def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
@@ -101,7 +77,12 @@ def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
 
 def _asks(sentence: str, text: str) -> bool:
     """Whether a sentence of the text wants to know what was, rather than tell it or get advice."""
-    for cue, asks in ((_ADVICE, False), (_TALK, True), (_TELLS, False), (_ASKS, True)):
+    for cue, asks in (
+        ("advice", False),
+        ("earlier talk", True),
+        ("tells of oneself", False),
+        ("asks", True),
+    ):
         if _has(cue, sentence):
             return asks
     return sentence.rstrip().endswith("?") or len(text.split()) <= _FRAGMENT_WORDS
@@ -110,14 +91,14 @@ def _asks(sentence: str, text: str) -> bool:
 def _looks_back(*pieces: str) -> bool:
     """Whether the first piece with a cue, of smaller and larger ones, speaks of the past."""
     for words in pieces:
-        for cue, past in ((_AUXILIARY, True), (_NOT_PAST, False), (_PAST_VERB, True)):
+        for cue, past in (("past auxiliary", True), ("not past", False), ("past verb", True)):
             if _has(cue, words):
                 return past
     return True
 
 
 def _has_past(words: str) -> bool:
-    return _has(_AUXILIARY, words) or _has(_PAST_VERB, words)
+    return _has("past auxiliary", words) or _has("past verb", words)
 
 
 # -- Dates as people write them: one expression in, its days out.
@@ -272,31 +253,10 @@ _PREPOSITIONS = {
     "no": r"by|as of|due|next|every|each|per|half|like|such as|(?:more|less) than|at least",
 }
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c]*\u201c|(?<!\w)'[^']+'(?!\w)"
-# Words after which a number that looks like a date is a name.
-_NAMED = (
-    r"(?i)\b(?:version|api|tag|release|model|snapshot|nightly|edition|migration|image|build|file"
-    r"|branch|table|id|rfc|pep|cve|issue|ticket|v)\W{0,2}\Z"
-)
-# What may follow a year or a month written small, so that it is neither "2000 ms" nor "may fail".
-_ENDS = (
-    r"(?i)(?: (?:and|to) 20\d\d)?+'?\s*(?:\Z|[,.;:!?)]|(?:and|or|but|about|with|on|for|that|wh\w+"
-    r"|how|did|do|does|was|were|we|i|you|they|it|the|my|our|have|had|is|are|to|at|by|as)\b)"
-)
 # What makes an expression part of a name, a path, or a line of a log.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
 # Of the length of what they stand for.
 _TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
-
-_EVENT = (
-    r"(?i)\b(?P<relation>before|prior to|after|since) (?P<event>"
-    r"(?:the|our|my|that|we|i|you|they) (?:[^,.;:?!()]|[.:](?=\w))*[^\W_](?=[,.;:?!)]|\Z)"
-    r")"
-)
-_REASON = r"\b(?:is|are|isn't|aren't|will|can|can't|could|should|have|has|\w+'re|i'm|you said)\b"
-_EVENT_ENDS = (
-    r"(?i) (?:about|regarding|concerning|did|was there"
-    r"|(?:what|who|which|how|why|where|when)(?: \w+)? (?:did|was|were|have|had|do|we|i))\b"
-)
 
 
 @cache
@@ -334,15 +294,15 @@ def time_range(question: str, today: date) -> TimeRange | None:
 def event_range(question: str) -> tuple[Relation, str] | None:
     """The event that a question about the past is tied to ("before the release"), undated."""
     text = " ".join(question.split()).translate(_TYPEWRITER)
-    found = compiled(_EVENT).search(text) if len(text) <= LONGEST_QUESTION else None
+    found = rule("event").search(text) if len(text) <= LONGEST_QUESTION else None
     if found is None:
         return None
-    event = compiled(_EVENT_ENDS).split(found["event"])[0]
+    event = rule("after an event").split(found["event"])[0]
     sentence = _around(text, found.span(), _SENTENCE)
     if not _asks(sentence, text) or not _has_past(sentence.replace(event, "")):
         return None
     # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
-    if len(event.split()) > 9 or _has(_REASON, event) or names_time(event):
+    if len(event.split()) > 9 or _has("reason", event) or names_time(event):
         return None
     return cast(Relation, found["relation"].lower().replace("prior to", "before")), event
 
@@ -377,10 +337,10 @@ def _is_meant(expression: Expression, preposition: str, found: re.Match[str], te
     of_more = kind in _RELATIVE and text.startswith(" of ", end)  # the last week of March
     # Half of a range that is not read: "March 3 to 10".
     half = compiled(r" ?(?:-|to|and|through|until) ?\d\d?\b").match(text, end)
-    named = kind in {"iso", "iso month", "year"} and compiled(_NAMED).search(text[:start])
+    named = kind in {"iso", "iso month", "year"} and rule("named like a date").search(text[:start])
     if of_more or half or named:
         return False
-    ends = compiled(_ENDS).match(text, end) is not None
+    ends = rule("after a date").match(text, end) is not None
     if kind == "year":
         return ends
     clause = _around(text, (start, end), _CLAUSE)

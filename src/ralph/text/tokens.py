@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -21,9 +22,8 @@ def table(module: str, name: str) -> dict[str, list[str]]:
 
     A section is `[name]` and a line for each row; `[macros]` come first, where rows use them.
     """
-    from pathlib import Path
-
-    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(module), name), encoding="utf-8") as file:
+        text = file.read()
     head, _, rest = text.partition("\n[macros]\n")
     macros, _, text = rest.partition("\n\n") if rest else ("", "", head)
     for macro in macros.splitlines():
@@ -34,6 +34,18 @@ def table(module: str, name: str) -> dict[str, list[str]]:
         name, *lines = section.split("\n")
         found[name.removesuffix("]")] = [line for line in lines if line and line[0] != "#"]
     return found
+
+
+@functools.cache
+def rule(section: str) -> re.Pattern[str]:
+    """A pattern of all that a section of `rules.txt` lists."""
+    return re.compile("|".join(table(__file__, "rules.txt")[section]))
+
+
+@functools.cache
+def word_set(section: str) -> frozenset[str]:
+    """The words that a section of `rules.txt` lists."""
+    return frozenset(" ".join(table(__file__, "rules.txt")[section]).split())
 
 
 # -- Words as the index sees them: code-aware, accent-blind, stemmed.
@@ -210,17 +222,11 @@ def spellings(text: str) -> Mapping[str, str]:
     return written
 
 
-_TIME_WORDS = frozenset(
-    "january february march april may june july august september october november december jan feb"
-    " mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday"
-    " sunday today yesterday night morning afternoon day days week weeks weekend weekends month"
-    " months quarter quarters year years".split()
-)
-
-
 def names_time(text: str) -> bool:
     """Whether a text may speak of a time. Cheap: nearly no question does."""
-    return "20" in text or not _TIME_WORDS.isdisjoint(compiled(r"\W+").split(text.lower()))
+    return "20" in text or not word_set("time words").isdisjoint(
+        compiled(r"\W+").split(text.lower())
+    )
 
 
 def _chunks(text: str) -> list[str]:

@@ -329,7 +329,7 @@ def test_damage_is_told_and_the_server_lives_on(root: Path, told: list[str]) -> 
 
 
 def test_what_nobody_foresaw_is_one_line_and_no_end(root: Path) -> None:
-    @Tool("t", example={})
+    @Tool("t")
     def broken(context: ServerContext) -> str:
         raise ZeroDivisionError("division\nby zero")
 

@@ -18,6 +18,7 @@ from ralph import __version__
 from ralph.current_run import current_run
 from ralph.doors.cli.render import clean_streams, one_line, render
 from ralph.errors import RalphError, os_error_text, suggestion
+from ralph.text.tokens import table
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -29,74 +30,20 @@ _RECALLS = frozenset(
     "conversations discipline failures feature files gate learning log recent search show status"
     " task".split()
 )
-# Each command in its group: where it is defined and what it does, in the order that help lists
-# them. Those defined nowhere here are doors of their own, opened before the command line is.
-GROUPS: dict[str, dict[str, tuple[str, str]]] = {
-    "Start": {
-        "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
-        "hooks": ("hooks:hooks", "Let Claude Code, Codex and others use the memory."),
-        "demo": ("run:demo", "Run the loop with a scripted agent in a temporary project."),
-        "status": ("recall:status", "Show whether memory is working and what's in it."),
-        "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
-        "config": ("project:config", "Show settings and where they come from, or change one."),
-        "trust": ("project:trust", "Show what a project asks for, and allow it."),
-    },
-    "Look": {
-        "ui": ("", "Open the page: see, search and correct what memory has."),
-        "search": ("recall:search", "Search everything in memory, by meaning and by words."),
-        "recent": ("recall:recent", "List what happened last."),
-        "log": ("recall:log", "List what was done, one line each, by day."),
-        "failures": ("recall:failures", "List attempts that failed or timed out."),
-        "files": ("recall:files", "List the files that iterations touched."),
-        "stats": ("stats:stats", "Show cost, tokens and success rate, by day or model."),
-        "show": ("recall:show", "Show one record whole, whatever its kind."),
-        "open": ("recall:open_", "Open one record in your editor or pager."),
-        "why": ("why:why", "Show what a session was told from memory, and from where."),
-        "conversations": ("conversations:conversations", "List, show and manage conversations."),
-        "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
-    },
-    "Plan": {
-        "plan": ("plan:plan", "Import a plan, let an agent draft one, or check it."),
-        "feature": ("entries:feature", "Add, show and change features of the plan."),
-        "task": ("entries:task", "Add, show and change tasks of the plan."),
-        "discipline": ("entries:discipline", "Add, show and change disciplines of the plan."),
-        "learning": ("entries:learning", "List, add, remove and review learnings."),
-        "focus": ("project:focus", "Choose the feature and task your sessions are filed under."),
-    },
-    "Run": {
-        "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
-        "prompt": ("plan:prompt", "Print the prompt for a task as a run would send it."),
-        "gate": ("knowledge:gate", "Approve or reject an agent's work, and learn from it."),
-        "record": ("record:record", "Save iterations to memory."),
-        "remember": ("recall:remember", "Save a note that searches and prompts will find."),
-        "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
-    },
-    "Care": {
-        "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
-        "resume": ("project:resume", "Start recording again after `ralph pause`."),
-        "forget": ("transfer:forget", "Delete records for good, with what was learned from them."),
-        "export": ("transfer:export", "Write all records to a file."),
-        "import": ("transfer:import_", "Import the records of an export."),
-        "backup": ("transfer:backup", "Write everything you have in memory to a file."),
-        "restore": ("transfer:restore", "Bring back what a backup has and this machine lacks."),
-        "journal": ("storage:journal", "Check the journal, or move it to a server and back."),
-        "index": ("storage:index", "Check, rebuild or clean up the index."),
-    },
-    "Advanced": {
-        "mcp": ("", "Serve the memory to an agent over MCP."),
-        "statusline": ("", "Print one line on memory for Claude Code's status line."),
-        "serve": ("", "Serve the page here, and the memory to a team by tokens."),
-        "token": ("token:token", "Create, list and revoke tokens for `ralph serve`."),
-        "workers": ("chat:workers", "Run the background workers, or show their status."),
-        "rag": ("chat:rag", "Show or change what is recalled before an answer."),
-        "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
-        "embeddings": ("chat:embeddings", "Show, switch or rebuild the embeddings."),
-        "completion": ("project:completion", "Print a shell completion script."),
-    },
-}
-# Programs call these; help does not list them.
-_HIDDEN = {"hook": ("", "Answer one event of a client.")}
-COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
+
+
+def _commands() -> dict[str, dict[str, tuple[str, str]]]:
+    """Each command in its group: where it is defined, and what it does; from `commands.txt`."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for group, rows in table(__file__, "commands.txt").items():
+        split = (row.split(" ", 2) for row in rows)
+        found[group] = {name: (where.strip("-"), text) for name, where, text in split}
+    return found
+
+
+GROUPS = _commands()
+COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+_HIDDEN = GROUPS.pop("Hidden")
 # Words that people try, and the command they mean.
 _MEANT = {"get": "show", "list": "recent", "history": "log", "find": "search", "recall": "search"}
 _MEANT |= {"add": "remember", "note": "remember", "delete": "forget", "remove": "forget"}

@@ -137,23 +137,6 @@ def _stamp(file: str) -> list[int]:
 
 # -- Prompts.
 
-# Words that go on with what is being done and say nothing about what it is.
-_EMPTY = frozenset(
-    """
-    a about again agree agreed ahead all already alright also am an and any applied apply approve
-    approved are as at be branch but by can carry change changes check comit commit continue cool
-    correct could create created did do does done draft else every everything exactly far fine
-    first fix fixed for force from further get go good great had has have he hello hey hi how
-    hpush i if in into is it its just keep last let lets lgtm like look looking looks main make
-    makes master me merge more much my never next nice no nope not now of off ok okay old on one
-    only open or other our out over perfect please pls pr proceed prs pull push pushed ready
-    rebase redo remote request rerun retry right run same see she ship should so some squash stage
-    staged start still stop submit such sure tag test tests thank thanks that the their them then
-    there these they thing things this those thx to too try two undo up us use very wait was we
-    well were what whats when where which while who why will with wonderful work works would wrong
-    yeah yep yes yet you your
-    """.split()
-)
 _SHORTEST_WORD = 3
 
 
@@ -173,8 +156,11 @@ def says_something(prompt: str) -> bool:
     if not first or (first[0][0] == "/" and "/" not in first[0][1:]):
         return False
     plain = "".join(c if c.isalnum() else " " for c in prompt[:4000].replace("'", "").lower())
+    # Words that go on with what is being done and say nothing about what it is.
+    words = disk.read(os.path.join(os.path.dirname(__file__), "empty_words.txt"))
+    empty = frozenset(words.decode().split())
     return any(
-        word not in _EMPTY and (len(word) >= _SHORTEST_WORD or not word.isascii())
+        word not in empty and (len(word) >= _SHORTEST_WORD or not word.isascii())
         for word in plain.split()
     )
 

@@ -548,17 +548,8 @@ def fault(folders: list[str], event: str, error: BaseException, where: str = "")
 
 def _log(folders: list[str], text: str) -> None:
     for folder in folders:
-        file = os.path.join(folder, LOG_NAME)
         try:
-            disk.make_folder(folder)
-            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                size = os.fstat(fd).st_size
-                os.write(fd, text.encode("utf-8", "replace"))
-            finally:
-                os.close(fd)
-            if size > _MOST_LOG_BYTES:
-                os.replace(file, file + ".1")
+            data = text.encode("utf-8", "replace")
+            return disk.log(os.path.join(folder, LOG_NAME), data, _MOST_LOG_BYTES)
         except OSError:
             continue
-        return

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
@@ -22,6 +20,7 @@ from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
+from ralph.prompt.build import TextBounds
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import KINDS, SESSION, Hit, event_of, held_in, session_in
 from ralph.recall.score import INJECTED, rarity
@@ -118,14 +117,12 @@ def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
     if not settings.hook_inject:
         return StoredBrief("", [], settings.hook_messages)
     now = brief(ralph, plan_view(call), focus_of(call, ralph))
-    text = brief_text(now, **_bounds(_SESSION_TOKENS))
+    text = brief_text(now, _bounds(_SESSION_TOKENS))
     return StoredBrief(text, brief_ids(now, text), settings.hook_messages)
 
 
-def _bounds(budget_tokens: int) -> dict[str, Any]:
-    """How long a text may be, and how the model calls Ralph."""
-    command = own_command(agent_environment())
-    return {"command": command, "budget_tokens": budget_tokens, "max_chars": MOST_CHARS}
+def _bounds(budget_tokens: int) -> TextBounds:
+    return TextBounds(own_command(agent_environment()), budget_tokens, MOST_CHARS)
 
 
 # -- Asking memory about a prompt: by words first, and by meaning only if words find nothing.
@@ -156,7 +153,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
         chosen = fresh[:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
-    text = recalled_text(chosen, prompt, ended=ended, **_bounds(_PROMPT_TOKENS))
+    text = recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended)
     if text:
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
         # What had no room was not shown.
@@ -340,7 +337,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
         call.sessions.note_recalled(call.session, [told])
         call.note_shown([(found.id, None)], after=command_mark(str(command or "")) or "-")
         call.message = shown_message(1) if settings.hook_messages else ""
-    return before_text(**msgspec.structs.asdict(found), **_bounds(_FAILURE_TOKENS))
+    return before_text(found, _bounds(_FAILURE_TOKENS))
 
 
 def _solved_error(

@@ -29,12 +29,7 @@ _NARROW = {"limit": Count | None, "min_score": Score | None}
 _DAYS = {"kinds": list[KindName] | None, "since": str | None, "until": str | None}
 
 
-@Tool(
-    "Search feature memory",
-    example={"query": "login form validation", "limit": 5},
-    fields=_NARROW,
-    recalls=True,
-)
+@Tool("Search feature memory", fields=_NARROW, recalls=True)
 def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     """Search what earlier iterations of work on this feature did, decided and failed at, by meaning
     and by words.
@@ -51,17 +46,15 @@ def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> 
         query: What you want to know, in a few words, or an error message as it is.
         limit: At most so many hits; 20 at most.
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
+
+    Example:
+        {"query": "login form validation", "limit": 5}
     """
     scope = run_scope(context.scope().feature)
     return _found(context, query, scope, _scope_text(context), **narrow)
 
 
-@Tool(
-    "Search memory",
-    example={"query": "how do we deploy?", "limit": 5},
-    fields=_NARROW | _DAYS,
-    recalls=True,
-)
+@Tool("Search memory", fields=_NARROW | _DAYS, recalls=True)
 def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     """Search everything remembered in this project: iterations, notes, learnings, the features of
     the plan, past conversations of this user, and documents, by meaning and by words.
@@ -79,6 +72,9 @@ def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.
+
+    Example:
+        {"query": "how do we deploy?", "limit": 5}
     """
     narrow["kinds"] = narrow.get("kinds") or ()
     return _found(context, query, SESSION, "in this project", **narrow)
@@ -101,7 +97,7 @@ def _found(context: ServerContext, query: str, scope: Scope, where: str, **narro
     )
 
 
-@Tool("Remember", example={"text": "The staging database resets every night."}, repeatable=True)
+@Tool("Remember", repeatable=True)
 def remember(context: ServerContext, text: str, private: bool = False) -> str:
     """Save a note, so that later sessions and agents find it.
 
@@ -113,6 +109,9 @@ def remember(context: ServerContext, text: str, private: bool = False) -> str:
     Args:
         text: The fact, 2,000 characters at most.
         private: Keep it for this user alone, outside of the project.
+
+    Example:
+        {"text": "The staging database resets every night."}
     """
     feature = context.options.feature
     if feature and private:
@@ -122,7 +121,7 @@ def remember(context: ServerContext, text: str, private: bool = False) -> str:
     return f"{'Saved' if fresh else 'Already saved'} as note {plain_id(note.id)[:8]}."
 
 
-@Tool("Recent iterations", example={"count": 5}, recalls=True)
+@Tool("Recent iterations", recalls=True)
 def get_recent_iterations(context: ServerContext, count: Count | None = None) -> str:
     """List the newest iterations of work on this feature: what was done, how it ended, which errors
     and decisions there were.
@@ -132,6 +131,9 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
 
     Args:
         count: How many; 10 by default, 50 at most.
+
+    Example:
+        {"count": 5}
     """
     from ralph.memory.feature import merged
 
@@ -146,7 +148,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     )
 
 
-@Tool("Files of the feature", example={}, recalls=True)
+@Tool("Files of the feature", recalls=True)
 def get_feature_files(context: ServerContext) -> str:
     """List the files that iterations on this feature touched, the most touched first, each with
     what was done to it and when last.
@@ -177,7 +179,7 @@ def get_feature_files(context: ServerContext) -> str:
     )
 
 
-@Tool("Failed attempts", example={"task_id": 42}, recalls=True)
+@Tool("Failed attempts", recalls=True)
 def get_failed_attempts(context: ServerContext, task_id: int | str | None = None) -> str:
     """List attempts that failed or ran out of time, newest first, with their errors and whether the
     same task succeeded later.
@@ -187,6 +189,9 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
 
     Args:
         task_id: Only the attempts at this task; leave it out for all of them.
+
+    Example:
+        {"task_id": 42}
     """
     from ralph.memory.feature import merged
 
@@ -208,7 +213,7 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     )
 
 
-@Tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
+@Tool("One record whole", recalls=True)
 def get_memory(context: ServerContext, id: RecordId) -> str:
     """Give one record whole, whatever its kind: an iteration with all errors, decisions and files,
     a note, a learning, an exchange of a conversation with its steps.
@@ -218,6 +223,9 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
 
     Args:
         id: The record's id as another tool gave it, or at least the first 4 characters of it.
+
+    Example:
+        {"id": "3f2a9c1e"}
     """
     wanted, everywhere = id.strip().lower(), context.options.everywhere
     try:
@@ -289,11 +297,7 @@ FOLDER_TOOLS = (search_memory, get_memory, remember)
 # -- conversations
 
 
-@Tool(
-    "Search past conversations",
-    example={"query": "how did we fix the timeout?", "limit": 5},
-    recalls=True,
-)
+@Tool("Search past conversations", recalls=True)
 def search_conversations(context: ServerContext, query: str, limit: Count | None = None) -> str:
     """Search what this user and coding assistants said in earlier sessions, by meaning and by
     words.
@@ -306,16 +310,15 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     Args:
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
+
+    Example:
+        {"query": "how did we fix the timeout?", "limit": 5}
     """
     options = {"documents": True, "budget_s": _CATCH_UP_S}
     return _conversations(context, "search_conversations", query=query, limit=limit, **options)
 
 
-@Tool(
-    "Read a past conversation",
-    example={"exchange_id": "3f2a9c1e", "include_full_transcript": True},
-    recalls=True,
-)
+@Tool("Read a past conversation", recalls=True)
 def fetch_conversation_details(
     context: ServerContext,
     conversation_id: str | None = None,
@@ -333,6 +336,9 @@ def fetch_conversation_details(
         exchange_id: One exchange, by its id or at least 4 characters of it.
         include_full_transcript: Everything that was said, and what tools did in between; else in
             short.
+
+    Example:
+        {"exchange_id": "3f2a9c1e", "include_full_transcript": true}
     """
     options = {"conversation_id": conversation_id, "exchange_id": exchange_id}
     whole = include_full_transcript

@@ -49,10 +49,7 @@ _TASK: dict[str, Any] = {
 # -- progress
 
 
-@Tool(
-    "Report progress on a task",
-    example={"status": "done", "comment": "The form refuses empty passwords; tests pass."},
-)
+@Tool("Report progress on a task")
 def update_task(
     context: ServerContext,
     status: Status | None = None,
@@ -72,6 +69,9 @@ def update_task(
         comment: What was done, what is left or what is in the way. It is appended; 2000 characters
             at most.
         task_id: The task; by itself the one you were given. Only of this feature.
+
+    Example:
+        {"status": "done", "comment": "The form refuses empty passwords; tests pass."}
     """
     from ralph.plan.edit import update_task as update
 
@@ -88,14 +88,7 @@ def update_task(
     return f"{label} is {changed.status}.{noted}{cut}\n{mark(harmless(state, 600))}"
 
 
-@Tool(
-    "Keep a learning",
-    example={
-        "text": "The session cookie must be set before the redirect.",
-        "reason": "The browser dropped it otherwise; see tests/test_session.py.",
-    },
-    repeatable=True,
-)
+@Tool("Keep a learning", repeatable=True)
 def append_learning(
     context: ServerContext, text: str, reason: str | None = None, task_id: Key | None = None
 ) -> str:
@@ -110,6 +103,10 @@ def append_learning(
         text: One fact, in a sentence or two; 500 characters at most.
         reason: How you know: what happened that taught it.
         task_id: Give it when the fact concerns this task only, not the whole feature.
+
+    Example:
+        {"text": "The session cookie must be set before the redirect.",
+         "reason": "The browser dropped it otherwise; see tests/test_session.py."}
     """
     from ralph.plan.learnings import add
 
@@ -129,13 +126,7 @@ def append_learning(
     return f"{_ADD_TEXTS[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
-@Tool(
-    "Update the feature's prose",
-    example={"architecture": "A form posts to src/login.py, which checks the hash."},
-    fields=_PROSE | _LISTS,
-    destroys=True,
-    repeatable=True,
-)
+@Tool("Update the feature's prose", fields=_PROSE | _LISTS, destroys=True, repeatable=True)
 def update_feature(context: ServerContext, **patch: Any) -> str:
     """Change the feature's description, architecture, boundaries, dependencies or knowledge files.
     Only what you give changes.
@@ -151,6 +142,9 @@ def update_feature(context: ServerContext, **patch: Any) -> str:
         dependencies: What it builds on, the whole list; 20 items.
         knowledge_paths: Files an agent should know, relative to the project, the whole list;
             10 items.
+
+    Example:
+        {"architecture": "A form posts to src/login.py, which checks the hash."}
     """
     return _patch_feature(context, context.need_feature(), patch)
 
@@ -209,7 +203,7 @@ PROGRESS_TOOLS = (update_task, append_learning, update_feature)
 # -- planning
 
 
-@Tool("The plan as it is", example={"feature": "user-login"}, reads=True)
+@Tool("The plan as it is", reads=True)
 def get_plan(context: ServerContext, feature: str | None = None) -> str:
     """Show the plan: every feature with its prose in short, its tasks with status, priority and
     order, and what is wrong in the files; or one feature with all of its text.
@@ -218,6 +212,9 @@ def get_plan(context: ServerContext, feature: str | None = None) -> str:
 
     Args:
         feature: Only this feature, with all of its text and tasks.
+
+    Example:
+        {"feature": "user-login"}
     """
     view = context.plan.read()
     if feature is not None:
@@ -279,12 +276,6 @@ def _indent(text: str) -> str:
 
 @Tool(
     "Create a feature",
-    example={
-        "name": "user-login",
-        "description": "People sign in with a name and a password; the session lives in a "
-        "signed cookie and ends after a day without a request.",
-        "boundaries": "No third-party identity providers.",
-    },
     fields=_NAMES | _PROSE | _LISTS | {"description": str, "context_files": list[str] | None},
 )
 def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
@@ -304,6 +295,12 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
         dependencies: What it builds on; 20 items at most.
         knowledge_paths: Files an agent should know, relative to the project; 10 at most.
         context_files: Files an agent should open first, relative to the project; 30 at most.
+
+    Example:
+        {"name": "user-login",
+         "description": "People sign in with a name and a password; the session lives in a signed
+         cookie and ends after a day without a request.",
+         "boundaries": "No third-party identity providers."}
     """
     from ralph.plan.edit import create_feature as create
 
@@ -317,15 +314,7 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
     return f"Created the feature {harmless(new.name, 80)!r}.{_cut_notes(new, patch)}{ending}"
 
 
-@Tool(
-    "Create a task",
-    example={
-        "feature": "user-login",
-        "title": "Add the login form",
-        "acceptance_criteria": ["an empty password is refused"],
-    },
-    fields=_TASK,
-)
+@Tool("Create a task", fields=_TASK)
 def create_task(context: ServerContext, feature: str, title: str, **fields: Any) -> str:
     """Create a task of a feature: a piece of work that one agent run can finish and check.
 
@@ -341,6 +330,11 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
         priority: 1 comes first, 3 is usual; or critical, high, low.
         blocked_by: Ids of tasks that must be done before.
         tags: Words to find it by.
+
+    Example:
+        {"feature": "user-login",
+         "title": "Add the login form",
+         "acceptance_criteria": ["an empty password is refused"]}
     """
     from ralph.plan.edit import create_task as create
 
@@ -355,7 +349,6 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
 @Tool(
     "Change a feature",
     name="update_feature",
-    example={"name": "user-login", "boundaries": "No third-party identity providers."},
     fields=_PROSE | _LISTS | _NAMES,
     destroys=True,
     repeatable=True,
@@ -377,6 +370,9 @@ def update_planned_feature(context: ServerContext, name: str, **patch: Any) -> s
             10 items.
         display_name: The name people read.
         acronym: A short form of the name.
+
+    Example:
+        {"name": "user-login", "boundaries": "No third-party identity providers."}
     """
     return _patch_feature(context, name, patch)
 
@@ -384,7 +380,6 @@ def update_planned_feature(context: ServerContext, name: str, **patch: Any) -> s
 @Tool(
     "Change a task",
     name="update_task",
-    example={"task_id": 3, "priority": "high", "blocked_by": [1, 2]},
     fields=_TASK | {"title": str, "status": Status},
     destroys=True,
 )
@@ -408,6 +403,9 @@ def update_planned_task(
         tags: The whole list.
         status: How it stands; skipped for one that is not wanted any more.
         comment: Appended to its comments.
+
+    Example:
+        {"task_id": 3, "priority": "high", "blocked_by": [1, 2]}
     """
     from ralph.plan.edit import update_task as update
 
@@ -437,12 +435,7 @@ PLANNING_TOOLS = (get_plan, *_CHANGES)
 # -- review
 
 
-@Tool(
-    "Confirm a learning",
-    example={"id": "1f0c2a9b", "reason": "src/login.py sets the cookie first."},
-    destroys=True,  # better words replace the old ones
-    repeatable=True,
-)
+@Tool("Confirm a learning", destroys=True, repeatable=True)  # better words replace the old ones
 def review_learning(
     context: ServerContext, id: str, text: str | None = None, reason: str | None = None
 ) -> str:
@@ -456,6 +449,9 @@ def review_learning(
         id: The learning's id (8 characters), as the prompt lists it.
         text: Better words for it, if it needs them.
         reason: What you looked at and what you found.
+
+    Example:
+        {"id": "1f0c2a9b", "reason": "src/login.py sets the cookie first."}
     """
     from ralph.plan.learnings import provenance, review
 
@@ -463,11 +459,7 @@ def review_learning(
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
-@Tool(
-    "Remove a learning",
-    example={"id": "1f0c2a9b", "reason": "The cookie is gone since iteration 12."},
-    destroys=True,
-)
+@Tool("Remove a learning", destroys=True)
 def remove_learning(context: ServerContext, id: str, reason: str | None = None) -> str:
     """Take out a learning that is wrong, outdated or says the same as another one. It is gone for
     good: the same lesson is not learned again.
@@ -477,6 +469,9 @@ def remove_learning(context: ServerContext, id: str, reason: str | None = None) 
     Args:
         id: The learning's id (8 characters), as the prompt lists it.
         reason: Why it goes: wrong, outdated, double.
+
+    Example:
+        {"id": "1f0c2a9b", "reason": "The cookie is gone since iteration 12."}
     """
     from ralph.plan.learnings import remove
 
@@ -484,7 +479,7 @@ def remove_learning(context: ServerContext, id: str, reason: str | None = None) 
     return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
-@Tool("Mark the prose as verified", example={}, repeatable=True)
+@Tool("Mark the prose as verified", repeatable=True)
 def verify_feature(context: ServerContext) -> str:
     """Note that the feature's description, architecture and boundaries match the code as it is now.
 

@@ -35,14 +35,6 @@ from ralph.doors.web.page import PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.memory.project import Project
 
-AREAS = (
-    views_home,
-    views_plan,
-    views_record,
-    views_conversations,
-    views_memory,
-    views_system,
-)
 _CLOSE_S = 2.0
 LARGEST_FORM_BYTES = 256 * 1024
 _MOST_FIELDS = 200
@@ -60,6 +52,45 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
+# Of two that fit, the first answers.
+ROUTES: list[tuple[str, str, View]] = [
+    ("GET", "/", views_home.home),
+    ("GET", "/live", views_home.live),
+    ("GET", "/badge", views_home.badge),
+    ("GET", "/timeline", views_home.timeline),
+    ("GET", "/search", views_home.search),
+    ("GET", "/features", views_plan.features),
+    ("GET", "/features/{name}", views_plan.feature),
+    ("GET", "/features/{name}/edit", views_plan.edit_feature),
+    ("POST", "/features/{name}/edit", views_plan.save_feature),
+    ("POST", "/features/{name}/learnings/{action}", views_plan.change_learning),
+    ("POST", "/features/{name}/gate", views_plan.decide_gate),
+    ("GET", "/record/{id}", views_record.record),
+    ("GET", "/forget", views_record.confirm_forget),
+    ("POST", "/forget", views_record.forget),
+    ("POST", "/undo", views_record.undo),
+    ("GET", "/conversations", views_conversations.list_conversations),
+    ("GET", "/conversations/export", views_conversations.export),
+    ("GET", "/conversations/{id}", views_conversations.read),
+    ("POST", "/conversations/{id}/{action}", views_conversations.change),
+    ("GET", "/documents", views_conversations.list_documents),
+    ("POST", "/documents/{action}", views_conversations.change_documents),
+    ("GET", "/notes", views_memory.notes),
+    ("POST", "/notes", views_memory.write_note),
+    ("GET", "/notes/{id}/edit", views_memory.edit_note),
+    ("POST", "/notes/{id}/edit", views_memory.save_note),
+    ("POST", "/notes/{id}/remove", views_memory.remove_note),
+    ("GET", "/knowledge", views_memory.knowledge),
+    ("POST", "/knowledge/publish", views_memory.publish),
+    ("POST", "/knowledge/outcome", views_memory.report),
+    ("GET", "/workers", views_system.workers),
+    ("POST", "/workers/retry", views_system.retry),
+    ("GET", "/settings", views_system.settings),
+    ("POST", "/settings", views_system.change_setting),
+    ("GET", "/health", views_system.health),
+    ("GET", "/health/part", views_system.health_part),
+    ("POST", "/health", views_system.check_health),
+]
 _STATIC = Path(__file__).parent / "static"
 ENTER = "/enter"
 
@@ -82,11 +113,8 @@ def page_of(
 def make_app(site: Site) -> ASGIApp:
     """The whole page as an application."""
     routes: list[Route | Mount] = [
-        Route(path, _endpoint(site, view), methods=[method])
-        for area in AREAS
-        for method, path, view in area.ROUTES
+        Route(path, _endpoint(site, view), methods=[method]) for method, path, view in ROUTES
     ]
-    site.nav = sorted({entry for area in AREAS for entry in area.NAV}, key=lambda one: one.order)
     routes.append(Route(ENTER, _enter(site), methods=["GET"]))
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
     return RequestFilter(Starlette(routes=routes, exception_handlers={404: _missing(site)}), site)

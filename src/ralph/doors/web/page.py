@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -45,15 +45,6 @@ TEXT_CHARS = 6_000
 LONG_TEXT_CHARS = 400_000
 
 
-class NavEntry(NamedTuple):
-    """One link of the navigation; `order` is its place, and `g` with `key` goes there."""
-
-    order: int
-    title: str
-    path: str
-    key: str
-
-
 class Flash(msgspec.Struct, frozen=True):
     """What an action came to, shown once on the next page; `undo` names what takes it back."""
 
@@ -70,7 +61,6 @@ class BrowserSession(msgspec.Struct):
 
 
 View = Callable[["PageCall"], Response]
-Route = tuple[str, str, View]
 
 
 class Site:
@@ -81,7 +71,6 @@ class Site:
         self.hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
         # Cookies do not tell ports apart.
         self.cookie = f"ralph_{port}"
-        self.nav: list[NavEntry] = []
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._tell = tell
         self._token = secrets.token_urlsafe(32)

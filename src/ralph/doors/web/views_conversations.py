@@ -8,7 +8,7 @@ from typing import Literal
 
 from starlette.responses import Response
 
-from ralph.doors.web.page import SHORT_ID, NavEntry, PageCall, Route, paged
+from ralph.doors.web.page import SHORT_ID, PageCall, paged
 from ralph.errors import BadInput
 from ralph.memory import conversations, documents
 from ralph.memory.conversation_stream import ConversationState
@@ -138,17 +138,3 @@ def change_documents(call: PageCall) -> Response:
     for each in added.refused[:_REFUSED]:
         text += f" Not added: {each}."
     return call.done(text, "/documents")
-
-
-NAV = [
-    NavEntry(4, "Conversations", "/conversations", "c"),
-    NavEntry(7, "Documents", "/documents", "d"),
-]
-ROUTES: list[Route] = [
-    ("GET", "/conversations", list_conversations),
-    ("GET", "/conversations/export", export),
-    ("GET", "/conversations/{id}", read),
-    ("POST", "/conversations/{id}/{action}", change),
-    ("GET", "/documents", list_documents),
-    ("POST", "/documents/{action}", change_documents),
-]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from starlette.responses import Response
 
 from ralph import disk
-from ralph.doors.web import charts
-from ralph.doors.web.page import NavEntry, PageCall, Route, money, paged, tokens_text
+from ralph.doors.web.page import PageCall, money, paged, tokens_text
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
 from ralph.memory.stats import grouped, recall_stats
@@ -46,6 +46,20 @@ class Row(NamedTuple):
     feature: str = ""
 
 
+class DayChart(NamedTuple):
+    """A value for each day, also where nothing was done; `shown` writes a value."""
+
+    name: str
+    days: list[date]
+    values: list[float]
+    shown: Callable[..., str]
+
+    @property
+    def total(self) -> float:
+        """All of them together."""
+        return sum(self.values)
+
+
 class OpenEnd(NamedTuple):
     """Something that waits for somebody."""
 
@@ -65,6 +79,12 @@ def home(call: PageCall) -> Response:
     used = grouped(found, lambda one: history.local_day(one.at))
     call.site.look()
     lately = _lately(call, found, today)
+    by_day = {one.key: one for one in used}
+
+    def chart(name: str, field: str, shown: Callable[..., str]) -> DayChart:
+        values = [getattr(by_day.get(day.isoformat()), field, 0) for day in days]
+        return DayChart(name, days, values, shown)
+
     return call.page(
         "home.html",
         running=running(call),
@@ -72,8 +92,8 @@ def home(call: PageCall) -> Response:
         nothing=not any(rows for _, rows in lately) and not call.memory.recent(1),
         mistakes=history.mistakes(call.memory),
         ends=_open_ends(call),
-        cost=charts.bars("Cost", days, used, lambda day: day.cost_usd, money),
-        tokens=charts.bars("Tokens", days, used, lambda day: day.tokens_used, tokens_text),
+        cost=chart("Cost", "cost_usd", money),
+        tokens=chart("Tokens", "tokens_used", tokens_text),
         spending=[one for one in grouped(found, lambda one: one.feature) if one.tokens_used],
         used=_used(call, days[0]),
     )
@@ -259,17 +279,3 @@ def _result(hit: Hit) -> tuple[Row, str, Hit]:
     """A hit as a row, and the text below its title."""
     row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
     return row, "" if text == row.title else text, hit
-
-
-NAV = [
-    NavEntry(0, "Home", "/", "h"),
-    NavEntry(2, "Timeline", "/timeline", "t"),
-    NavEntry(3, "Search", "/search", "s"),
-]
-ROUTES: list[Route] = [
-    ("GET", "/", home),
-    ("GET", "/live", live),
-    ("GET", "/badge", badge),
-    ("GET", "/timeline", timeline),
-    ("GET", "/search", search),
-]

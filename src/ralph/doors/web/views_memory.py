@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from ralph.doors.web.page import NavEntry, PageCall, Route, paged
+from ralph.doors.web.page import PageCall, paged
 from ralph.errors import BadInput, NotFound
 from ralph.recall import KINDS
 from ralph.records import knowledge as schema
@@ -164,16 +164,3 @@ def report(call: PageCall) -> Response:
     call.memory.knowledge.report_outcome(pattern, verdict == "worked", note="said on the page")
     text = "Noted: it helped." if verdict == "worked" else "Noted: it did not help."
     return call.done(text, "/knowledge#patterns")
-
-
-NAV = [NavEntry(5, "Notes", "/notes", "n"), NavEntry(6, "Knowledge", "/knowledge", "k")]
-ROUTES: list[Route] = [
-    ("GET", "/notes", notes),
-    ("POST", "/notes", write_note),
-    ("GET", "/notes/{id}/edit", edit_note),
-    ("POST", "/notes/{id}/edit", save_note),
-    ("POST", "/notes/{id}/remove", remove_note),
-    ("GET", "/knowledge", knowledge),
-    ("POST", "/knowledge/publish", publish),
-    ("POST", "/knowledge/outcome", report),
-]

@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from ralph.doors.web import charts
-from ralph.doors.web.page import NavEntry, PageCall, Route
+from ralph.doors.web.page import PageCall
 from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import timeline as history
 from ralph.memory.stats import Usage, trend, usage
@@ -104,7 +103,7 @@ def feature(call: PageCall) -> Response:
         state=view.current_state(name),
         tasks=_tasks(view, name),
         used=usage(events, name),
-        strip=charts.strip(events[:_STRIP]),
+        strip=events[:_STRIP],
         recent=events[:_RECENT],
         files=history.touched_files(call.memory, name, _FILES),
         learnings=_learnings(shown, newest),
@@ -246,14 +245,3 @@ def decide_gate(call: PageCall) -> Response:
     if captured:
         return call.done("Approved. What it teaches waits for a checkpoint.", path)
     return call.done("Approved. This gate was passed before, so nothing new was saved.", path)
-
-
-NAV = [NavEntry(1, "Features", "/features", "f")]
-ROUTES: list[Route] = [
-    ("GET", "/features", features),
-    ("GET", "/features/{name}", feature),
-    ("GET", "/features/{name}/edit", edit_feature),
-    ("POST", "/features/{name}/edit", save_feature),
-    ("POST", "/features/{name}/learnings/{action}", change_learning),
-    ("POST", "/features/{name}/gate", decide_gate),
-]

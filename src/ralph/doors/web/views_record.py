@@ -9,9 +9,7 @@ from starlette.responses import Response
 
 from ralph.doors.web.page import (
     SHORT_ID,
-    NavEntry,
     PageCall,
-    Route,
     duration,
     money,
     tokens_text,
@@ -44,24 +42,11 @@ _TOLD_AS = {
     f"{RUN}attempts": "earlier attempt",
 }
 # Texts that get a block of their own; the rest are facts, a line each.
-_BLOCKS = {
-    "user": "Question",
-    "assistant": "Answer",
-    "summary": "Summary",
-    "text": "Text",
-    "description": "Description",
-    "architecture": "Architecture",
-    "boundaries": "Boundaries",
-    "failure_description": "Failure",
-    "error_message": "Error",
-    "solution_steps": "Solution",
-    "human_feedback": "Feedback",
-    "revision_approach": "Approved revision",
-    "approved_approach": "Approved approach",
-    "problem": "Problem",
-    "solution": "Solution",
-    "when_to_try": "When to try",
-}
+_BLOCKS = frozenset(
+    "user assistant summary text description architecture boundaries failure_description"
+    " error_message solution_steps human_feedback revision_approach approved_approach problem"
+    " solution when_to_try".split()
+)
 
 
 def record(call: PageCall) -> Response:
@@ -71,21 +56,13 @@ def record(call: PageCall) -> Response:
     texts, facts = _fields(hit)
     value: dict[str, Any] = {"exchanges": [], "entries": [], "links": [], "later": None}
     value |= _particulars(call, hit, texts, facts)
-    content = hit.record
     return call.page(
         "record.html",
         hit=hit,
-        label=row.label,
-        title=row.title,
-        ended=row.outcome or ("" if hit.kind != "exchange" else content.status),
-        at=hit.at,
-        feature=row.feature,
+        row=row,
+        ended=row.outcome or (hit.record.status if hit.kind == "exchange" else ""),
         texts=texts,
         facts=facts,
-        errors=getattr(content, "errors", ()),
-        decisions=getattr(content, "decisions", ()),
-        files=getattr(content, "files_touched", ()),
-        steps=getattr(content, "messages", ()),
         recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
         **value,
@@ -99,7 +76,7 @@ def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     for name in hit.record.__struct_fields__:
         value = getattr(hit.record, name)
         if name in _BLOCKS:
-            texts += [(_BLOCKS[name], value)] if value else []
+            texts += [(name, value)] if value else []
         elif name not in _SHOWN_APART and value not in (None, "", (), [], {}):
             label, write = _AMOUNTS.get(name, (name.replace("_", " "), str))
             shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else write(value)
@@ -128,7 +105,7 @@ def _particulars(
         facts += [("client", talk.source), ("conversation", talk.title or talk.id)]
         facts += [("tags", ", ".join(found.tags))] if found.tags else []
         if summary := found.summaries.get(hit.id):
-            texts.insert(0, ("Summary", summary))
+            texts.insert(0, ("summary", summary))
         if isinstance(content, Exchange):
             return {"links": [(f"/conversations/{talk.id}", "Whole conversation")]}
         return {"exchanges": found.exchanges}
@@ -227,12 +204,3 @@ def forget(call: PageCall) -> Response:
 def undo(call: PageCall) -> Response:
     """Take back what was done last."""
     return call.undo()
-
-
-NAV: list[NavEntry] = []
-ROUTES: list[Route] = [
-    ("GET", "/record/{id}", record),
-    ("GET", "/forget", confirm_forget),
-    ("POST", "/forget", forget),
-    ("POST", "/undo", undo),
-]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.responses import Response
 
 from ralph.config import RULES, USER_FILE, Config, Settings, clear, home_folder, load, store
-from ralph.doors.web.page import NavEntry, PageCall, Route, Site
+from ralph.doors.web.page import PageCall, Site
 from ralph.memory.project import PlainFolder
 from ralph.records import clean
 from ralph.text.tokens import plural
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 _FAILURES = 50
 _DOCTOR_S = 120.0
-_ABOUT_WORKERS = {
-    "conversation": "Writes a summary of each conversation that ended.",
-    "exchange": "Writes a summary of each exchange.",
-    "embedding": "Turns new text into vectors, so that searches find it by meaning.",
-}
 
 
 # -- workers
@@ -43,7 +38,6 @@ def workers(call: PageCall) -> Response:
     return call.page(
         "workers.html",
         workers=crew.statuses(),
-        about=_ABOUT_WORKERS,
         failed=failed[:_FAILURES],
         more=max(0, len(failed) - _FAILURES),
     )
@@ -181,19 +175,3 @@ def check_health(call: PageCall) -> Response:
     """Check everything again."""
     _health.setdefault(call.site, HealthCheck(call.site)).start()
     return call.done("Checking. This takes a few seconds.", "/health")
-
-
-NAV = [
-    NavEntry(8, "Workers", "/workers", "w"),
-    NavEntry(9, "Settings", "/settings", "e"),
-    NavEntry(10, "Health", "/health", "l"),
-]
-ROUTES: list[Route] = [
-    ("GET", "/workers", workers),
-    ("POST", "/workers/retry", retry),
-    ("GET", "/settings", settings),
-    ("POST", "/settings", change_setting),
-    ("GET", "/health", health),
-    ("GET", "/health/part", health_part),
-    ("POST", "/health", check_health),
-]

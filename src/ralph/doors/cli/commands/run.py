@@ -323,8 +323,6 @@ def cost_text(duration_ms: float, tokens: int | None, cost_usd: float | None) ->
 
 # -- demo
 
-_FEATURE = "slugs"
-
 
 @click.command(cls=Command, json=False)
 @context.flag("--keep", "Keep the project afterwards.")
@@ -355,23 +353,7 @@ def _tell(page: Page, project: Path) -> int:
     script = _unpacked(project)
     os.chdir(project)
     agent = f"{quote(sys.executable)} -P -m ralph.loop.scripted {quote(str(script))}"
-    asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
-    story: list[str | tuple[str, ...]] = [
-        "A small project with two tasks; the second waits for the first.",
-        ("init",),
-        ("plan", "import", "plan.md"),
-        ("task", "update", "2", "--blocked-by", "1"),
-        "The loop. The first attempt fails, and the journal records why. The next prompt includes "
-        "it, the agent searches its memory and gets it right; the task after that begins with what "
-        "was learned.",
-        ("run", "--agent", agent),
-        "What is in memory now: the timeline, the learnings, a search.",
-        ("recent",),
-        ("learning", "list", "--feature", _FEATURE),
-        asked,
-        "The journal is the source of truth: without the index, the same answer.",
-        (*asked, "--limit", "1"),
-    ]
+    story: list[str | list[str]] = json.loads(script.read_text(encoding="utf-8"))["story"]
     for step in story:
         page.line()
         if isinstance(step, str):
@@ -379,11 +361,10 @@ def _tell(page: Page, project: Path) -> int:
             continue
         if step == story[-1]:
             shutil.rmtree(disk.state_folder(project))
-        words = ["SCRIPTED" if word == agent else word for word in step]
-        line = " ".join(f'"{word}"' if " " in word else word for word in words)
+        line = " ".join(f'"{word}"' if " " in word else word for word in step)
         page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
         sys.stdout.flush()
-        if code := main.run(step):
+        if code := main.run([agent if word == "SCRIPTED" else word for word in step]):
             return code
     return 0
 
