@@ -27,16 +27,15 @@ from ralph.text.tokens import compiled, spellings
 # it, each counting less than the one before, and by the words of the question that it holds in
 # all. A short turn ("yes, it was great") is lifted much, a long exchange speaks for itself.
 _NEIGHBOR, _SHORT_NEIGHBOR = 0.05, 0.25
-_CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
+_CONVERSATION, _SHORT_CONVERSATION = 0.15, 0.40
 _SHORT_HELD = 0.40
 _LEAST_SHORT = 0.05
 _BEST, _FADING = 12, 0.8
-# Where the question counts or lists, what repeats a conversation counts less.
+# Where the question counts or lists, what repeats a conversation is not lifted.
 _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|have|had) (?:I|we)\b|\A\W*list\b"
 )
-_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -195,7 +194,8 @@ def _spread(
 ) -> None:
     """Let the best of each conversation come before what repeats one.
 
-    `own` are the values without a lift: the best of a conversation needs none.
+    `own` are the values without a lift: the best of a conversation needs none, and what repeats
+    one gets none.
     """
     order = sorted(candidates, key=lambda one: -one.value)
     scale = order[0].value / (max(own.values()) or 1.0)
@@ -203,7 +203,7 @@ def _spread(
     for one in order:
         name = home[one.record.id] or one.record.id
         if name in seen:
-            one.value *= _REPEATED
+            one.value = own[one.record.id]
         else:
             seen.add(name)
             one.value = max(one.value, scale * own[one.record.id])

@@ -276,8 +276,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-2.33, 0.0, 0.0, 2.36, 4.66, 0.04, 7.19, 7.07)
-THERE = Logistic(-2.62, 0.79, 0.0, 1.07, 3.58, 0.5, 7.98, 4.09)
+SURE = Logistic(-2.34, 0.0, 0.0, 2.4, 4.72, 0.17, 7.0, 6.99)
+THERE = Logistic(-2.62, 0.79, 0.0, 1.07, 3.69, 0.66, 7.78, 3.98)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.10, 0.00, 0.00, 2.89, 3.69, 0.00, 4.04, 2.94)
 THERE_BY_WORDS = Logistic(-1.93, 1.68, 0.00, 0.00, 2.58, 0.00, 8.79, -1.39)
