@@ -458,10 +458,10 @@ _STEPS = 60
 # What a set counts: all questions of a set as much as the root of their number. Less where nothing
 # answers, and less again in small memories. Chats and memories count double, because there are few
 # of them; talk between people counts less, because it is not what agents remember.
-_NOTHING, _NOTHING_THERE, _NOTHING_IN_CHAT, _SMALL = 0.45, 0.75, 0.65, 0.65
+_NOTHING, _NOTHING_THERE, _NOTHING_IN_CHAT, _SMALL = 0.45, 0.75, 0.8, 0.65
 _NOWHERE = ("absent", "unrelated", "other")
 _FEW = ("pairs", "memories")
-_CHAT, _TALK, _SUMMARIZED, _MEMORIES = 2.0, 0.4, 0.3, 2.0
+_CHAT, _TALK, _SUMMARIZED, _MEMORIES = 2.0, 0.7, 0.3, 2.0
 
 
 def fitted(cases: Sequence[Case]) -> tuple[Logistic, Logistic]:

@@ -9,11 +9,12 @@ from ralph.config import Settings
 from ralph.recall.score import (
     FLOOR,
     INJECTED,
+    LISTED,
     RELEVANT,
     Clues,
     Evidence,
     fuse,
-    least_of_talk,
+    least_in_talk,
     pointedness,
     rarity,
     relevance,
@@ -136,6 +137,7 @@ def found(
     pointed: float = 1.0,
     near_first: list[bool] | None = None,
     least: float = 0.1,
+    crowd: float = 0.0,
 ) -> list[float]:
     """The scores of a list whose hits all have this evidence, among 100 passages."""
     clues = Clues.of(
@@ -145,6 +147,7 @@ def found(
         count=100,
         pointed=pointed,
         embedder=embedder,
+        crowd=crowd,
     )
     return scores(clues, values, embedder is not None, least)
 
@@ -215,8 +218,16 @@ def test_an_embedder_that_nobody_measured_is_trusted_less() -> None:
     assert found([1.0, 0.5], near, embedder="somebody:else")[0] < found([1.0, 0.5], near)[0]
 
 
-def test_exchanges_must_be_surer_the_more_and_the_shorter_they_are() -> None:
-    assert least_of_talk([300] * 5, 20) < least_of_talk([300] * 5, 400) < least_of_talk([12], 400)
+def test_a_list_is_shown_where_the_nearest_is_above_the_crowd() -> None:
+    near = evidence("checking credentials typed by visitors", cosine=0.35)
+    level = [1.0] * 6
+    assert found(level, near, least=LISTED, crowd=0.1)[0] == FLOOR
+    assert found(level, near, least=LISTED, crowd=0.3)[0] < FLOOR
+
+
+def test_an_answer_must_be_likelier_among_more_exchanges() -> None:
+    assert least_in_talk(0) == LISTED < least_in_talk(20) < least_in_talk(200)
+    assert least_in_talk(200) == least_in_talk(10_000)
 
 
 def test_a_time_in_the_question_is_no_missing_word() -> None:

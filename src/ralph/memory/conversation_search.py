@@ -23,20 +23,19 @@ from ralph.records.conversation import Conversation, Exchange
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import compiled, spellings
 
-# An exchange is lifted by the better of its two neighbors and by its conversation: by the best
-# three of it, and by the words of the question that it holds in all. A short turn ("yes, it was
-# great") is lifted much, a long exchange speaks for itself.
+# An exchange is lifted by the better of its two neighbors and by its conversation: by the best of
+# it, each counting less than the one before, and by the words of the question that it holds in
+# all. A short turn ("yes, it was great") is lifted much, a long exchange speaks for itself.
 _NEIGHBOR, _SHORT_NEIGHBOR = 0.05, 0.25
-_CONVERSATION, _SHORT_CONVERSATION = 0.10, 0.40
+_CONVERSATION, _SHORT_CONVERSATION = 0.15, 0.40
 _SHORT_HELD = 0.40
 _LEAST_SHORT = 0.05
-_BEST = 3
-# Where the question counts or lists, what repeats a conversation counts less.
+_BEST, _FADING = 12, 0.8
+# Where the question counts or lists, what repeats a conversation is not lifted.
 _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|have|had) (?:I|we)\b|\A\W*list\b"
 )
-_REPEATED = 0.6
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -160,7 +159,10 @@ def _lift_by_conversation(
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
     lengths = [sum(map(str.count, x.fields, "   ")) + 3 for talk in talks.values() for x in talk]
     short = shortness(sum(lengths) / len(lengths))
-    best = {name: sum(one.value for one in talk[:_BEST]) for name, talk in talks.items()}
+    best = {
+        name: sum(_FADING**place * one.value for place, one in enumerate(talk[:_BEST]))
+        for name, talk in talks.items()
+    }
     held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
     most, most_held = max(best.values()) or 1.0, max(held.values(), default=0.0) or 1.0
     for name, talk in talks.items():
@@ -192,7 +194,8 @@ def _spread(
 ) -> None:
     """Let the best of each conversation come before what repeats one.
 
-    `own` are the values without a lift: the best of a conversation needs none.
+    `own` are the values without a lift: the best of a conversation needs none, and what repeats
+    one gets none.
     """
     order = sorted(candidates, key=lambda one: -one.value)
     scale = order[0].value / (max(own.values()) or 1.0)
@@ -200,7 +203,7 @@ def _spread(
     for one in order:
         name = home[one.record.id] or one.record.id
         if name in seen:
-            one.value *= _REPEATED
+            one.value = own[one.record.id]
         else:
             seen.add(name)
             one.value = max(one.value, scale * own[one.record.id])

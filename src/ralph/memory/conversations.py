@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, least_of_talk, rarity
+from ralph.recall.score import RELEVANT, least_in_talk, rarity
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -320,8 +320,7 @@ class Conversations:
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)
         found = self.store.find(parts, question, depth=_CANDIDATES, **how)
-        words = [sum(field.count(" ") + 1 for field in one.fields) for one in found.candidates]
-        found.least = least_of_talk(words, found.count)
+        found.least = least_in_talk(found.count)
         weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:

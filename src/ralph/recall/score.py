@@ -5,9 +5,10 @@ weighed again, with more weight on rare words, and words and meaning are put tog
 
 Two logistics over the whole list make the scores. `SURE` says how likely the first hit is right: by
 the words it holds, how near its meaning is, and how far it stands out from the next ones. `THERE`
-says how likely the answer is among the first hits at all: then the list is shown, from the floor
-on. Later hits follow the first one by their share of its value, so the order of a list is the order
-of its scores. `scripts/bench calibrate` finds the constants, docs/quality.md says on what.
+says how likely the answer is among the first hits at all, also by how far the nearest of them is
+above the crowd: then the list is shown, from the floor on. Later hits follow the first one by their
+share of its value, so the order of a list is the order of its scores. `scripts/bench calibrate`
+finds the constants, docs/quality.md says on what.
 """
 
 from __future__ import annotations
@@ -230,8 +231,9 @@ _NEXT, _BEST = 5, 3
 _LATER = 0.7
 # Smaller memories than this are taken as this large: none was measured.
 _FEWEST = 8
-# From this probability of an answer on the list is shown, if the first hit is at least so sure.
-_LISTED, LEAST = 0.30, 0.12
+# A list is shown from this probability of an answer on; among many exchanges, where something
+# always sounds alike, from the second.
+LISTED, _LISTED_IN_TALK, _MANY_EXCHANGES = 0.27, 0.54, 200
 # Hits of less than this share of the first one's value are not shown for the list's sake.
 _HALF = 0.5
 _PER_SHARE = 0.30
@@ -240,9 +242,9 @@ _PER_SHARE = 0.30
 class Logistic(msgspec.Struct, frozen=True):
     """What the evidence counts, in nats.
 
-    `words` and `meaning` are of the hit, `gap` is its distance from the next one; `rest_...` count
-    times its distance from the next five; `few` counts more the smaller the memory is. Both count
-    as far as the hit fits.
+    `words` and `meaning` are of the hit. `gap` is its distance from the next one; for a list it is
+    how near the nearest hit is. `rest_...` count times its distance from the next five. `few`
+    counts more the smaller the memory is. Both count as far as the hit fits.
     """
 
     base: float
@@ -260,8 +262,8 @@ class Logistic(msgspec.Struct, frozen=True):
         return 1.0 / (1.0 + math.exp(-odds - self.few * few - rest * outstanding))
 
 
-SURE = Logistic(-2.22, 0.0, 0.0, 2.7, 4.57, 0.28, 6.15, 6.6)
-THERE = Logistic(-2.0, 1.24, 0.0, 0.0, 3.34, 2.63, 7.87, 3.15)
+SURE = Logistic(-2.34, 0.0, 0.0, 2.4, 4.72, 0.17, 7.0, 6.99)
+THERE = Logistic(-2.62, 0.79, 0.0, 1.07, 3.69, 0.66, 7.78, 3.98)
 # The same where there are no vectors.
 SURE_BY_WORDS = Logistic(-2.10, 0.00, 0.00, 2.89, 3.69, 0.00, 4.04, 2.94)
 THERE_BY_WORDS = Logistic(-1.93, 1.68, 0.00, 0.00, 2.58, 0.00, 8.79, -1.39)
@@ -316,15 +318,24 @@ def nearness(one: Evidence, embedder: str) -> tuple[float, float]:
     """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
     related ones, 1 for the same text. The fewer words a question has, the more a cosine varies; and
     what the words in common make of it is counted with the words."""
-    unrelated, related, alike = _COSINES[
-        max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)
-    ]
+    unrelated, related, alike = _cosines(embedder)
     noise = _NOISE * max(0, _PLAIN_WORDS - one.asked) + one.shared
     near, same = (
         (min(one.cosine or 0.0, 1.0) - low) / (high - low)
         for low, high in ((unrelated + noise, related + noise), (alike, 1.0))
     )
     return min(1.0, max(0.0, near)), max(0.0, same)
+
+
+def _cosines(embedder: str) -> tuple[float, float, float]:
+    return _COSINES[max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)]
+
+
+def closeness(first: Sequence[Evidence], crowd: float, embedder: str) -> float:
+    """How near the nearest of the first hits is, and how much nearer than the crowd."""
+    unrelated, _, alike = _cosines(embedder)
+    nearest = max((one.cosine or 0.0 for one in first), default=0.0)
+    return max(0.0, 2.0 * nearest - unrelated - crowd) / (alike - unrelated)
 
 
 def matched_words(evidence: Evidence) -> float:
@@ -370,9 +381,11 @@ class Clues(msgspec.Struct, frozen=True):
         count: int,
         pointed: float,
         embedder: str | None,
+        crowd: float = 0.0,
     ) -> Clues:
         """For hits in their order; `near_first`: whether each says what the first does; `count`:
-        the passages searched; `embedder`: None without vectors.
+        the passages searched; `embedder`: None without vectors; `crowd`: the cosine of passages
+        that are near and too far down to be the answer.
 
         What is all but the text of the question needs neither rare words nor to stand out, and
         nothing needs to stand out from what says the same. Standing out counts, and so does that a
@@ -398,7 +411,8 @@ class Clues(msgspec.Struct, frozen=True):
         most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
         nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
         alike = [same > 0.0 for _, same in near]
-        there = (most, nearest, 0.0, first.rest, few * max(fit[:_BEST], default=0.0))
+        close = closeness(evidence[:_BEST], crowd, embedder) if embedder else 0.0
+        there = (most, nearest, close, first.rest, few * max(fit[:_BEST], default=0.0))
         return cls(each, alike, list(near_first), there)
 
 
@@ -406,18 +420,18 @@ def scores(
     clues: Clues,
     values: Sequence[float],
     vectors: bool = True,
-    least: float = LEAST,
+    least: float = LISTED,
     by: tuple[Logistic, Logistic] | None = None,
 ) -> list[float]:
     """The scores of a list, best first; `values` are what its hits are ordered by.
 
-    `least`: how sure the first hit must be for the list to be shown for the list's sake.
+    `least`: how likely an answer must be for the list to be shown for the list's sake.
     """
     if not values:
         return []
     sure, there = by or ((SURE, THERE) if vectors else (SURE_BY_WORDS, THERE_BY_WORDS))
     best = sure(*clues.each[0])
-    listed = there(*clues.there) >= _LISTED and best >= least
+    listed = there(*clues.there) >= least
     found = [max(best, FLOOR) if listed else best]
     for place, value in enumerate(values[1:], 1):
         share = value / (values[0] or 1e-9)
@@ -435,11 +449,9 @@ def scores(
     return found
 
 
-def least_of_talk(words: Sequence[int], count: int) -> float:
-    """How sure the first of exchanges must be: among many, and short ones, something always sounds
-    alike. `words`: how many each candidate has."""
-    average = sum(words) / (len(words) or 1)
-    return LEAST + 0.07 * min(1.0, count / 200) + 0.05 / (1.0 + (average / 25.0) ** 2)
+def least_in_talk(count: int) -> float:
+    """How likely an answer must be among so many exchanges for the list to be shown."""
+    return LISTED + (_LISTED_IN_TALK - LISTED) * min(1.0, count / _MANY_EXCHANGES)
 
 
 def relevance(value: float) -> Relevance | None:

@@ -21,7 +21,7 @@ from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     ENOUGH_NATS,
-    LEAST,
+    LISTED,
     Clues,
     Evidence,
     Fields,
@@ -53,6 +53,8 @@ _DEPTH = 60
 # next to nothing, and ranking by it is most of the time a search takes.
 _LARGE = 1000
 _COMMON_SHARE = 0.15
+# How many of the nearest passages are looked at, and after how many of them the crowd begins.
+_NEARBY, _CROWD = 40, 20
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -121,7 +123,7 @@ class Found(msgspec.Struct):
     """What one memory has on a question; `embedder` is None where it was searched by words alone.
 
     `days` are those that the question names, as far as this memory knows; `in_days` of its `dated`
-    records are of these days. `least` is how sure the first hit must be before a list is shown for
+    records are of these days. `least` is how likely an answer must be before a list is shown for
     the list's sake.
     """
 
@@ -132,11 +134,13 @@ class Found(msgspec.Struct):
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
     by_words: Weighed = Weighed({})
+    # The cosines of the nearest passages, the largest first.
+    cosines: list[float] = []
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
     lift: Lift | None = None
-    least: float = LEAST
+    least: float = LISTED
     notes: tuple[str, ...] = ()
 
     def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
@@ -202,6 +206,7 @@ def find(
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
             found.embedder = embedder
+    found.cosines = sorted(meaning.values(), reverse=True)[:_NEARBY]
     share = meaning_share(found.by_words)
     best = list(fuse(words, meaning, weight=share))[: max(depth, 4 * question.limit)]
     for n, collection in by_id.items():
@@ -282,6 +287,7 @@ class Ranking(msgspec.Struct):
     count: int
     pointed: float
     embedder: str | None
+    crowd: float
     least: float
     twins: Twins | None
     # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
@@ -315,6 +321,7 @@ class Ranking(msgspec.Struct):
             count=self.count,
             pointed=self.pointed,
             embedder=self.embedder,
+            crowd=self.crowd,
         )
 
 
@@ -362,12 +369,14 @@ def rank(
             continue
         if question.every or not twins.fold(one.hit):
             chosen.append(one)
+    crowd = whole.cosines[_CROWD:] or whole.cosines[-1:]
     return Ranking(
         chosen,
         [_evidence(one, whole, time_weight) for one in chosen],
         count=whole.count,
         pointed=pointedness(whole.asked, time_weight),
         embedder=whole.embedder,
+        crowd=sum(crowd) / (len(crowd) or 1),
         least=max(part.least for part in parts),
         twins=None if question.every else twins,
         most_words=max(one.words for one in candidates) or 1.0,
@@ -416,6 +425,7 @@ def _pooled(parts: Sequence[Found]) -> Found:
     for part in parts:
         whole.count += part.count
         whole.frequencies.update(part.frequencies)
+        whole.cosines = sorted([*whole.cosines, *part.cosines], reverse=True)[:_NEARBY]
     by_words = [one for part in parts for one in part.candidates if one.words]
     for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
         by_words[place].words = weight
