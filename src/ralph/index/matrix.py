@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import math
 import sqlite3
 import threading
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
@@ -259,12 +258,13 @@ _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
 class LoadedCollection:
     """What a process has read of one collection; thrown away when rows were removed.
 
-    Another thread may have read what was written after the asking view began, so every question
-    says up to which row it sees.
+    Its threads share it. One may have read what was written after another's view began, so every
+    question goes `upto` the last passage that its view has.
     """
 
     def __init__(self, collection: Collection) -> None:
         self.state = (collection.id, collection.removals)
+        self._lock = threading.RLock()
         self.passages: dict[int, StoredPassage] = {}
         self._matrix: Matrix | None = None
         self._dims = collection.manifest.dims
@@ -276,26 +276,26 @@ class LoadedCollection:
         self._counts: dict[str | None, tuple[int, int]] = {}
         self._asked = False
 
-    def count(self, connection: sqlite3.Connection, match: str | None = None) -> int:
+    def count(self, connection: sqlite3.Connection, upto: int, match: str | None = None) -> int:
         """How many passages match, or how many there are; only new ones are counted again."""
-        n, last = self.state[0], self._last(connection)
-        upto, known = self._counts.get(match, (0, 0))
-        if upto > last:  # another thread has counted what this view does not see
-            upto = known = 0
-        elif upto == last:
+        n = self.state[0]
+        counted, known = self._counts.get(match, (0, 0))
+        if counted == upto:
             return known
+        if counted > upto:  # another thread has counted what this view does not see
+            counted = known = 0
         where = f"passage_{n} WHERE row > ?"
-        values: tuple[object, ...] = (upto,)
+        values: tuple[object, ...] = (counted,)
         if match is not None:
-            where, values = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?", (upto, match)
+            where, values = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?", (counted, match)
         [fresh] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
         if len(self._counts) >= _MOST_COUNTS:
-            self._counts.clear()
-        self._counts[match] = last, known + fresh
+            self._counts = {}
+        self._counts[match] = upto, known + fresh
         return known + int(fresh)
 
     def matches(
-        self, connection: sqlite3.Connection, words: Counts, count: int, only: Only
+        self, connection: sqlite3.Connection, upto: int, words: Counts, count: int, only: Only
     ) -> dict[int, float]:
         """The best `count` of the passages that hold any of these words, by SQLite's BM25.
 
@@ -303,7 +303,7 @@ class LoadedCollection:
         """
         n, groups = self.state[0], wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-        passages = self.count(connection)
+        passages = self.count(connection, upto)
         if passages < _MANY_PASSAGES or not self._asked:  # most processes ask once
             self._asked = True
             match = " OR ".join(f'"{word}"' for word in words)
@@ -313,73 +313,97 @@ class LoadedCollection:
             return dict(connection.execute(select, (match, count)).fetchall())
         import numpy as np
 
-        last = self._last(connection)
-        total = np.zeros(last + 1, dtype=np.float32)
-        none, nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        total = np.zeros(upto + 1, dtype=np.float32)
         for word, held in words.items():
             rarity = max(math.log((passages - held + 0.5) / (held + 0.5)), _LEAST_RARITY)
-            upto, rows, shares = self._words.pop(word, (0, none, nothing))
-            if upto < last:
-                select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
-                fresh = connection.execute(select, (f'"{word}"', upto)).fetchall()
-                new = np.array(fresh).reshape(-1, 2)
-                rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
-                shares = np.concatenate((shares, new[:, 1] / rarity), dtype=np.float32)
-                self._held += len(fresh)
-            self._words[word] = max(upto, last), rows, shares
-            seen = int(np.searchsorted(rows, last, side="right"))
-            total[rows[:seen]] += rarity * shares[:seen]
-        while self._held > _MOST_ROWS:
-            _, rows, _ = self._words.pop(next(iter(self._words)))
-            self._held -= len(rows)
+            select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
+            rows, shares = self._holding(connection, upto, select, word, rarity)
+            total[rows] += rarity * shares
         matching = np.flatnonzero(total)
-        if (among := self._among(connection, groups)) is not None:
+        if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
         if count < len(matching):
             matching = matching[_largest(total[matching], count)]
         best = matching[np.lexsort((matching, -total[matching]))]
         return dict(zip(best.tolist(), total[best].tolist(), strict=True))
 
+    def _holding(
+        self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The rows that hold a word, and how much of it: what BM25 gives them but for its rarity.
+
+        Only what is new since the word was last asked for is selected.
+        """
+        import numpy as np
+
+        nothing = (0, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+        with self._lock:
+            read, rows, shares = self._words.pop(word, nothing)
+            if read < upto:
+                fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
+                new = np.array(fresh).reshape(-1, 2)
+                rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
+                shares = np.concatenate((shares, new[:, 1] / rarity), dtype=np.float32)
+                self._held += len(fresh)
+            self._words[word] = max(read, upto), rows, shares
+            while self._held > _MOST_ROWS:
+                self._held -= len(self._words.pop(next(iter(self._words)))[1])
+        seen = int(np.searchsorted(rows, upto, side="right"))
+        return rows[:seen], shares[:seen]
+
     def nearest(
-        self, connection: sqlite3.Connection, to: Vectors, count: int, also: Rows, only: Only
+        self,
+        connection: sqlite3.Connection,
+        upto: int,
+        to: Vectors,
+        count: int,
+        also: Rows,
+        only: Only,
     ) -> list[dict[int, float]]:
         """As `Matrix.nearest`, after loading what is new since the last question."""
-        n = self.state[0]
-        block = f"SELECT 1 FROM vector_{n} WHERE row = ?"
-        at = (self._matrix.last_vector,) if self._matrix else ()
-        if self._matrix is None or not connection.execute(block, at).fetchone():
-            self._matrix = Matrix(self._dims)
+        select = f"SELECT max(row) FROM vector_{self.state[0]}"
+        last = connection.execute(select).fetchone()[0] or 0
+        with self._lock:
+            matrix = self._loaded(connection, last)
+            among = self._among(connection, upto, wanted_tokens(only))
+        # A matrix only grows, so that another thread may go on loading it.
+        return matrix.nearest(to, count, also, last, among)
+
+    def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
+        n, matrix = self.state[0], self._matrix
+        if matrix is not None and matrix.last_vector <= last:
+            select = f"SELECT 1 FROM vector_{n} WHERE row = ?"
+            known = connection.execute(select, (matrix.last_vector,)).fetchone()
+            matrix = matrix if known else None  # it was merged with others
+        if matrix is None:
+            matrix = self._matrix = Matrix(self._dims)
             # Growing later copies them all.
             select = f"SELECT sum(length(v)) FROM vector_{n}"
             [size] = connection.execute(select).fetchone()
-            self._matrix.reserve((size or 0) // (self._dims * _FLOAT_BYTES))
+            matrix.reserve((size or 0) // (self._dims * _FLOAT_BYTES))
         select = f"SELECT row, owners, v FROM vector_{n} WHERE row > ? ORDER BY row"
-        for block in connection.execute(select, (self._matrix.last_vector,)):
+        for block in connection.execute(select, (matrix.last_vector,)):
             try:
-                self._matrix.append(*block)
+                matrix.append(*block)
             except ValueError as error:
                 raise Corrupt(f"a vector of another length than it should have: {error}") from None
-        upto, among = self._last(connection, "vector"), self._among(connection, wanted_tokens(only))
-        return self._matrix.nearest(to, count, also, upto, among)
+        return matrix
 
-    def _last(self, connection: sqlite3.Connection, table: str = "passage") -> int:
-        [last] = connection.execute(f"SELECT max(row) FROM {table}_{self.state[0]}").fetchone()
-        return last or 0
-
-    def _among(self, connection: sqlite3.Connection, groups: Groups) -> Among:
+    def _among(self, connection: sqlite3.Connection, upto: int, groups: Groups) -> Among:
         """The passages that fit the facets; kept, because the same are asked for again."""
         if not groups:
             return None
         import numpy as np
 
-        n, key = self.state[0], (self._last(connection), groups)
-        if key not in self._fitting:
-            select = f"SELECT rowid FROM words_{n} WHERE words_{n} MATCH ?"
-            rows = connection.execute(select, (facet_query(groups),)).fetchall()
-            while len(self._fitting) >= _FACET_CACHE:
-                self._fitting.pop(next(iter(self._fitting)))
-            self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
-        return self._fitting[key]
+        n, key = self.state[0], (upto, groups)
+        with self._lock:
+            if key not in self._fitting:
+                select = f"SELECT rowid FROM words_{n} WHERE words_{n} MATCH ?"
+                rows = connection.execute(select, (facet_query(groups),)).fetchall()
+                while len(self._fitting) >= _FACET_CACHE:
+                    self._fitting.pop(next(iter(self._fitting)))
+                self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
+            return self._fitting[key]
 
 
 class LoadedCollections:
@@ -389,16 +413,15 @@ class LoadedCollections:
         self._lock = threading.Lock()
         self._by_name: dict[str, LoadedCollection] = {}
 
-    @contextlib.contextmanager
-    def __call__(self, collection: Collection) -> Iterator[LoadedCollection]:
-        """What there is of this one; no other thread uses it meanwhile."""
+    def of(self, collection: Collection) -> LoadedCollection:
+        """What there is of this one."""
         with self._lock:
             found = self._by_name.get(collection.name)
             if found is None or found.state != (collection.id, collection.removals):
                 found = self._by_name[collection.name] = LoadedCollection(collection)
             if len(found.passages) > _MOST_PASSAGES:
                 found.passages = {}
-            yield found
+            return found
 
 
 def facet_query(groups: Groups) -> str:

@@ -92,6 +92,7 @@ class SqliteView(msgspec.Struct, eq=False):
     connection: sqlite3.Connection
     loaded: LoadedCollections
     found: dict[str | None, list[Collection]] = {}
+    last_rows: dict[int, int] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
@@ -132,25 +133,25 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         scores: dict[int, float] = {}
-        with self.loaded(collection) as loaded:
-            passages = loaded.count(self.connection)
-            frequencies = {token: loaded.count(self.connection, f'"{token}"') for token in query}
-            if query and count:
-                scores = loaded.matches(self.connection, frequencies, count, only)
-            derived = f"facets : {derived_token()}"
-            if without := loaded.count(self.connection, derived):
-                passages -= without
-                for token in query:
-                    both = f'"{token}" AND {derived}'
-                    frequencies[token] -= loaded.count(self.connection, both)
+        loaded = self.loaded.of(collection)
+        view = self.connection, self._last_row(collection)
+        passages = loaded.count(*view)
+        frequencies = {token: loaded.count(*view, f'"{token}"') for token in query}
+        if query and count:
+            scores = loaded.matches(*view, frequencies, count, only)
+        derived = f"facets : {derived_token()}"
+        if without := loaded.count(*view, derived):
+            passages -= without
+            for token in query:
+                frequencies[token] -= loaded.count(*view, f'"{token}" AND {derived}')
         return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
-        with self.loaded(collection) as loaded:
-            return loaded.nearest(self.connection, to, count, also, only)
+        loaded, last = self.loaded.of(collection), self._last_row(collection)
+        return loaded.nearest(self.connection, last, to, count, also, only)
 
     def dated(
         self, collection: Collection, first: str, end: str, count: int
@@ -171,8 +172,7 @@ class SqliteView(msgspec.Struct, eq=False):
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
-        with self.loaded(collection) as loaded:
-            known = loaded.passages
+        known = self.loaded.of(collection).passages
         fresh = [row for row in wanted if row not in known]
         select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
         for row, fields in self._rows(select, fresh).items():
@@ -211,6 +211,11 @@ class SqliteView(msgspec.Struct, eq=False):
             for block in self.connection.execute(f"SELECT owners, v FROM vector_{n} ORDER BY row"):
                 found |= {hashes[row]: v for row, v in unpack(*block) if row in hashes}
         return index.StoredContent(frozenset(keys), found)
+
+    def _last_row(self, collection: Collection) -> int:
+        if (n := collection.id) not in self.last_rows:
+            self.last_rows[n] = self._one(f"SELECT max(row) FROM passage_{n}")
+        return self.last_rows[n]
 
     def _one(self, select: str, *values: object) -> int:
         row = self.connection.execute(select, values).fetchone()
