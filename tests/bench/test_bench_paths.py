@@ -10,13 +10,13 @@ from bench.paths import PATHS
 # The most files each path may cross, and a file it must cross. The numbers only go down, unless a
 # path does more: a prompt's hook and a search over MCP ask the plan and the notes, too, every
 # client's record is read by what all clients share, an iteration notes what its prompt told, a
-# search that finds something ends in what shows a hit, and a command looks up whether its
-# folder's memory is on a server.
+# search that finds something ends in what shows a hit, a command looks up whether its folder's
+# memory is on a server, and capture asks its table of rules for a pattern when it needs it.
 FILES = {
-    "record": (40, "clients/__init__.py"),
+    "record": (41, "clients/__init__.py"),
     "search": (27, "recall/search.py"),
     "everything": (40, "recall/__init__.py"),
-    "iteration": (62, "loop/iteration.py"),
+    "iteration": (63, "loop/iteration.py"),
     "hook": (42, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),
     "checkpoint": (32, "memory/checkpoints.py"),
