@@ -131,6 +131,30 @@ def test_the_error_message_finds_it_as_well_as_the_description(knowledge: Knowle
             assert (first.problem, first.solution) == (f"{problem}\n{error}", solution)
 
 
+def test_an_error_that_names_something_else_is_not_answered(knowledge: Knowledge) -> None:
+    publish(knowledge, solved("ModuleNotFoundError: No module named 'yaml'", "Install pyyaml."))
+    other = "ModuleNotFoundError: No module named 'numpy'"
+    assert not knowledge.query_for_failure(other, min_score=0.0)
+    assert knowledge.query_for_failure("No module named 'yaml' again", min_score=0.0)
+
+
+def test_a_report_is_answered_though_it_names_other_things(knowledge: Knowledge) -> None:
+    """Its names need not be what failed: a report of a page names a lot."""
+    error = "ModuleNotFoundError: No module named 'yaml'"
+    publish(knowledge, solved(error, "Install pyyaml."))
+    report = "\n".join(
+        [
+            "The nightly job stopped when it loaded the settings, since a module was not found.",
+            "I ran it as user 'deploy' with the flag '--strict' on the host 'build-7'.",
+            "Yesterday the same job with 'make nightly' went through. The 'Makefile' is the same,",
+            "but somebody has made the image anew. The parser of the settings seems to be missing.",
+        ]
+    )
+    assert len(report) > 300
+    [found] = knowledge.query_for_failure(report, min_score=0.0)
+    assert found.solution == "Install pyyaml."
+
+
 # -- floors, limits, scores
 
 

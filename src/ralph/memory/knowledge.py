@@ -50,6 +50,7 @@ _DEPTH = 60
 _NOTE_CHARS = 500
 _TASK_CHARS = 100
 _NAME = re.compile(r"[\w.@/:+$-]{2,}")
+_MESSAGE_CHARS = 300
 _NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false"
 
 
@@ -512,11 +513,17 @@ def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draf
 
 
 def _names_fit(entry: Entry, asked: str) -> bool:
-    """Whether an error that is asked about shares a name with the entry's, where both have any."""
+    """Whether an error that is asked about shares a name with the entry's, where both have any.
+
+    Longer texts are reports; what they name need not be what failed.
+    """
     wanted = names_in(asked)
     if not wanted or not isinstance(entry, kinds.FailureSolution):
         return True
-    names = names_in(rules.case_of(entry).problem)
+    problem = rules.case_of(entry).problem
+    if max(len(asked), len(problem)) > _MESSAGE_CHARS:
+        return True
+    names = names_in(problem)
     return not names or not names.isdisjoint(wanted | set(_NAME.findall(asked.lower())))
 
 
