@@ -246,6 +246,7 @@ OTHER_FILES = {
     "memory.backup": "Ralph's home, and the file that a person names",
     "memory.documents": "the files that a person names",
     "memory.keeping": "Ralph's home",
+    "memory.outbox": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
     "memory.project": "looks for `.ralph` and `.git` on the way up; git's own folder",
     "memory.ralph": "the folder that a program names",

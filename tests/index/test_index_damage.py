@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from journaling import child, hear, tell
@@ -27,6 +27,7 @@ from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index import Corrupt
 from ralph.index import sync as sync_module
+from ralph.memory import store as stores
 from ralph.memory.ralph import Ralph
 
 if TYPE_CHECKING:
@@ -205,12 +206,12 @@ def test_an_index_that_stays_damaged_is_off_and_the_journal_answers(
     with open_toy(project) as memory:
         index = memory.store.index
 
-        def broken() -> bool:
+        def broken(*_: object, **__: object) -> Any:
             raise Corrupt("for ever")
 
         with pytest.raises(IndexOff, match="damaged again"):
             index.with_repair(broken)
-        monkeypatch.setattr(index, "sync", lambda *a, **k: broken())
+        monkeypatch.setattr(stores, "find", broken)
         answer = memory.feature("auth").search(QUESTION)
         assert len(answer) == 10
         assert "searched the journal by words alone" in answer.notes[0]

@@ -397,16 +397,21 @@ class Store:
         for tries_left in reversed(range(_TRIES + 1)):
             if tries_left < _TRIES:  # at first they are taken to be up to date, as most are
                 behind, ready = self._caught_up(streams, targets, notes, budget_s)
-            vector = self._vector(question, notes) if meaning else None
             with self.index.store.state() as view:
                 if tries_left and not all(
                     sync.is_current_in(view, targets[name]) for name in ready
                 ):
                     continue  # or it was deleted, replaced or written to in between
+                before = self.embedder and self.embedder.identity
+                vector = self._vector(question, notes) if meaning else None
+                identity = self.embedder and self.embedder.identity
+                if tries_left and identity != before:
+                    continue  # its server turned out to have another model
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
-                identity = self.embedder.identity if self.embedder else "none"
-                found = find(view, live, question, vector=vector, embedder=identity, **depth)
+                found = find(
+                    view, live, question, vector=vector, embedder=identity or "none", **depth
+                )
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"
