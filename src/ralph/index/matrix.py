@@ -250,7 +250,7 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
 _FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 # The least that a word in more than half of the passages weighs, as in SQLite.
 _LEAST_RARITY = 1e-6
-# From so many passages on words are kept, and so much of a collection at most.
+# Words are kept for collections of at least this many passages; the limits are per collection.
 _MANY_PASSAGES = 2000
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
 

@@ -69,7 +69,7 @@ CREATE VIRTUAL TABLE words_{n} USING fts5(
     title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
 CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-# A vocabulary is in files of earlier versions.
+# Files of earlier versions also have a vocabulary table.
 _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")

@@ -271,7 +271,7 @@ def _hash(passage: index.Passage) -> bytes:
 
 LOCK_NAME = "index.lock"
 _TRIES = 3
-# Who got the lock later than this has waited for another.
+# A lock that takes longer than this to get was held by someone else.
 _NOT_AT_ONCE_S = 0.001
 # Up to so many, a collection from which something was forgotten is written anew on a server.
 _RENEWED_PASSAGES = 5000
