@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import stat as modes
@@ -298,11 +299,15 @@ def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | Non
 
 def _fence(path: AnyPath) -> tuple[str, list[str]] | None:
     """The project's root, and the names from its `.ralph` on; None outside every project."""
+    return _fence_below(os.fspath(path), home())
+
+
+@functools.lru_cache(maxsize=256)
+def _fence_below(path: str, own: str) -> tuple[str, list[str]] | None:
     plain = os.path.normpath(path)
     parts = plain.split(os.sep)
-    own = os.path.normpath(home())
     for at, part in enumerate(parts):
-        if part == FOLDER and os.sep.join(parts[: at + 1]) != own:
+        if part == FOLDER and os.sep.join(parts[: at + 1]) != os.path.normpath(own):
             root = os.sep if os.path.isabs(plain) else os.curdir
             return os.sep.join(parts[:at]) or root, parts[at:]
     return None

@@ -191,10 +191,32 @@ class DatedPassages(msgspec.Struct, frozen=True):
     among: int
 
 
-class StoredPassage(msgspec.Struct, frozen=True):
-    """The tokens of a passage by field, separated by blanks, and its record where asked for."""
+class PassageWords(msgspec.Struct, frozen=True):
+    """The tokens of a passage in one text, each between blanks: of its title, from `text_at` on of
+    its text, from `places_at` on of its places; how many there are, and how many without the places
+    (nothing counts as one)."""
 
-    fields: tuple[str, str, str]
+    padded: str
+    text_at: int
+    places_at: int
+    count: int
+    length: int
+
+    @classmethod
+    def of(cls, title: str, text: str, places: str) -> PassageWords:
+        """From the tokens of each field, separated by blanks."""
+        length = title.count(" ") + text.count(" ") + 2
+        text_at = len(title) + 2
+        padded = f" {title}  {text}  {places} "
+        return cls(
+            padded, text_at, text_at + len(text) + 2, length + places.count(" ") + 1, length
+        )
+
+
+class StoredPassage(msgspec.Struct, frozen=True):
+    """The words of a passage, and its record where asked for."""
+
+    words: PassageWords
     record: Record | None = None
 
 

@@ -251,8 +251,10 @@ _FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 # The least that a word in more than half of the passages weighs, as in SQLite.
 _LEAST_RARITY = 1e-6
 # Words are kept for collections of at least this many passages; the limits are per collection.
-_MANY_PASSAGES = 2000
+_MANY_PASSAGES = 100
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
+# So many passages may be new, or a tenth of all, before words are read again.
+_MOST_NEW = 100
 
 
 class LoadedCollection:
@@ -272,27 +274,52 @@ class LoadedCollection:
         self._words: dict[str, tuple[int, NDArray[np.int32], NDArray[np.float32]]] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
         self._held = 0  # of these rows, in all
-        # Up to which row the matches of a query were counted, and how many there are.
-        self._counts: dict[str | None, tuple[int, int]] = {}
+        # Up to which row the passages were counted that hold some words, and how many there are.
+        self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
+        # The words of the passages behind the first `_base` rows, as far as they were read.
+        self._new: dict[str, list[int]] = {}
+        self._base = self._read = 0
         self._asked = False
 
-    def count(self, connection: sqlite3.Connection, upto: int, match: str | None = None) -> int:
-        """How many passages match, or how many there are; only new ones are counted again."""
-        n = self.state[0]
-        counted, known = self._counts.get(match, (0, 0))
-        if counted == upto:
+    def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
+        """How many passages hold all of these words."""
+        with self._lock:
+            self._follow(connection, upto)
+            counted, known = self._counts.get(words, (-1, 0))
+            if counted == upto:
+                return known
+            if words and self._base <= counted < upto:
+                rows = [self._new_rows(word, counted, upto) for word in words]
+                known += len(set(rows[0]).intersection(*rows[1:]))
+            else:
+                n = self.state[0]
+                where, values = f"passage_{n}", list[str]()
+                if words:
+                    where, values = f"words_{n} WHERE words_{n} MATCH ?", [_all_of(words)]
+                [known] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
+            if len(self._counts) >= _MOST_COUNTS:
+                self._counts = {}
+            self._counts[words] = upto, known
             return known
-        if counted > upto:  # another thread has counted what this view does not see
-            counted = known = 0
-        where = f"passage_{n} WHERE row > ?"
-        values: tuple[object, ...] = (counted,)
-        if match is not None:
-            where, values = f"words_{n} WHERE rowid > ? AND words_{n} MATCH ?", (counted, match)
-        [fresh] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
-        if len(self._counts) >= _MOST_COUNTS:
-            self._counts = {}
-        self._counts[match] = upto, known + fresh
-        return known + int(fresh)
+
+    def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
+        """Read the words of the passages that are new, so that others need not be asked for again.
+
+        Where many are, everything is asked for again: what BM25 gives has changed too much.
+        """
+        if upto - self._base > max(_MOST_NEW, self._base // 10):
+            self._words, self._counts, self._new, self._held = {}, {}, {}, 0
+            self._base = self._read = upto
+        elif upto > self._read:
+            n = self.state[0]
+            select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
+            for row, *fields in connection.execute(f"{select} ORDER BY rowid", (self._read,)):
+                for word in {*" ".join(fields).split()}:
+                    self._new.setdefault(word, []).append(row)
+            self._read = upto
+
+    def _new_rows(self, word: str, after: int, upto: int) -> list[int]:
+        return [row for row in self._new.get(word, ()) if after < row <= upto]
 
     def matches(
         self, connection: sqlite3.Connection, upto: int, words: Counts, count: int, only: Only
@@ -336,10 +363,13 @@ class LoadedCollection:
         """
         import numpy as np
 
-        nothing = (0, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+        nothing = (-1, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
         with self._lock:
             read, rows, shares = self._words.pop(word, nothing)
-            if read < upto:
+            if read < self._base:
+                self._held -= len(rows)
+                read, rows, shares = nothing
+            if read < 0 or self._new_rows(word, read, upto):
                 fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
                 new = np.array(fresh).reshape(-1, 2)
                 rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
@@ -348,21 +378,23 @@ class LoadedCollection:
             self._words[word] = max(read, upto), rows, shares
             while self._held > _MOST_ROWS:
                 self._held -= len(self._words.pop(next(iter(self._words)))[1])
-        seen = int(np.searchsorted(rows, upto, side="right"))
-        return rows[:seen], shares[:seen]
+        if read > upto:
+            seen = int(np.searchsorted(rows, upto, side="right"))
+            rows, shares = rows[:seen], shares[:seen]
+        return rows, shares
 
     def nearest(
         self,
         connection: sqlite3.Connection,
         upto: int,
+        last: int,
         to: Vectors,
         count: int,
         also: Rows,
         only: Only,
     ) -> list[dict[int, float]]:
-        """As `Matrix.nearest`, after loading what is new since the last question."""
-        select = f"SELECT max(row) FROM vector_{self.state[0]}"
-        last = connection.execute(select).fetchone()[0] or 0
+        """As `Matrix.nearest`, after loading what is new since the last question, up to the `last`
+        block."""
         with self._lock:
             matrix = self._loaded(connection, last)
             among = self._among(connection, upto, wanted_tokens(only))
@@ -371,7 +403,9 @@ class LoadedCollection:
 
     def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
         n, matrix = self.state[0], self._matrix
-        if matrix is not None and matrix.last_vector <= last:
+        if matrix is not None and matrix.last_vector == last:
+            return matrix
+        if matrix is not None and matrix.last_vector < last:
             select = f"SELECT 1 FROM vector_{n} WHERE row = ?"
             known = connection.execute(select, (matrix.last_vector,)).fetchone()
             matrix = matrix if known else None  # it was merged with others
@@ -422,6 +456,10 @@ class LoadedCollections:
             if len(found.passages) > _MOST_PASSAGES:
                 found.passages = {}
             return found
+
+
+def _all_of(words: Sequence[str]) -> str:
+    return " AND ".join(f'"{word}"' for word in words)
 
 
 def facet_query(groups: Groups) -> str:

@@ -185,10 +185,10 @@ def _record_of(payload: Mapping[str, Any], name: str) -> Record:
     return record
 
 
-def _fields_of(payload: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+def _words_of(payload: Mapping[str, Any], name: str) -> index.PassageWords:
     if any(not isinstance(payload.get(key), str) for key in _FIELDS):
         raise CollectionDamaged("a passage has no words", name)
-    return payload["title"], payload["text"], payload["places"]
+    return index.PassageWords.of(payload["title"], payload["text"], payload["places"])
 
 
 def named_vectors(blob: bytes, dims: int) -> dict[str, list[list[float]]]:
@@ -250,7 +250,7 @@ class QdrantView(msgspec.Struct, eq=False):
     names: CollectionNames
     # What was counted in one state of a collection, kept until it is written to again.
     facts: dict[str, tuple[str, dict[object, int]]]
-    fields: dict[tuple[str, str], tuple[str, str, str]] = {}
+    passages: dict[tuple[str, str], index.PassageWords] = {}
     known: dict[str, CollectionMetadata | None] = {}
     # Heads that are there: the records of these are there whole.
     heads: set[tuple[str, str]] = set()
@@ -338,10 +338,10 @@ class QdrantView(msgspec.Struct, eq=False):
         whole = self._whole(name, found)
         scores: dict[int, float] = {}
         for point in found:
-            fields = _fields_of(point.payload, name) if point.id in whole else ()
+            words = _words_of(point.payload, name) if point.id in whole else None
             # Two tokens may share a place in the vector.
-            if fields and rarity.keys() & set(" ".join(fields).split()):
-                self.fields[name, point.id] = fields
+            if words and rarity.keys() & set(words.padded.split()):
+                self.passages[name, point.id] = words
                 scores[_row_of(point.id)] = point.score
         return index.WordMatches(scores, frequencies, passages)
 
@@ -446,17 +446,17 @@ class QdrantView(msgspec.Struct, eq=False):
         """These passages, with their records if wanted."""
         name, wanted = collection.physical, {id_of(row): row for row in rows}
         if not records:
-            missing = [point for point in wanted if (name, point) not in self.fields]
+            missing = [point for point in wanted if (name, point) not in self.passages]
             for point, payload in self._payloads(name, missing, _FIELDS).items():
-                self.fields[name, point] = _fields_of(payload, name)
-            return {row: index.StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
+                self.passages[name, point] = _words_of(payload, name)
+            return {row: index.StoredPassage(self.passages[name, p]) for p, row in wanted.items()}
         payloads = self._payloads(name, list(wanted), _EVERYTHING)
         heads = {point: _head_of(point, payload) for point, payload in payloads.items()}
         others = dict.fromkeys(head for head in heads.values() if head not in payloads)
         payloads |= self._payloads(name, list(others), _EVERYTHING)
         found = {head: _record_of(payloads[head], name) for head in dict.fromkeys(heads.values())}
         return {
-            row: index.StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
+            row: index.StoredPassage(_words_of(payloads[point], name), found[heads[point]])
             for point, row in wanted.items()
         }
 

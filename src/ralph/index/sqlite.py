@@ -14,14 +14,23 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
+from ralph.index import (
+    Collection,
+    Corrupt,
+    IndexBatch,
+    IndexedRecord,
+    Only,
+    PassageWords,
+    Rows,
+    StoredPassage,
+)
 from ralph.index.matrix import (
     LoadedCollections,
     PassageVectors,
@@ -86,18 +95,25 @@ _encode = msgspec.json.Encoder().encode
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
+class ViewFacts(msgspec.Struct):
+    """What a view has found out; it holds as long as nobody writes: until `version` changes."""
+
+    version: int = 0
+    found: dict[str | None, list[Collection]] = {}
+    last_rows: dict[str, int] = {}
+
+
 class SqliteView(msgspec.Struct, eq=False):
     """One unchanging state of the store, for as long as it is open."""
 
     connection: sqlite3.Connection
     loaded: LoadedCollections
-    found: dict[str | None, list[Collection]] = {}
-    last_rows: dict[int, int] = {}
+    facts: ViewFacts = msgspec.field(default_factory=ViewFacts)
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
-        if name in self.found:
-            return self.found[name]
+        if name in self.facts.found:
+            return self.facts.found[name]
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
         columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
         columns += ", sweep, sweeping, removals"
@@ -113,7 +129,7 @@ class SqliteView(msgspec.Struct, eq=False):
             facts["last_number"] = self._one(f"SELECT max(number) FROM record_{n}")
             facts["manifest"] = {key: facts[key] for key in index.Manifest.__struct_fields__}
             found.append(msgspec.convert(facts, Collection, strict=False))
-        self.found[name] = found
+        self.facts.found[name] = found
         return found
 
     def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
@@ -134,24 +150,25 @@ class SqliteView(msgspec.Struct, eq=False):
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         scores: dict[int, float] = {}
         loaded = self.loaded.of(collection)
-        view = self.connection, self._last_row(collection)
+        view = self.connection, self._last_row("passage", collection)
         passages = loaded.count(*view)
-        frequencies = {token: loaded.count(*view, f'"{token}"') for token in query}
+        frequencies = {token: loaded.count(*view, token) for token in query}
         if query and count:
             scores = loaded.matches(*view, frequencies, count, only)
-        derived = f"facets : {derived_token()}"
+        derived = derived_token()
         if without := loaded.count(*view, derived):
             passages -= without
             for token in query:
-                frequencies[token] -= loaded.count(*view, f'"{token}" AND {derived}')
+                frequencies[token] -= loaded.count(*view, token, derived)
         return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
-        loaded, last = self.loaded.of(collection), self._last_row(collection)
-        return loaded.nearest(self.connection, last, to, count, also, only)
+        loaded, last = self.loaded.of(collection), self._last_row("passage", collection)
+        last_vector = self._last_row("vector", collection)
+        return loaded.nearest(self.connection, last, last_vector, to, count, also, only)
 
     def dated(
         self, collection: Collection, first: str, end: str, count: int
@@ -176,14 +193,14 @@ class SqliteView(msgspec.Struct, eq=False):
         fresh = [row for row in wanted if row not in known]
         select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
         for row, fields in self._rows(select, fresh).items():
-            known[row] = StoredPassage(fields)
+            known[row] = StoredPassage(PassageWords.of(*fields))
         found = {row: known[row] for row in wanted if row in known}
         if records:
             fresh = [row for row, passage in found.items() if passage.record is None]
             select = "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
             select += f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row"
             for row, values in self._rows(select, fresh).items():
-                known[row] = found[row] = StoredPassage(found[row].fields, _record(values))
+                known[row] = found[row] = StoredPassage(found[row].words, _record(values))
         for row in wanted:
             if row not in found:
                 raise Corrupt(f"passage {row} has no words")
@@ -212,10 +229,11 @@ class SqliteView(msgspec.Struct, eq=False):
                 found |= {hashes[row]: v for row, v in unpack(*block) if row in hashes}
         return index.StoredContent(frozenset(keys), found)
 
-    def _last_row(self, collection: Collection) -> int:
-        if (n := collection.id) not in self.last_rows:
-            self.last_rows[n] = self._one(f"SELECT max(row) FROM passage_{n}")
-        return self.last_rows[n]
+    def _last_row(self, kind: str, collection: Collection) -> int:
+        table = f"{kind}_{collection.id}"
+        if table not in self.facts.last_rows:
+            self.facts.last_rows[table] = self._one(f"SELECT max(row) FROM {table}")
+        return self.facts.last_rows[table]
 
     def _one(self, select: str, *values: object) -> int:
         row = self.connection.execute(select, values).fetchone()
@@ -230,12 +248,14 @@ def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
     return record
 
 
-class OpenConnection(NamedTuple):
+class OpenConnection(msgspec.Struct, eq=False):
     """What belongs to a connection: the lock that its thread holds while using it, because closing
-    one that another thread is using would crash the process; and what was loaded from its file."""
+    one that another thread is using would crash the process; what was loaded from its file; and
+    what its last view has found out."""
 
-    lock: threading.RLock
+    lock: Any
     loaded: LoadedCollections
+    facts: ViewFacts = msgspec.field(default_factory=ViewFacts)
 
 
 # By path and inode, which is not given to another file as long as a connection is open.
@@ -265,7 +285,12 @@ class SqliteStore:
         with self._using() as connection:
             connection.execute("BEGIN")
             try:
-                yield SqliteView(connection, self._opened[connection].loaded)
+                opened = self._opened[connection]
+                # Changes with what others write; `_writing` sees to what this connection does.
+                [version] = connection.execute("PRAGMA data_version").fetchone()
+                if opened.facts.version != version:
+                    opened.facts = ViewFacts(version)
+                yield SqliteView(connection, opened.loaded, opened.facts)
             finally:
                 connection.execute("COMMIT")
 
@@ -384,6 +409,7 @@ class SqliteStore:
         """Give back the space of what was dropped; and make sure that what was forgotten cannot be
         read from the file's bytes any more."""
         with self._using() as connection:
+            self._opened[connection].facts = ViewFacts()
             if forgotten:
                 for (n,) in connection.execute("SELECT id FROM collection").fetchall():
                     connection.execute(f"INSERT INTO words_{n} (words_{n}) VALUES ('optimize')")
@@ -474,6 +500,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._using() as connection:
+            self._opened[connection].facts = ViewFacts()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

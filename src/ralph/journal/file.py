@@ -407,8 +407,10 @@ class JournalFolder:
 
     def size_bytes(self, name: str) -> int:
         """How long a journal's file is; 0 where there is none."""
-        path = self.journal(name).path
-        return disk.stat(path).st_size if disk.exists(path) else 0
+        try:
+            return disk.stat(self.journal(name).path).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
 
     def trouble(self) -> None:
         """A folder is here or fails at once: nothing is ever as of the last time."""

@@ -52,8 +52,10 @@ class SearchFilter(msgspec.Struct, frozen=True):
         """Whether this may be shown; `home` is its conversation."""
         if record.kind in self.without or (self.exclude and home == self.exclude):
             return False
+        if not self.tags:
+            return True
         states = [one.conversations[home] for one in histories if home in one.conversations]
-        return not self.tags or any(self.tags.issubset(state.tags) for state in states)
+        return any(self.tags.issubset(state.tags) for state in states)
 
 
 def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, str]:
@@ -63,9 +65,13 @@ def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) ->
         target = record.id
         if record.kind == schema.SUMMARY:
             target = schema.content_of(record).target
-        known = (one.positions[target][0] for one in histories if target in one.positions)
-        is_home = any(target in one.conversations for one in histories)
-        found[record.id] = next(known, target if is_home else "")
+        found[record.id] = ""
+        for one in histories:
+            if target in one.positions:
+                found[record.id] = one.positions[target][0]
+                break
+            if target in one.conversations:
+                found[record.id] = target
     return found
 
 
@@ -99,7 +105,7 @@ def show_exchanges(
         return list(found.values())
     for name, one in talks.items():
         if name in best and one.value > best[name].value:
-            for field in ("value", "fields", "words", "cosine"):
+            for field in ("value", "text", "held", "words", "cosine"):
                 setattr(best[name], field, getattr(one, field))
     return [*found.values(), *(one for name, one in talks.items() if name not in best)]
 
@@ -157,10 +163,11 @@ def _lift_by_conversation(
     asked: Mapping[str, float],
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
-    lengths = [sum(map(str.count, x.fields, "   ")) + 3 for talk in talks.values() for x in talk]
+    lengths = [one.text.count for talk in talks.values() for one in talk]
     short = shortness(sum(lengths) / len(lengths))
+    fades = [_FADING**place for place in range(_BEST)]
     best = {
-        name: sum(_FADING**place * one.value for place, one in enumerate(talk[:_BEST]))
+        name: sum(fade * one.value for fade, one in zip(fades, talk, strict=False))
         for name, talk in talks.items()
     }
     held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
@@ -175,7 +182,7 @@ def _lift_by_conversation(
 
 def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
     """What the words of the question weigh that these exchanges hold together."""
-    words = f" {' '.join(field for one in talk for field in one.fields)} "
+    words = "".join(one.text.padded for one in talk)
     return sum(weight for token, weight in asked.items() if f" {token} " in words)
 
 

@@ -275,15 +275,16 @@ class ConversationStream(Stream):
     @property
     def history(self) -> ConversationStates:
         """Everything as it is now. Only what is new in the journals is read."""
-        located = [part._fold.records() for part in self.parts]
-        generations = [part._fold.generation for part in self.parts]
+        folds = [part._fold for part in self.parts]
+        new = [fold.after(seen) for fold, seen in zip(folds, self._seen, strict=True)]
+        generations = [fold.generation for fold in folds]
         if generations != self._generations:
-            self._states, self._seen = ConversationStates(), [0 for _ in self.parts]
+            self._states, self._seen = ConversationStates(), [0 for _ in folds]
             self._generations = generations
-        for seen, records in zip(self._seen, located, strict=True):
-            for each in records[seen:]:
-                self._states.add(each.record)
-        self._seen = [len(records) for records in located]
+            new = [fold.after(0) for fold in folds]
+        for each in (one for records in new for one in records):
+            self._states.add(each.record)
+        self._seen = [seen + len(some) for seen, some in zip(self._seen, new, strict=True)]
         return self._states
 
     def content(self, record: Record) -> Any:

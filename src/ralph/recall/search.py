@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only
+from ralph.index import Collection, Cut, IndexView, Only, PassageWords
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
@@ -24,11 +24,13 @@ from ralph.recall.score import (
     LISTED,
     Clues,
     Evidence,
-    Fields,
+    HeldWords,
     Outstanding,
     Weighed,
     fuse,
+    held_words,
     meaning_share,
+    mix,
     pointedness,
     relevance,
     scores,
@@ -99,7 +101,9 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
 
     record: Record
     stream: str
-    fields: Fields
+    text: PassageWords
+    # The words of the question that it holds; None where it was found by its meaning alone.
+    held: HeldWords | None
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -143,10 +147,10 @@ class Found(msgspec.Struct):
     least: float = LISTED
     notes: tuple[str, ...] = ()
 
-    def weigh(self, fields: Mapping[Any, Fields]) -> dict[Any, float]:
+    def weigh(self, held: Mapping[Any, HeldWords]) -> dict[Any, float]:
         """How well these passages fit by their words."""
         self.by_words = weigh_words(
-            self.asked, fields, frequencies=self.frequencies, count=self.count
+            self.asked, held, frequencies=self.frequencies, count=self.count
         )
         return self.by_words.weights
 
@@ -179,7 +183,7 @@ def find(
     asked = query_tokens(question.text)
     found = Found(question.asked(), [], days=question.days)
     by_id = {one.id: one for one in collections}
-    fields: dict[_Place, Fields] = {}
+    texts: dict[_Place, PassageWords] = {}
     also: dict[int, list[int]] = {}
     timed: list[_Place] = []
     for n, collection in by_id.items():
@@ -195,9 +199,10 @@ def find(
                 found.dated += of_days.among
             matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
-        fields |= {(n, row): p.fields for row, p in view.fetch(collection, matches).items()}
+        texts |= {(n, row): p.words for row, p in view.fetch(collection, matches).items()}
         also[n] = matches
-    words = {place: weight for place, weight in found.weigh(fields).items() if weight}
+    held = held_words(found.asked, texts)
+    words = {place: weight for place, weight in found.weigh(held).items() if weight}
     meaning: dict[_Place, float] = {}
     for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
@@ -208,7 +213,7 @@ def find(
             found.embedder = embedder
     found.cosines = sorted(meaning.values(), reverse=True)[:_NEARBY]
     share = meaning_share(found.by_words)
-    best = list(fuse(words, meaning, weight=share))[: max(depth, 4 * question.limit)]
+    best = fuse(words, meaning, weight=share, most=max(depth, 4 * question.limit))
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():
@@ -219,7 +224,8 @@ def find(
                 Candidate(
                     passage.record,
                     collection.stream,
-                    passage.fields,
+                    passage.words,
+                    held.get((n, row)),
                     words.get((n, row), 0.0),
                     meaning.get((n, row)),
                 )
@@ -233,7 +239,8 @@ def find_plainly(
     """The candidates among records, each with its stream, by words: slower, and always there."""
     asked = query_tokens(question.text)
     wanted = frozenset(asked)
-    passages: list[tuple[str, Record, Fields]] = []
+    passages: list[tuple[str, Record]] = []
+    texts: dict[int, PassageWords] = {}
     frequencies: Counter[str] = Counter()
     count = in_days = dated = 0
     first, end = question.days or ("", "")
@@ -245,19 +252,21 @@ def find_plainly(
         for passage in cuts[stream](record):
             if not fits(passage.facets, question.only):
                 continue
-            texts = (passage.title, passage.text, passage.places)
-            title, text, places = (" ".join(tokens(one)) for one in texts)
-            shared = wanted.intersection(f"{title} {text} {places}".split())
+            fields = (passage.title, passage.text, passage.places)
+            words = PassageWords.of(*(" ".join(tokens(one)) for one in fields))
+            shared = wanted.intersection(words.padded.split())
             count += 1
             frequencies.update(shared)
             if shared or timely:
-                passages.append((stream, record, (title, text, places)))
+                texts[len(passages)] = words
+                passages.append((stream, record))
     found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
     found.in_days, found.dated = in_days, dated
-    words = found.weigh({row: fields for row, (_, _, fields) in enumerate(passages)})
+    held = held_words(found.asked, texts)
+    weights = found.weigh(held)
     found.candidates = [
-        Candidate(record, stream, fields, words[row], None)
-        for row, (stream, record, fields) in enumerate(passages)
+        Candidate(record, stream, texts[row], held[row], weights[row], None)
+        for row, (stream, record) in enumerate(passages)
     ]
     return found
 
@@ -427,7 +436,8 @@ def _pooled(parts: Sequence[Found]) -> Found:
         whole.frequencies.update(part.frequencies)
         whole.cosines = sorted([*whole.cosines, *part.cosines], reverse=True)[:_NEARBY]
     by_words = [one for part in parts for one in part.candidates if one.words]
-    for place, weight in whole.weigh({n: one.fields for n, one in enumerate(by_words)}).items():
+    held = {n: one.held for n, one in enumerate(by_words) if one.held}
+    for place, weight in whole.weigh(held).items():
         by_words[place].words = weight
     return whole
 
@@ -444,7 +454,7 @@ def _mix(
     """Give each candidate its value; returns the ranks by words and by meaning."""
     words = {row: one.words for row, one in enumerate(candidates) if one.words}
     meaning = {row: one.cosine for row, one in enumerate(candidates) if one.cosine is not None}
-    for row, value in fuse(words, meaning, weight=meaning_share(by_words)).items():
+    for row, value in mix(words, meaning, meaning_share(by_words)).items():
         candidates[row].value = value
     return _ranks(words.values()), _ranks(meaning.values())
 
@@ -499,7 +509,7 @@ def _order(one: Candidate) -> tuple[float, int, str, bytes]:
 def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
     return weigh(
         whole.asked,
-        frozenset(" ".join(one.fields).split()),
+        frozenset(one.text.padded.split()),
         frequencies=whole.frequencies,
         count=whole.count,
         cosine=one.cosine,
