@@ -173,13 +173,18 @@ class IndexBatch(msgspec.Struct, frozen=True):
     done: bool = False
 
 
+# Some words of a passage, each with how often it stands there.
+Times = list[tuple[str, float]]
+
+
 class WordMatches(msgspec.Struct, frozen=True):
     """BM25 by passage; how many passages hold each token, and how many there are in all, both
-    without derived ones."""
+    without derived ones. `times` has what each passage holds of the tokens, if that is known."""
 
     scores: dict[int, float]
     frequencies: dict[str, int]
     passages: int
+    times: dict[int, Times] = {}
 
 
 class DatedPassages(msgspec.Struct, frozen=True):
@@ -189,6 +194,11 @@ class DatedPassages(msgspec.Struct, frozen=True):
     rows: Rows
     records: int
     among: int
+
+
+# How much a word counts by where it stands.
+_IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
+FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # what it is of counts nothing
 
 
 class PassageWords(msgspec.Struct, frozen=True):
@@ -211,6 +221,16 @@ class PassageWords(msgspec.Struct, frozen=True):
         return cls(
             padded, text_at, text_at + len(text) + 2, length + places.count(" ") + 1, length
         )
+
+    def times(self, words: Iterable[str]) -> Times:
+        """Those of these words that it holds, and how often, by where they stand."""
+        padded, found = self.padded, list[tuple[str, float]]()
+        for word in words:
+            if (needle := f" {word} ") in padded:
+                many = _IN_TEXT * padded.count(needle, self.text_at, self.places_at)
+                many += _IN_TITLE * padded.count(needle, 0, self.text_at)
+                found.append((word, many + _IN_PLACES * padded.count(needle, self.places_at)))
+        return found
 
 
 class StoredPassage(msgspec.Struct, frozen=True):

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import math
 import sqlite3
 import threading
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
+import msgspec
+
+from ralph.index import (
+    DERIVED,
+    FIELD_WEIGHTS,
+    Collection,
+    Corrupt,
+    Facets,
+    Only,
+    Rows,
+    StoredPassage,
+    Times,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,29 +138,32 @@ class Matrix:
         import numpy as np
 
         self._dims = dims
-        self._count = 0
-        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._vectors: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._data: NDArray[np.int16] = np.empty((0, dims), dtype=np.int16)
         self._scales: Vectors = np.empty(0, dtype=np.float32)
-        self._pieces = False  # whether any passage has several rows
+        # The passages, and the first row of each.
+        self._passages: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._firsts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        # Of each block its number, and how many passages and rows there are with it.
+        self._blocks: list[tuple[int, int, int]] = [(0, 0, 0)]
 
     @property
     def last_vector(self) -> int:
         """The last block that is here."""
-        return int(self._vectors[self._count - 1]) if self._count else 0
+        return self._blocks[-1][0]
 
     def reserve(self, capacity: int) -> None:
         """Make room for this many rows in all."""
+        self._grow(("_data", "_scales"), self._blocks[-1][2], capacity)
+
+    def _grow(self, names: Sequence[str], held: int, capacity: int) -> None:
         import numpy as np
 
-        if capacity <= len(self._rows):
-            return
-        for name in ("_rows", "_vectors", "_data", "_scales"):
+        for name in names:
             old = getattr(self, name)
-            new = np.empty((capacity, *old.shape[1:]), dtype=old.dtype)
-            new[: self._count] = old[: self._count]
-            setattr(self, name, new)
+            if capacity > len(old):
+                new = np.empty((capacity, *old.shape[1:]), dtype=old.dtype)
+                new[:held] = old[:held]
+                setattr(self, name, new)
 
     def append(self, block: int, owners: bytes, data: bytes) -> None:
         """Add a block above the last one: whose its vectors are, and their numbers."""
@@ -156,20 +172,21 @@ class Matrix:
         width = self._dims * _FLOAT_BYTES
         passages, sizes = np.frombuffer(owners, dtype=np.int64).reshape(-1, 2).T
         counts = sizes // width
-        total = len(data) // width
         if (counts * width != sizes).any() or sizes.min() <= 0 or sizes.sum() != len(data):
             raise ValueError("a block that holds no whole vectors")
-        end = self._count + total
-        if end > len(self._rows):
-            self.reserve(max(end, 2 * self._count))  # doubling keeps the cost of growing flat
-        new = slice(self._count, end)
-        vectors = np.frombuffer(data, dtype=np.float32).reshape(total, self._dims)
+        _, known, held = self._blocks[-1]
+        in_all, end = known + len(passages), held + len(data) // width
+        # Doubling keeps the cost of growing flat.
+        if end > len(self._scales):
+            self.reserve(max(end, 2 * held))
+        if in_all > len(self._passages):
+            self._grow(("_passages", "_firsts"), known, max(in_all, 2 * known))
+        vectors = np.frombuffer(data, dtype=np.float32).reshape(-1, self._dims)
         with np.errstate(invalid="ignore"):  # `ralph index verify` reports what is no number
-            self._data[new], self._scales[new] = quantized(vectors)
-        self._rows[new] = passages.repeat(counts)
-        self._vectors[new] = block
-        self._pieces = self._pieces or total > len(passages)
-        self._count = end
+            self._data[held:end], self._scales[held:end] = quantized(vectors)
+        self._passages[known:in_all] = passages
+        self._firsts[known:in_all] = held + counts.cumsum() - counts
+        self._blocks.append((block, in_all, end))
 
     def nearest(
         self, to: Vectors, count: int, also: Rows = (), upto: int | None = None, among: Among = None
@@ -181,28 +198,27 @@ class Matrix:
         """
         import numpy as np
 
-        held = self._count
+        _, known, held = self._blocks[-1]
         if upto is not None and self.last_vector > upto:
-            held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
+            _, known, held = self._blocks[bisect.bisect(self._blocks, upto, key=lambda x: x[0]) - 1]
         if not held:
             return [{} for _ in to]
-        rows = self._rows[:held]
-        firsts: Any = None
-        if self._pieces:
-            firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
-            rows = rows[firsts]
-        chosen: Any = slice(None) if among is None else _is_among(rows, among)
-        rows = rows[chosen]
-        asked = np.flatnonzero(_is_among(rows, np.array(also))) if also else np.arange(0)
+        passages, firsts = self._passages[:known], self._firsts[:known]
+        chosen: Any = slice(None) if among is None else _is_among(passages, among)
+        passages = passages[chosen]
+        asked = np.flatnonzero(_is_among(passages, np.array(also))) if also else ()
         found: list[dict[int, float]] = []
         for start in range(0, len(to), _AT_ONCE):
             for cosines in self._cosines(to[start : start + _AT_ONCE], held):
                 # A passage is as near as its nearest piece.
-                near_by = cosines if firsts is None else np.maximum.reduceat(cosines, firsts)
+                near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
                 near_by = near_by[chosen]
-                best = _largest(near_by, count) if count < len(rows) else np.arange(len(rows))
-                best = np.concatenate((best, asked))
-                found.append(dict(zip(rows[best].tolist(), rounded(near_by[best]), strict=True)))
+                best = _largest(near_by, count) if count < len(passages) else slice(None)
+                rows = passages[best].tolist()
+                near = dict(zip(rows, rounded(near_by[best]), strict=True))
+                if count < len(passages) and len(asked):
+                    near.update(zip(passages[asked].tolist(), rounded(near_by[asked]), strict=True))
+                found.append(near)
         return found
 
     def _cosines(self, to: Vectors, held: int) -> Vectors:
@@ -240,21 +256,43 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
     import numpy as np
 
-    least = np.partition(values, len(values) - count)[len(values) - count]
+    # The largest of each few are looked through first: of these so many are at least as large.
+    few = len(values) // (4 * count)
+    tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1) if few > 1 else values
+    least = np.partition(tops, len(tops) - count)[len(tops) - count]
+    if few > 1:
+        where = np.flatnonzero(values >= least)
+        return where[_largest(values[where], count)]
     above = np.flatnonzero(values > least)
     equal = np.flatnonzero(values == least)[: count - len(above)]
     return np.concatenate((above, equal))
 
 
-# Title, text, places, facets: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
+_FIELD_WEIGHTS = ", ".join(map(str, FIELD_WEIGHTS))
 # The least that a word in more than half of the passages weighs, as in SQLite.
 _LEAST_RARITY = 1e-6
 # Words are kept for collections of at least this many passages; the limits are per collection.
-_MANY_PASSAGES = 100
+_MANY_PASSAGES = 10
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
 # So many passages may be new, or a tenth of all, before words are read again.
 _MOST_NEW = 100
+
+
+class WordRows(msgspec.Struct, frozen=True):
+    """The rows that hold a word, up to `read`; what BM25 gives each but for the word's rarity; and
+    how often it stands there, or no number where nobody has counted."""
+
+    read: int
+    rows: NDArray[np.int32]
+    shares: NDArray[np.float32]
+    times: NDArray[np.float32]
+
+    def upto(self, row: int) -> WordRows:
+        """Those up to a row."""
+        if self.read <= row:
+            return self
+        end = int(self.rows.searchsorted(self.rows.dtype.type(row), side="right"))
+        return WordRows(row, self.rows[:end], self.shares[:end], self.times[:end])
 
 
 class LoadedCollection:
@@ -270,8 +308,7 @@ class LoadedCollection:
         self.passages: dict[int, StoredPassage] = {}
         self._matrix: Matrix | None = None
         self._dims = collection.manifest.dims
-        # For each word up to which row it was read, the rows that hold it, and how much of it.
-        self._words: dict[str, tuple[int, NDArray[np.int32], NDArray[np.float32]]] = {}
+        self._words: dict[str, WordRows] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
         self._held = 0  # of these rows, in all
         # Up to which row the passages were counted that hold some words, and how many there are.
@@ -322,11 +359,18 @@ class LoadedCollection:
         return [row for row in self._new.get(word, ()) if after < row <= upto]
 
     def matches(
-        self, connection: sqlite3.Connection, upto: int, words: Counts, count: int, only: Only
-    ) -> dict[int, float]:
-        """The best `count` of the passages that hold any of these words, by SQLite's BM25.
+        self,
+        connection: sqlite3.Connection,
+        upto: int,
+        words: Counts,
+        count: int,
+        only: Only,
+        fetch: Callable[[Rows], Mapping[int, StoredPassage]],
+    ) -> tuple[dict[int, float], dict[int, Times]]:
+        """The best `count` of the passages that hold any of these words, by SQLite's BM25; and what
+        each of them holds, if that is known.
 
-        `words`: how many passages hold each.
+        `words`: how many passages hold each. `fetch` gives passages.
         """
         n, groups = self.state[0], wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
@@ -337,51 +381,53 @@ class LoadedCollection:
             if groups:
                 match = f"({match}) AND {facet_query(groups)}"
             select = f"{bm25} WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?"
-            return dict(connection.execute(select, (match, count)).fetchall())
+            return dict(connection.execute(select, (match, count)).fetchall()), {}
         import numpy as np
 
         total = np.zeros(upto + 1, dtype=np.float32)
+        found: dict[str, WordRows] = {}
         for word, held in words.items():
             rarity = max(math.log((passages - held + 0.5) / (held + 0.5)), _LEAST_RARITY)
             select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
-            rows, shares = self._holding(connection, upto, select, word, rarity)
-            total[rows] += rarity * shares
-        matching = np.flatnonzero(total)
+            one = found[word] = self._holding(connection, upto, select, word, rarity)
+            total[one.rows] += rarity * one.shares
+        matching = np.flatnonzero(total > 0)
         if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
         if count < len(matching):
             matching = matching[_largest(total[matching], count)]
         best = matching[np.lexsort((matching, -total[matching]))]
-        return dict(zip(best.tolist(), total[best].tolist(), strict=True))
+        scores = dict(zip(best.tolist(), total[best].tolist(), strict=True))
+        return scores, _times(found, best.astype(np.int32), fetch(list(scores)))
 
     def _holding(
         self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The rows that hold a word, and how much of it: what BM25 gives them but for its rarity.
-
-        Only what is new since the word was last asked for is selected.
-        """
+    ) -> WordRows:
+        """The rows that hold a word; only what is new since it was last asked for is selected."""
         import numpy as np
 
-        nothing = (-1, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
         with self._lock:
-            read, rows, shares = self._words.pop(word, nothing)
-            if read < self._base:
-                self._held -= len(rows)
-                read, rows, shares = nothing
-            if read < 0 or self._new_rows(word, read, upto):
+            known = self._words.pop(word, None)
+            if known is not None and known.read < self._base:
+                self._held -= len(known.rows)
+                known = None
+            read = -1 if known is None else known.read
+            if known is None or self._new_rows(word, read, upto):
                 fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
-                new = np.array(fresh).reshape(-1, 2)
-                rows = np.concatenate((rows, new[:, 0]), dtype=np.int32, casting="unsafe")
-                shares = np.concatenate((shares, new[:, 1] / rarity), dtype=np.float32)
+                new = np.array(fresh).reshape(-1, 2).T
+                columns = [new[0].astype(np.int32), (new[1] / rarity).astype(np.float32)]
+                columns.append(np.full(len(fresh), np.nan, dtype=np.float32))
+                if known is not None:
+                    old = (known.rows, known.shares, known.times)
+                    columns = [np.concatenate(pair) for pair in zip(old, columns, strict=True)]
+                known = WordRows(upto, *columns)
                 self._held += len(fresh)
-            self._words[word] = max(read, upto), rows, shares
+            elif read < upto:
+                known = WordRows(upto, known.rows, known.shares, known.times)
+            self._words[word] = known
             while self._held > _MOST_ROWS:
-                self._held -= len(self._words.pop(next(iter(self._words)))[1])
-        if read > upto:
-            seen = int(np.searchsorted(rows, upto, side="right"))
-            rows, shares = rows[:seen], shares[:seen]
-        return rows, shares
+                self._held -= len(self._words.pop(next(iter(self._words))).rows)
+        return known.upto(upto)
 
     def nearest(
         self,
@@ -438,6 +484,28 @@ class LoadedCollection:
                     self._fitting.pop(next(iter(self._fitting)))
                 self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
             return self._fitting[key]
+
+
+def _times(
+    words: Mapping[str, WordRows], best: NDArray[np.int32], passages: Mapping[int, StoredPassage]
+) -> dict[int, Times]:
+    """What each of these passages holds of the words; what is counted now is known from then on."""
+    found: dict[int, Times] = {row: [] for row in best.tolist()}
+    for word, one in words.items():
+        if not len(one.rows):
+            continue
+        places = one.rows.searchsorted(best)
+        places[places == len(one.rows)] = 0
+        held = (one.rows[places] == best).nonzero()[0]
+        places = places[held]
+        rows, times = best[held].tolist(), one.times[places].tolist()
+        for row, place, many in zip(rows, places.tolist(), times, strict=True):
+            if math.isnan(many):
+                counted = passages[row].words.times((word,))
+                many = one.times[place] = counted[0][1] if counted else 0.0  # noqa: PLW2901
+            if many:
+                found[row].append((word, many))
+    return found
 
 
 class LoadedCollections:

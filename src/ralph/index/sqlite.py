@@ -7,6 +7,7 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import threading
@@ -148,19 +149,20 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        scores: dict[int, float] = {}
+        scores, times = dict[int, float](), dict[int, index.Times]()
         loaded = self.loaded.of(collection)
         view = self.connection, self._last_row("passage", collection)
         passages = loaded.count(*view)
         frequencies = {token: loaded.count(*view, token) for token in query}
         if query and count:
-            scores = loaded.matches(*view, frequencies, count, only)
+            fetch = functools.partial(self.fetch, collection)
+            scores, times = loaded.matches(*view, frequencies, count, only, fetch)
         derived = derived_token()
         if without := loaded.count(*view, derived):
             passages -= without
             for token in query:
                 frequencies[token] -= loaded.count(*view, token, derived)
-        return index.WordMatches(scores, frequencies, passages)
+        return index.WordMatches(scores, frequencies, passages, times)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
@@ -190,23 +192,22 @@ class SqliteView(msgspec.Struct, eq=False):
         """These passages, with their records if wanted."""
         n, wanted = collection.id, list(rows)
         known = self.loaded.of(collection).passages
-        fresh = [row for row in wanted if row not in known]
-        select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
-        for row, fields in self._rows(select, fresh).items():
-            known[row] = StoredPassage(PassageWords.of(*fields))
-        found = {row: known[row] for row in wanted if row in known}
-        if records:
-            fresh = [row for row, passage in found.items() if passage.record is None]
+        if fresh := [row for row in wanted if row not in known]:
+            select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
+            for row, fields in self._rows(select, fresh).items():
+                known[row] = StoredPassage(PassageWords.of(*fields))
+            for row in fresh:
+                if row not in known:
+                    raise Corrupt(f"passage {row} has no words")
+        if records and (fresh := [row for row in wanted if known[row].record is None]):
             select = "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
             select += f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row"
             for row, values in self._rows(select, fresh).items():
-                known[row] = found[row] = StoredPassage(found[row].words, _record(values))
-        for row in wanted:
-            if row not in found:
-                raise Corrupt(f"passage {row} has no words")
-            if records and found[row].record is None:
-                raise Corrupt(f"passage {row} has no record")
-        return found
+                known[row] = StoredPassage(known[row].words, _record(values))
+            for row in fresh:
+                if known[row].record is None:
+                    raise Corrupt(f"passage {row} has no record")
+        return {row: known[row] for row in wanted}
 
     def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
         """What a SELECT gives for each of these rows, by the row, which stands first."""

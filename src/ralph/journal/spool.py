@@ -43,8 +43,8 @@ class Spool:
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
         # Two names that a file system takes for one are refused: their records would mix.
-        self._files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
-        self.file = self._files.journal(name)
+        files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
+        self.file = files.journal(name)
         self._lock_timeout_s = lock_timeout_s
         path = self.file.path
         self._seen_file = path.with_name(path.name + _SEEN)
@@ -55,7 +55,10 @@ class Spool:
     @property
     def holds(self) -> bool:
         """Whether anything waits."""
-        return self._files.size_bytes(self.name) > 0
+        try:
+            return os.stat(self.file.path).st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def keep(self, drafts: Drafts) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -178,8 +178,10 @@ class Ralph:
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
-            streams = self._streams(reach)
-            found.append(self.store.find(streams, question, meaning=meaning, budget_s=budget_s))
+            names = self.store.names()
+            streams = self._streams(reach, names)
+            how: dict[str, Any] = {"meaning": meaning, "budget_s": budget_s}
+            found.append(self.store.find(streams, question, names=names, **how))
         if "conversations" in reach.keepers:
             said = self.conversations.candidates(
                 question,
@@ -289,16 +291,23 @@ class Ralph:
 
         return _Reach(wanted, keepers, features, *moments_between(since, until))
 
-    def _streams(self, reach: _Reach | None = None) -> list[ProjectStream]:
-        """The project's own streams, all or those that can have what a call reaches."""
+    def _streams(
+        self, reach: _Reach | None = None, names: Set[str] | None = None
+    ) -> list[ProjectStream]:
+        """The project's own streams, all or those that can have what a call reaches.
+
+        `names`: those there is anything in, where they are known already.
+        """
         streams: list[ProjectStream] = []
-        names = {KINDS[kind].stream for kind in (reach.kinds if reach else KINDS)}
+        kinds = {KINDS[kind].stream for kind in (reach.kinds if reach else KINDS)}
         features = reach.features if reach else None
-        if "features" in names:
+        if features is None and names is not None:
+            features = sorted(names - {NOTES, PLAN})
+        if "features" in kinds:
             streams += self.features() if features is None else map(self.feature, features)
-        if "notes" in names:
+        if "notes" in kinds:
             streams.append(self.notes)
-        if "plan" in names:
+        if "plan" in kinds:
             streams.append(self.plan)
         return streams
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -343,14 +343,15 @@ class Store:
         *,
         meaning: bool = True,
         budget_s: float | None = None,
+        names: Set[str] | None = None,
         **depth: int,
     ) -> Found:
         """What these streams have, by what is there: meaning and words, or words alone.
 
         `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
-        `depth` is as in `recall.search.find`.
+        `names`: the streams there is anything in, if known. `depth` is as in `recall.search.find`.
         """
-        names = self.names()
+        names = self.names() if names is None else names
         by_name = {one.name: one for one in streams if one.name in names}
         if not by_name:
             return Found()  # and no index is made where there is nothing to find

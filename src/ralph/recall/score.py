@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.index import PassageWords
+from ralph.index import PassageWords, Times
 from ralph.recall import Relevance
 from ralph.text.tokens import STOP_WORDS, spellings, stem
 
@@ -90,9 +90,6 @@ def _common_shares() -> dict[str, float]:
 # -- The order: by words, and by words and meaning in one sum.
 
 
-# What a word counts where it stands.
-_TITLE, _TEXT, _PLACES = 2.0, 1.0, 0.5
-
 _SATURATION = 1.6
 _LENGTH = 0.85
 # Plain BM25 weighs a word by its rarity; a power of it tells near twins apart by their rarest word.
@@ -104,27 +101,10 @@ Scores = Mapping[Any, float]
 
 
 class HeldWords(msgspec.Struct, frozen=True):
-    """The words of a question that a passage holds, how often each by where it stands, and the
-    passage."""
+    """The words of a question that a passage holds, how often each, and the passage."""
 
-    times: list[tuple[str, float]]
+    times: Times
     of: PassageWords
-
-
-def held_words(asked: Sequence[str], passages: Mapping[Any, PassageWords]) -> dict[Any, HeldWords]:
-    """The words of a question that each of these passages holds."""
-    needles = [(token, f" {token} ") for token in dict.fromkeys(asked)]
-    found: dict[Any, HeldWords] = {}
-    for row, passage in passages.items():
-        padded, text_at, places_at = passage.padded, passage.text_at, passage.places_at
-        times: list[tuple[str, float]] = []
-        for token, needle in needles:
-            if needle in padded:
-                many = _TEXT * padded.count(needle, text_at, places_at)
-                many += _TITLE * padded.count(needle, 0, text_at)
-                times.append((token, many + _PLACES * padded.count(needle, places_at)))
-        found[row] = HeldWords(times, passage)
-    return found
 
 
 class Weighed(msgspec.Struct, frozen=True):

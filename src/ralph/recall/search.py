@@ -28,7 +28,6 @@ from ralph.recall.score import (
     Outstanding,
     Weighed,
     fuse,
-    held_words,
     meaning_share,
     mix,
     pointedness,
@@ -183,7 +182,7 @@ def find(
     asked = query_tokens(question.text)
     found = Found(question.asked(), [], days=question.days)
     by_id = {one.id: one for one in collections}
-    texts: dict[_Place, PassageWords] = {}
+    held: dict[_Place, HeldWords] = {}
     also: dict[int, list[int]] = {}
     timed: list[_Place] = []
     for n, collection in by_id.items():
@@ -191,7 +190,8 @@ def find(
         found.count += facts.passages
         found.frequencies.update(facts.frequencies)
         ranked = telling(asked, facts.frequencies, facts.passages)
-        matches = [*view.words(collection, ranked, _CANDIDATES, only=question.only).scores]
+        by_words = view.words(collection, ranked, _CANDIDATES, only=question.only)
+        matches = [*by_words.scores]
         for span in filter(None, () if question.only else (question.days, question.within)):
             of_days = view.dated(collection, *span, _CANDIDATES)
             if span is question.days:
@@ -199,9 +199,12 @@ def find(
                 found.dated += of_days.among
             matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
-        texts |= {(n, row): p.words for row, p in view.fetch(collection, matches).items()}
+        common = [token for token in found.asked if token not in ranked]
+        for row, one in view.fetch(collection, matches).items():
+            times = by_words.times.get(row)
+            left = found.asked if times is None else common
+            held[n, row] = HeldWords((times or []) + one.words.times(left), one.words)
         also[n] = matches
-    held = held_words(found.asked, texts)
     words = {place: weight for place, weight in found.weigh(held).items() if weight}
     meaning: dict[_Place, float] = {}
     for n, collection in by_id.items():
@@ -237,11 +240,10 @@ def find_plainly(
     records: Iterable[tuple[str, Record]], cuts: Mapping[str, Cut], question: Question
 ) -> Found:
     """The candidates among records, each with its stream, by words: slower, and always there."""
-    asked = query_tokens(question.text)
-    wanted = frozenset(asked)
+    found = Found(question.asked(), [], days=question.days)
+    wanted, frequencies = dict.fromkeys(query_tokens(question.text)), found.frequencies
     passages: list[tuple[str, Record]] = []
-    texts: dict[int, PassageWords] = {}
-    frequencies: Counter[str] = Counter()
+    held: dict[int, HeldWords] = {}
     count = in_days = dated = 0
     first, end = question.days or ("", "")
     for stream, record in records:
@@ -254,18 +256,16 @@ def find_plainly(
                 continue
             fields = (passage.title, passage.text, passage.places)
             words = PassageWords.of(*(" ".join(tokens(one)) for one in fields))
-            shared = wanted.intersection(words.padded.split())
+            shared = words.times(wanted)
             count += 1
-            frequencies.update(shared)
+            frequencies.update(word for word, _ in shared)
             if shared or timely:
-                texts[len(passages)] = words
+                held[len(passages)] = HeldWords(words.times(found.asked), words)
                 passages.append((stream, record))
-    found = Found(question.asked(), [], count=count, frequencies=frequencies, days=question.days)
-    found.in_days, found.dated = in_days, dated
-    held = held_words(found.asked, texts)
+    found.count, found.in_days, found.dated = count, in_days, dated
     weights = found.weigh(held)
     found.candidates = [
-        Candidate(record, stream, texts[row], held[row], weights[row], None)
+        Candidate(record, stream, held[row].of, held[row], weights[row], None)
         for row, (stream, record) in enumerate(passages)
     ]
     return found

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
@@ -50,6 +50,7 @@ PREFIX = "/v1/projects/{project}"
 _BEARER = "bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LISTS = ("kind", "feature")
+_TURN_S = 0.1
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -104,6 +105,7 @@ class TeamServer:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._waiting, self._waiting_lock = 0, threading.Lock()
+        self._turn = threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
@@ -190,6 +192,19 @@ class TeamServer:
             what = f"the call took more than {self.limits.request_s:g} s"
             raise Refusal(status, what) from None
 
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for the others that compute, but not for long: one may wait for a server.
+
+        Python runs one thread at a time, and a third of the time goes into changing threads.
+        """
+        mine = self._turn.acquire(timeout=_TURN_S)
+        try:
+            yield
+        finally:
+            if mine:
+                self._turn.release()
+
     def memory(self, project: Project) -> Ralph:
         """This thread's memories of a project."""
         opened: dict[str, Ralph] = self._local.__dict__.setdefault("opened", {})
@@ -258,7 +273,8 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
 
         def perform(token: Token, project: Project, *given: Any) -> bytes:
             made = ApiCall(server.memory(project), token, request.path_params)
-            return msgspec.json.encode(call.perform(made, *given))
+            with server.turn():
+                return msgspec.json.encode(call.perform(made, *given))
 
         body: bytes
         if call.has_body:  # read only after the token was checked
