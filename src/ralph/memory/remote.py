@@ -96,9 +96,13 @@ class RemoteRalph(OnServer):
             shown = address.rpartition("@")[2]  # without a password
             todo = "It looks like https://HOST/projects/NAME, without a user name or a query."
             raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
-        if not token:
+        if not token or not token.isascii() or not token.isprintable():
             todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
-            raise BadInput("the server needs a token", todo=todo)
+            raise BadInput(
+                "this is not a token" if token else "the server needs a token",
+                where=address.rstrip("/"),
+                todo=todo,
+            )
         base = parts._replace(path=f"{before}/v1/projects/{quote(name, safe='')}").geturl()
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
         self.conversations = RemoteConversations(self)

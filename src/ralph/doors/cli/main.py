@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -75,8 +75,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def project_given() -> str | None:
     """The folder after `--project`, wherever on the line it stood."""
-    given: str | None = click.get_current_context().meta.get(_PROJECT)
-    return given
+    return cast("str | None", click.get_current_context().meta.get(_PROJECT))
 
 
 def keep_project(context: click.Context, folder: str | None) -> None:
@@ -87,8 +86,7 @@ def keep_project(context: click.Context, folder: str | None) -> None:
 
 def server_given() -> str | None:
     """The address after `--server`, wherever on the line it stood."""
-    given: str | None = click.get_current_context().meta.get(_SERVER)
-    return given
+    return cast("str | None", click.get_current_context().meta.get(_SERVER))
 
 
 def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:

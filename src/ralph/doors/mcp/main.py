@@ -35,8 +35,8 @@ def run(argv: list[str]) -> int:
 
     try:
         options = read_options(argv)
-    except BadInput as error:
-        return _fail(f"mcp: {error}", USAGE)
+    except RalphError as error:
+        return _fail(f"mcp: {error}", USAGE if isinstance(error, BadInput) else FAILED)
     except SystemExit:  # --help has been printed
         return 0
     if sys.stdin is None or sys.stdout is None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ralph.doors.rest.app import TeamServer
     from ralph.memory.project import Project
 
-FAILED = 1
 # Tried first, so that the address stays the same; otherwise any free port.
 PORT = 8757
 _SERVE = """\
@@ -59,7 +58,8 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
     parser.add_argument(
         "--port", type=int, metavar="N", help=f"port (default: {PORT}, or any free one)"
     )
-    parser.set_defaults(host="127.0.0.1", certfile=None, keyfile=None)
+    parser.add_argument("--server", help=argparse.SUPPRESS)  # refused with a reason
+    parser.set_defaults(name=name, host="127.0.0.1", certfile=None, keyfile=None)
     if mcp_of is not None:
         parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
@@ -81,7 +81,7 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         from ralph.text.sanitize import visible
 
         sys.stderr.write(f"ralph: {' '.join(visible(str(error)).split())}\n")
-        return FAILED
+        return 1
 
 
 def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -> int:
@@ -90,9 +90,11 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
 
     home = home_folder()
     projects = _projects(options.project, home)
-    if mcp_of is None and (login := find_login(home, projects[0].root)):
-        what = "the page shows this machine's memory, and here it is on a server"
-        raise BadInput(what, where=login.address, todo="Run it where the server runs.")
+    login = find_login(home, projects[0].root, given=options.server)
+    if login is not None and (mcp_of is None or options.server):
+        what = f"`ralph {options.name}` needs the project's own files, and its memory is on"
+        todo = "Leave out --server, or run" if options.server else "Run"
+        raise BadInput(f"{what} {login.address}", todo=f"{todo} it where the server runs.")
     if bool(options.certfile) != bool(options.keyfile):
         raise BadInput("TLS needs both --certfile and --keyfile")
     import uvicorn
@@ -202,7 +204,7 @@ class McpSessions:
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
         # The server never starts a message, so there is nothing to GET.
-        self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
+        self.route = Route("/projects/{project}/mcp", self, methods=["POST"])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -214,7 +216,7 @@ class McpSessions:
             yield
             tasks.cancel_scope.cancel()
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request within what its token allows."""
         from starlette.requests import Request
 
@@ -239,17 +241,6 @@ class McpSessions:
         async with manager.run():
             task_status.started()
             await anyio.sleep_forever()
-
-
-class _McpEndpoint:
-    """The raw ASGI endpoint of the MCP route."""
-
-    def __init__(self, sessions: McpSessions) -> None:
-        self._sessions = sessions
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._sessions.answer(scope, receive, send)
 
 
 def _projects(folders: list[str] | None, home: Path) -> list[Project]:
