@@ -64,7 +64,10 @@ _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
 _TOO_MANY = frozenset({429})
-_BOUND = "In a folder bound to the server, then run: ralph hooks install --server URL"
+_ASK = (
+    "Ask whoever runs the server for a token, and set RALPH_TOKEN. In a folder bound to the server,"
+    " add --server URL, or save the token with `ralph hooks install --server URL`."
+)
 _HOW = (
     "Check that the address looks like https://HOST/projects/NAME and that the server is running."
 )
@@ -298,8 +301,7 @@ class RemoteRalph(OnServer):
         what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = f"Ask whoever runs the server for a token, and set RALPH_TOKEN. {_BOUND}"
-            return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
+            return AccessRefused(f"the server refused: {what}", where=self.where, todo=_ASK)
         if reply.status < 500 and reply.status not in (408, 429):
             where, todo = self.where, reply.complaint(keys=("todo",))
             return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)

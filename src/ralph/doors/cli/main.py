@@ -45,9 +45,13 @@ GROUPS = _commands()
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _HIDDEN = GROUPS.pop("Hidden")
 # Words that people try, and the command they mean.
-_MEANT = {"get": "show", "list": "recent", "history": "log", "find": "search", "recall": "search"}
-_MEANT |= {"add": "remember", "note": "remember", "delete": "forget", "remove": "forget"}
-_MEANT |= {"install": "hooks", "settings": "config", "start": "init"}
+_MEANT = {
+    **dict.fromkeys(("find", "recall"), "search"),
+    **dict.fromkeys(("add", "note"), "remember"),
+    **dict.fromkeys(("delete", "remove"), "forget"),
+    **{"get": "show", "list": "recent", "history": "log"},
+    **{"install": "hooks", "settings": "config", "start": "init"},
+}
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.

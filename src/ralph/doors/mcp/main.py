@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
     from ralph.doors.mcp.context import ServerOptions
 
-FAILED = 1
-USAGE = 2
+FAILED, USAGE = 1, 2
 
 # What is needed to find files, homes and projects. The agent's environment holds keys of many
 # services; this process has no use for them and does not keep them for its own children either.

@@ -309,7 +309,7 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
     except msgspec.ValidationError as error:
-        raise BadInput(str(error)) from None
+        raise BadInput(f"the parameters cannot be used: {error}") from None
 
 
 # -- errors as problem details

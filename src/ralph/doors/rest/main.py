@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ralph.current_run import current_run
 from ralph.errors import BadInput, RalphError
@@ -31,7 +31,7 @@ _SERVE = """\
 Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
 create`). Other machines can connect only with --host, and only once there is a token."""
 _UI = "Open the page in your browser: see, search and correct what memory has."
-_API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
+_API = re.compile(r"/(?:v1(?:/|$)|projects/|healthz$|readyz$)")
 # Passed in, because doors do not import each other: the page of a project as an application, with
 # its address and a function that closes it; an MCP server for a project, a feature (or none) and
 # whether it only reads.
@@ -97,13 +97,22 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
         raise BadInput(f"{what} {login.address}", todo=f"{todo} it where the server runs.")
     if bool(options.certfile) != bool(options.keyfile):
         raise BadInput("TLS needs both --certfile and --keyfile")
+    if options.certfile:
+        import ssl
+
+        try:
+            ssl.create_default_context().load_cert_chain(options.certfile, options.keyfile)
+        except OSError as error:
+            raise BadInput(
+                f"the certificate or its key cannot be used ({error})", where=options.certfile
+            ) from None
     import uvicorn
 
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bound(options.host, options.port))
         port = listening.getsockname()[1]
         page, address = None, ""
-        if _is_loopback(options.host) and not options.certfile:
+        if _is_loopback(options.host) and ":" not in options.host and not options.certfile:
             page, address, close = page_of(projects[0], port, _tell)
             ends.callback(close)
         api = None if mcp_of is None else _open_api(options, projects, mcp_of, home, page)
@@ -113,15 +122,15 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             threading.Thread(target=_open, args=[address], daemon=True).start()
         else:
             ends.callback(api.close)
-            scheme = "https" if options.certfile else "http"
             names = ", ".join(one.root.name for one in projects)
-            at = f"{scheme}://{options.host}:{port}"
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            host = "HOST" if host in ("0.0.0.0", "[::]") else host  # every address of this machine
+            at = f"{'https' if options.certfile else 'http'}://{host}:{port}"
             _tell(f"API: {at}/v1/projects/NAME (serving {names})")
             _tell(f"For `ralph --server`: {at}/projects/NAME")
         _tell("Press Ctrl-C to stop.")
-        app: Any = api or page
         config = uvicorn.Config(
-            app,
+            cast("Any", api or page),
             http="h11" if api is None else api.connection,
             loop="asyncio",
             lifespan="off" if api is None else "on",
@@ -180,8 +189,7 @@ class Paths:
             await self._live(receive, send)
             return
         for_api = self._page is None or _API.match(scope.get("path", ""))
-        app = self._api if for_api or self._page is None else self._page
-        await app(scope, receive, send)
+        await (self._api if for_api or self._page is None else self._page)(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
