@@ -364,6 +364,23 @@ def test_a_run_with_another_token_uses_it_for_its_tools_and_leaves_the_bound_fol
     assert "ralph_" not in (home / FILE).read_text(encoding="utf-8")
 
 
+def test_a_loop_whose_token_may_only_read_keeps_its_iterations_with_their_numbers(
+    server: ServerProcess, home: Path, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(planned(tmp_path / "checkout"))
+    monkeypatch.setenv("RALPH_SERVER", server.address)
+    monkeypatch.setenv("RALPH_TOKEN", server.token("read"))
+    with server.memory() as ralph:
+        ralph.feature("auth").remember({"summary": "The form lost its token."})
+    for number in (2, 3):
+        agent = scripted(tmp_path, {"steps": [{"say": f"Attempt {number} failed."}]})
+        ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+        [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
+        assert ended["iteration"] == number
+        assert "scope write" in ran.err
+    assert len(outbox(server, home).calls()) == 2
+
+
 def test_a_loop_goes_on_while_its_server_is_killed_and_nothing_is_lost_or_doubled(
     server: ServerProcess, home: Path, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

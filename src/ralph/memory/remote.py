@@ -350,20 +350,19 @@ class RemoteFeature(OnServer):
         return self.ralph.get(record_id)
 
     def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
-        """Every iteration in order; while the server is down, those last read and those waiting."""
+        """Every iteration in order, as the server has them or as last read, then those waiting."""
         known = self.ralph.known
         mark, found = known.get(self.name, ("", []))
         path = f"/features/{quote(self.name, safe='')}/iterations?{urlencode({'known': mark})}"
         try:
             told = self.ralph.call("GET", path)
+            if "iterations" in told:
+                found = [self._located(one) for one in told["iterations"]]
+                known[self.name] = told["mark"], found
         except self.ralph.away:
             if self.ralph.outbox is None:
                 raise
-            return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
-        if "iterations" in told:
-            found = [self._located(one) for one in told["iterations"]]
-            known[self.name] = told["mark"], found
-        return list(found)
+        return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
 
     def _located(self, plain: Mapping[str, Any]) -> tuple[JournalRecord, Iteration]:
         one = msgspec.convert(plain["record"], Iteration, strict=False)
@@ -372,8 +371,8 @@ class RemoteFeature(OnServer):
         return JournalRecord(record, self.ralph.where, number), one
 
     def _waiting(self, number: int) -> Iterator[tuple[JournalRecord, Iteration]]:
-        assert self.ralph.outbox is not None
-        calls = [one.body for one in self.ralph.outbox.calls() if one.path == "/iterations"]
+        waiting = [] if self.ralph.outbox is None else self.ralph.outbox.calls()
+        calls = [one.body for one in waiting if one.path == "/iterations"]
         mine = (one for body in calls for one in body if one["feature"] == self.name)
         for count, one in enumerate(mine, number + 1):
             yield self._located({"id": "", "record": {**one, "iteration_number": count}})
