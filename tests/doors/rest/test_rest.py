@@ -76,8 +76,14 @@ def test_the_plan_is_read_and_changed_by_its_own_rules(served: Team) -> None:
     good(served.call("POST", "/features/mail/learnings", token, json=learned))
     told = good(served.call("GET", "/features/mail/learnings", token))
     assert [one["text"] for one in told] == [learned["text"]]
+    one = f"/features/mail/learnings/{told[0]['id']}"
+    better = good(served.call("PATCH", one, token, json={"text": "Receipts need a number."}))
+    assert (better["text"], better["reviewed"]) == ("Receipts need a number.", True)
     tasks = good(served.call("GET", "/tasks?feature=mail", token))
     assert [one["title"] for one in tasks] == ["Send a receipt"]
+    assert good(served.call("GET", "/tasks?feature=mail&status=completed", token)) == tasks
+    wrong = served.call("GET", "/tasks?status=splendid", token)
+    assert (wrong.status_code, "Use one of" in wrong.json()["todo"]) == (400, True)
 
 
 def test_conversations_are_saved_once_and_read(served: Team) -> None:
