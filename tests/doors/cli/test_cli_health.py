@@ -147,6 +147,16 @@ def test_status_fails_where_the_index_cannot_be_used(ralph: Line, project: Path)
     assert (told.code, told.json["available"]) == (1, False)
 
 
+def test_a_memory_whose_journal_is_out_of_reach_is_not_called_empty(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Memory is empty" in ralph.well("status").out
+    monkeypatch.setenv("RALPH_JOURNAL_URL", "postgresql://a:b@127.0.0.1:9/x")
+    away = ralph.well("status")
+    assert "not reached" in away.err
+    assert "Memory is empty" not in away.out
+
+
 # -- config
 
 

@@ -468,7 +468,8 @@ def status() -> Result:
         page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
-            if not ralph.remote or beside:  # a token for one feature gets no counts
+            # A token for one feature gets no counts, and without its server nobody knows them.
+            if beside if ralph.remote else ralph.store.journals.trouble() is None:
                 page.line("Memory is empty. Save iterations with: ralph record")
             return
         page.line()
