@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
@@ -106,7 +106,7 @@ class RemoteRalph(OnServer):
                 where=address.rstrip("/"),
                 todo=todo,
             )
-        base = parts._replace(path=f"{before}/v1/projects/{quote(name, safe='')}").geturl()
+        base = parts._replace(path=f"{before}/v1/projects/{quote(unquote(name), safe='')}").geturl()
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
