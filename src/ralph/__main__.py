@@ -36,12 +36,12 @@ def _leave_current_folder() -> None:
 
 
 def _word(argv: list[str]) -> tuple[str, list[str]]:
-    """The first word that is no `--project` or `--server`, and everything but that word."""
+    """The first word that is no option of every command, and everything but that word."""
     at = 0
     while at < len(argv):
         if argv[at] in ("--project", "--server"):
             at += 2
-        elif argv[at].startswith(("--project=", "--server=")):
+        elif argv[at].startswith(("--project=", "--server=", "--no-pager")):
             at += 1
         else:
             return argv[at], argv[:at] + argv[at + 1 :]

@@ -25,6 +25,7 @@ from ralph.memory.servers import (
     ServerLogin,
     find_login,
     save_login,
+    save_run_token,
     server_folders,
     unbind_folder,
 )
@@ -208,6 +209,17 @@ def test_a_saved_token_goes_to_its_own_server_and_one_of_the_environment_to_no_s
     monkeypatch.setenv("RALPH_TOKEN", "given")
     assert find_login(home, root) == (ADDRESS, "saved")
     assert find_login(home, root, given=OTHER) == (OTHER, "given")
+    # A run's tools get its token; a bound folder keeps its own.
+    save_run_token(home, ServerLogin(ADDRESS, "run"), str(root))
+    with monkeypatch.context() as tools:
+        tools.delenv("RALPH_TOKEN")
+        assert find_login(home, root, given=ADDRESS) == (ADDRESS, "saved")
+        tools.setenv("RALPH_PROJECT", str(root))
+        assert find_login(home, root) == (ADDRESS, "saved")
+        tools.setenv("RALPH_SERVER", ADDRESS)
+        assert find_login(home, tmp_path) == (ADDRESS, "run")
+        tools.setenv("RALPH_PROJECT", str(tmp_path))
+        assert find_login(home, root) == (ADDRESS, "saved")
     monkeypatch.setenv("RALPH_SERVER", OTHER)
     assert find_login(home, root) == (OTHER, "given")
     # As a hook of a person's session asks.

@@ -332,6 +332,55 @@ def test_a_loop_in_a_bound_folder_gives_its_agent_the_server_s_memory(
         assert hit.record.feature == "auth"
 
 
+def test_a_run_with_another_token_uses_it_for_its_tools_and_leaves_the_bound_folder_its_own(
+    server: ServerProcess, home: Path, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = planned(tmp_path / "checkout")
+    monkeypatch.chdir(root)
+    bound = install(server, line, monkeypatch)
+    with server.memory() as ralph:
+        ralph.feature("auth").remember({"summary": "The form lost its token."})
+    # Only the run's token is good: neither the loop nor a tool can have used the other.
+    server.tokens().revoke("client")
+    monkeypatch.setenv("RALPH_SERVER", server.address)
+    monkeypatch.setenv("RALPH_TOKEN", server.token("write"))
+    ask = {"query": "form lost its token"}
+    steps: list[dict[str, Any]] = [
+        {"mcp": "search_feature_memory", "args": ask, "expect": "1 record"},
+        {"bash": "{{ralph}} search 'form lost its token'", "expect": "The form lost its token"},
+        DONE,
+        {"say": "Done."},
+    ]
+    agent = scripted(tmp_path, {"steps": steps})
+    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+    [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
+    assert ended["outcome"] == "success", ended["summary"]
+    assert len(done(server, "auth")) == 2
+    for name in ("RALPH_SERVER", "RALPH_TOKEN"):
+        monkeypatch.delenv(name)
+    assert find_login(home, root) == (server.address, bound)
+    assert find_login(home, root, given=server.address) == (server.address, bound)
+    line.well("hooks", "uninstall", "--all")
+    assert "ralph_" not in (home / FILE).read_text(encoding="utf-8")
+
+
+def test_a_loop_whose_token_may_only_read_keeps_its_iterations_with_their_numbers(
+    server: ServerProcess, home: Path, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(planned(tmp_path / "checkout"))
+    monkeypatch.setenv("RALPH_SERVER", server.address)
+    monkeypatch.setenv("RALPH_TOKEN", server.token("read"))
+    with server.memory() as ralph:
+        ralph.feature("auth").remember({"summary": "The form lost its token."})
+    for number in (2, 3):
+        agent = scripted(tmp_path, {"steps": [{"say": f"Attempt {number} failed."}]})
+        ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+        [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
+        assert ended["iteration"] == number
+        assert "scope write" in ran.err
+    assert len(outbox(server, home).calls()) == 2
+
+
 def test_a_loop_goes_on_while_its_server_is_killed_and_nothing_is_lost_or_doubled(
     server: ServerProcess, home: Path, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

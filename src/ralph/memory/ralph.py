@@ -359,13 +359,13 @@ def open_ralph(
     """Open the memories of the project at `path`, or of the one around the current folder.
 
     A path that holds no project yet gets one when the first record is kept. An address like
-    `https://HOST/projects/NAME` is a project on a server; it needs `token`.
+    `https://HOST/projects/NAME` is a project on a server; without `token` it takes RALPH_TOKEN.
     """
     if isinstance(path, str) and path.startswith(("https://", "http://")):
         from ralph.memory.remote import RemoteRalph
 
         # It has the same calls, and says so of those it has not.
-        return cast("Ralph", RemoteRalph(path, token))
+        return cast("Ralph", RemoteRalph(path, token or os.environ.get("RALPH_TOKEN", "").strip()))
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
         project = project or need_project(Path.cwd(), home=home_path)

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
@@ -64,7 +64,10 @@ _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
 _TOO_MANY = frozenset({429})
-_BOUND = "In a folder bound to the server, then run: ralph hooks install --server URL"
+_ASK = (
+    "Ask whoever runs the server for a token, and set RALPH_TOKEN. In a folder bound to the server,"
+    " add --server URL, or save the token with `ralph hooks install --server URL`."
+)
 _HOW = (
     "Check that the address looks like https://HOST/projects/NAME and that the server is running."
 )
@@ -96,10 +99,14 @@ class RemoteRalph(OnServer):
             shown = address.rpartition("@")[2]  # without a password
             todo = "It looks like https://HOST/projects/NAME, without a user name or a query."
             raise BadInput(f"{shown!r} does not name a project on a server", todo=todo)
-        if not token:
+        if not token or not token.isascii() or not token.isprintable():
             todo = "Set RALPH_TOKEN. Whoever runs the server creates one: ralph token create"
-            raise BadInput("the server needs a token", todo=todo)
-        base = parts._replace(path=f"{before}/v1/projects/{quote(name, safe='')}").geturl()
+            raise BadInput(
+                "this is not a token" if token else "the server needs a token",
+                where=address.rstrip("/"),
+                todo=todo,
+            )
+        base = parts._replace(path=f"{before}/v1/projects/{quote(unquote(name), safe='')}").geturl()
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
@@ -294,8 +301,7 @@ class RemoteRalph(OnServer):
         what = reply.complaint(self.wire.key or "") or f"the server answered {reply.status}"
         kinds: dict[int, type[BadInput]] = {404: NotFound, 410: RecordForgotten}
         if reply.status in (401, 403):
-            todo = f"Ask whoever runs the server for a token, and set RALPH_TOKEN. {_BOUND}"
-            return AccessRefused(f"the server refused: {what}", where=self.where, todo=todo)
+            return AccessRefused(f"the server refused: {what}", where=self.where, todo=_ASK)
         if reply.status < 500 and reply.status not in (408, 429):
             where, todo = self.where, reply.complaint(keys=("todo",))
             return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)
@@ -344,20 +350,19 @@ class RemoteFeature(OnServer):
         return self.ralph.get(record_id)
 
     def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
-        """Every iteration in order; while the server is down, those last read and those waiting."""
+        """Every iteration in order, as the server has them or as last read, then those waiting."""
         known = self.ralph.known
         mark, found = known.get(self.name, ("", []))
         path = f"/features/{quote(self.name, safe='')}/iterations?{urlencode({'known': mark})}"
         try:
             told = self.ralph.call("GET", path)
+            if "iterations" in told:
+                found = [self._located(one) for one in told["iterations"]]
+                known[self.name] = told["mark"], found
         except self.ralph.away:
             if self.ralph.outbox is None:
                 raise
-            return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
-        if "iterations" in told:
-            found = [self._located(one) for one in told["iterations"]]
-            known[self.name] = told["mark"], found
-        return list(found)
+        return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
 
     def _located(self, plain: Mapping[str, Any]) -> tuple[JournalRecord, Iteration]:
         one = msgspec.convert(plain["record"], Iteration, strict=False)
@@ -366,8 +371,8 @@ class RemoteFeature(OnServer):
         return JournalRecord(record, self.ralph.where, number), one
 
     def _waiting(self, number: int) -> Iterator[tuple[JournalRecord, Iteration]]:
-        assert self.ralph.outbox is not None
-        calls = [one.body for one in self.ralph.outbox.calls() if one.path == "/iterations"]
+        waiting = [] if self.ralph.outbox is None else self.ralph.outbox.calls()
+        calls = [one.body for one in waiting if one.path == "/iterations"]
         mine = (one for body in calls for one in body if one["feature"] == self.name)
         for count, one in enumerate(mine, number + 1):
             yield self._located({"id": "", "record": {**one, "iteration_number": count}})

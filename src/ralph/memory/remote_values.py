@@ -82,8 +82,8 @@ _NAMES = {"kinds": "kind", "features": "feature"}
 
 def narrowed(narrowing: Mapping[str, Any]) -> dict[str, Any]:
     """The filters of a search, under the names that the server uses."""
-    known = {"kinds", "features", "since", "until", "limit", "min_score", "exclude"}
-    found = {_NAMES.get(name, name): one for name, one in narrowing.items() if name in known}
+    own = {"everywhere", "tags", "scope", "meaning", "budget_s"}
+    found = {_NAMES.get(name, name): one for name, one in narrowing.items() if name not in own}
     for name, option in (("everywhere", "--everywhere"), ("tags", "--tag")):
         if narrowing.get(name):
             raise BadInput(f"a search on a server cannot use {option}", todo=f"Leave out {option}.")

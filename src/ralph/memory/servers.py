@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph import disk
+from ralph.current_run import PROJECT
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
@@ -51,24 +52,30 @@ def find_login(
     """The server that was given, else the environment's, else the one saved for the folder.
 
     The token in the environment is used only for a server named by `given` or the environment.
+    Without one, an agent's tools use the token of their run.
     """
     named = given or (os.environ.get(ADDRESS) if environment else None)
     saved = _read(home)
     if named:
         address = named.rstrip("/")
-        return ServerLogin(address, os.environ.get(TOKEN) or saved["tokens"].get(address, ""))
+        of_run = saved["tokens"].get(f"{address} {os.environ.get(PROJECT)}")
+        token = os.environ.get(TOKEN, "").strip() or of_run or saved["tokens"].get(address, "")
+        return ServerLogin(address, token)
     found = saved["folders"].get(os.path.realpath(root))
     return None if found is None else ServerLogin(found, saved["tokens"].get(found, ""))
 
 
-def save_login(home: Path, login: ServerLogin, root: Path | None = None) -> None:
-    """Save the token for its address: hooks and an agent's tools do not get it any other way.
-
-    With `root`, also bind that folder to the server.
-    """
+def save_login(home: Path, login: ServerLogin, root: Path) -> None:
+    """Bind a folder to a server, and save the token: hooks do not get it any other way."""
     with _editing(home) as servers:
         servers["tokens"][login.address] = login.token
-        servers["folders"] |= {} if root is None else {os.path.realpath(root): login.address}
+        servers["folders"][os.path.realpath(root)] = login.address
+
+
+def save_run_token(home: Path, login: ServerLogin, root: str) -> None:
+    """Save the token of a run for the agent's tools; bound folders keep the token they have."""
+    with _editing(home) as servers:
+        servers["tokens"][f"{login.address} {root}"] = login.token
 
 
 def unbind_folder(home: Path, root: Path) -> str | None:
@@ -80,6 +87,7 @@ def unbind_folder(home: Path, root: Path) -> str | None:
         return None
     with _editing(home) as servers:
         address = servers["folders"].pop(os.path.realpath(root), None)
+        servers["tokens"].pop(f"{address} {root}", None)
         if address is not None and address not in servers["folders"].values():
             servers["tokens"].pop(address, None)
         return address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -57,14 +58,14 @@ class RagStatus(msgspec.Struct, frozen=True):
 
 def _status_there(there: Any) -> RagStatus:
     """What the server says; a token of one feature is told little."""
-    health = Health(True, "on the server")
-    usual = RagStatus(True, health, health, None, None, {}, [], "")
+    health, told = Health(True, "on the server"), {}
     try:
-        return msgspec.convert({**plain(usual), **there.status()}, RagStatus)
+        told = there.status()
     except JournalDown as error:
-        away = Health(False, str(error))
-        line = f"Memory is not available: {error}"
-        return msgspec.structs.replace(usual, available=False, index=away, line=line)
+        health = _off(error)
+    line = _line(health, health)
+    usual = RagStatus(health.ok, health, health, None, None, {}, [], line)
+    return msgspec.convert({**plain(usual), **told}, RagStatus)
 
 
 def status(ralph: Ralph) -> RagStatus:
@@ -89,12 +90,11 @@ def status(ralph: Ralph) -> RagStatus:
 
 def _count(stream: Stream) -> dict[str, int]:
     """How many records a stream has, and how many of them the index has."""
-    try:
-        journalled = len(stream.records())
-        indexed = _size(stream).records if journalled else 0
-    except (MemoryOff, Corrupt):
-        return dict(_NOTHING)
-    return {"journalled": journalled, "indexed": indexed}
+    counts = dict(_NOTHING)
+    with contextlib.suppress(MemoryOff, Corrupt):  # the status tells why
+        counts["journalled"] = len(stream.records())
+        counts["indexed"] = _size(stream).records if counts["journalled"] else 0
+    return counts
 
 
 def _knowledge(ralph: Ralph) -> dict[str, int]:

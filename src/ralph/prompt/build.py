@@ -480,9 +480,9 @@ def _brief_task(task: Task) -> str:
 
 def _brief_outcome(one: Iteration) -> str:
     when = f"iteration {one.iteration_number}, {day(one.timestamp)}"
-    text = f"- {when}: {outcome(one)}{one_line(one.task_title, _TITLE_CHARS)}"
-    if one.summary and one.summary != one.task_title:
-        text = f"{text.rstrip('. ')}. {one_line(one.summary, _RESULT_CHARS)}"
+    head = f"{outcome(one)}{one_line(one.task_title, _TITLE_CHARS)}".rstrip(". ")
+    result = "" if one.summary == one.task_title else one_line(one.summary, _RESULT_CHARS)
+    text = f"- {when}: {'. '.join(filter(None, (head, result)))}"
     if solved := next((error for error in one.errors if error.resolution), None):
         how = one_line(solved.resolution or "", _RESULT_CHARS)
         text += f" [error: {one_line(solved.message, _TITLE_CHARS)}; solved by: {how}]"

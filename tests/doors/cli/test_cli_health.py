@@ -87,6 +87,7 @@ def test_status_prints_what_a_program_would_ask(ralph: Line) -> None:
         "features",
         "line",
         "paused",
+        "waiting",
     ]
     assert told["available"] is True
     assert told["index"]["ok"] is told["embedder"]["ok"] is True
@@ -128,6 +129,32 @@ def test_status_without_an_embedder_says_what_to_do(ralph: Line, words: None) ->
         "RAG: active by words alone (the setting embedder is none; "
         "Run: ralph config embedder static)"
     )
+
+
+def test_status_fails_where_the_index_cannot_be_used(ralph: Line, project: Path) -> None:
+    ralph.well("remember", "Deploy on Tuesdays.")
+    with open_ralph(project) as memory:
+        index = Path(memory.store.index.where)
+    index.write_text("This is no database. " * 100, encoding="utf-8")
+
+    ran = ralph("status")
+
+    assert ran.code == 1
+    assert "RAG: off (the index is damaged" in ran.out
+    assert "notes: 1 record, 0 indexed" in ran.out
+    assert "Memory is empty" not in ran.out
+    told = ralph("status", "--json")
+    assert (told.code, told.json["available"]) == (1, False)
+
+
+def test_a_memory_whose_journal_is_out_of_reach_is_not_called_empty(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Memory is empty" in ralph.well("status").out
+    monkeypatch.setenv("RALPH_JOURNAL_URL", "postgresql://a:b@127.0.0.1:9/x")
+    away = ralph.well("status")
+    assert "not reached" in away.err
+    assert "Memory is empty" not in away.out
 
 
 # -- config

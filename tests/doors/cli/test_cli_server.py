@@ -13,7 +13,7 @@ from typing import ClassVar
 import click
 import pytest
 from browsing import lived_in
-from commanding import Line
+from commanding import Line, process
 from teaming import ServerProcess, serving
 
 from ralph.config import home_folder
@@ -223,7 +223,7 @@ def test_no_command_ignores_a_server(
     ran = line(*words, *given, stdin='{"feature": "auth", "summary": "x"}')
     said = f"{ran.out}{ran.err}"
     assert AWAY in said or "server" in said, said
-    fine = name in ("remember", "record", "status", "journal deliver")
+    fine = name in ("remember", "record", "journal deliver")
     assert ran.code == (0 if fine else 1), said
     assert "internal error" not in said
 
@@ -266,9 +266,17 @@ def test_while_the_server_is_away_a_note_waits_here_and_the_status_says_so(
     assert "saved on this machine until" in line.well("remember", "Deploy on Tuesdays.").out
 
     away = line("status")
-    assert "not reachable" in away.out
+    assert away.code == 1
+    assert f"RAG: off (The memory server is not reachable at {AWAY}; " in away.out
+    assert f"server {AWAY}; 1 record waiting here for it" in away.out
     assert "Memory is empty" not in away.out
     assert "not on the server yet: 1 record" in away.err
+    away = line("status", "--json")
+    assert away.code == 1
+    told = away.json
+    assert (told["available"], told["waiting"]) == (False, 1)
+    assert told["index"] == told["embedder"]
+    assert "not reachable" in told["index"]["detail"]
     for words in (["log"], ["conversations", "list"]):
         away = line(*words)
         assert away.err.count("not reachable") == 1
@@ -288,6 +296,8 @@ def test_doctor_names_what_another_token_saved_and_what_was_refused(
     assert found["state"] == "warning"
     assert f"1 record for {AWAY}, saved with another token" in found["detail"]
     assert f"ralph --server {AWAY} journal deliver" in found["todo"]
+    monkeypatch.setenv("RALPH_SERVER", server.address)
+    assert f"1 record for {AWAY}, not sent" in finding(line, "outbox")[1]["detail"]
 
 
 def test_a_record_that_a_server_refuses_is_set_aside_and_named_and_can_be_sent_again(
@@ -413,7 +423,42 @@ def test_the_page_does_not_show_this_machine_s_memory_instead(
 ) -> None:
     code = serve_page([], page_of=lambda *_: pytest.fail("it was shown"))
     assert code == 1
-    assert f"{server.address}: the page shows this machine's memory" in capsys.readouterr().err
+    assert f"its memory is on {server.address}. Run it where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "todo"),
+    [
+        (["ui"], "its memory is on AWAY. Leave out --server, or run it where the server runs."),
+        (["serve"], "its memory is on AWAY. Leave out --server, or run it where the server runs."),
+        (["mcp", "--focus"], "Set RALPH_SERVER, or let the client connect to AWAY/mcp over HTTP."),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_door_refuses_a_server_with_a_reason(words: list[str], todo: str, tmp_path: Path) -> None:
+    for given in (["--server", AWAY, *words], [*words, f"--server={AWAY}"]):
+        ran = process(given, cwd=tmp_path)
+        [said] = ran.stderr.decode().splitlines()
+        assert (ran.returncode, ran.stdout) == (1, b"")
+        assert said.startswith("ralph: ")
+        assert said.endswith(todo.replace("AWAY", AWAY))
+
+
+@pytest.mark.parametrize("token", ["tökén", "ralph_a\nb"])
+def test_what_cannot_be_a_token_is_refused_and_nothing_waits_for_it(
+    line: Line, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("RALPH_TOKEN", token)
+    ran = line("remember", "Deploy on Tuesdays.")
+    assert ran.code == 1
+    assert "this is not a token. Set RALPH_TOKEN" in ran.complaint
+    assert token not in ran.err
+    assert not outbox_files(home_folder())
+
+
+def test_spaces_around_a_token_do_not_count(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RALPH_TOKEN", f" {os.environ['RALPH_TOKEN']}\r\n")
+    line.well("status")
 
 
 def test_where_nothing_is_installed_uninstall_says_so(
@@ -453,6 +498,11 @@ def test_doctor_says_how_the_server_of_a_folder_does_and_what_waits_for_it(
     assert f"{address}, answers in" in found["detail"]
     assert "claude (project)" in finding(line, "hooks")[1]["detail"]
     assert finding(line, "project")[1]["state"] == "ok"
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("RALPH_SERVER", address)
+    assert finding(line, "project")[1]["state"] == "ok"
+    monkeypatch.delenv("RALPH_SERVER")
+    monkeypatch.chdir(tmp_path / "part")
 
     home_file = home_folder() / "servers.json"
     login = home_file.read_text(encoding="utf-8")

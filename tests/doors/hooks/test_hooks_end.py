@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,13 @@ def test_the_next_session_begins_with_what_was_just_kept(
 
     assert DONE in text
     assert ready.stat().st_mtime_ns == made.st_mtime_ns  # it was ready
+
+
+def test_an_iteration_that_has_only_a_summary_is_told_by_it(shop: Path, tmp_path: Path) -> None:
+    with open_ralph(shop) as ralph:
+        ralph.feature("login").remember({"summary": "Mended the form."})
+    text = Session(shop, tmp_path).hook("session-start").context
+    assert re.search(r"^- iteration 1, [-0-9]+: Mended the form\.$", text, re.MULTILINE), text
 
 
 @pytest.mark.parametrize("event", ["stop", "stop-failure", "session-end", "pre-compact"])

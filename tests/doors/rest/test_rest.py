@@ -76,8 +76,14 @@ def test_the_plan_is_read_and_changed_by_its_own_rules(served: Team) -> None:
     good(served.call("POST", "/features/mail/learnings", token, json=learned))
     told = good(served.call("GET", "/features/mail/learnings", token))
     assert [one["text"] for one in told] == [learned["text"]]
+    one = f"/features/mail/learnings/{told[0]['id']}"
+    better = good(served.call("PATCH", one, token, json={"text": "Receipts need a number."}))
+    assert (better["text"], better["reviewed"]) == ("Receipts need a number.", True)
     tasks = good(served.call("GET", "/tasks?feature=mail", token))
     assert [one["title"] for one in tasks] == ["Send a receipt"]
+    assert good(served.call("GET", "/tasks?feature=mail&status=completed", token)) == tasks
+    wrong = served.call("GET", "/tasks?status=splendid", token)
+    assert (wrong.status_code, "Use one of" in wrong.json()["todo"]) == (400, True)
 
 
 def test_conversations_are_saved_once_and_read(served: Team) -> None:
@@ -225,6 +231,7 @@ def test_the_process_serves_api_and_page_and_ends(
     with httpx.Client(timeout=60, headers=headers, trust_env=False) as client:
         assert client.get(f"{base}/status").json()["available"]
         assert client.get(address).status_code == 403  # the page, without its cookie
+        assert client.get(f"{address}/v1").json()["status"] == 404
         asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         accept = {"accept": "application/json, text/event-stream"}
         tools = client.post(f"{address}/projects/{project.name}/mcp", json=asked, headers=accept)
@@ -245,6 +252,30 @@ def test_without_tokens_no_other_machine_is_served(project: Path) -> None:
     assert ran.returncode == 1
     assert "without a token" in ran.stderr
     assert "ralph token create" in ran.stderr
+
+
+@pytest.mark.parametrize("text", [None, "This is no certificate."])
+def test_a_certificate_that_cannot_be_used_is_named_before_it_serves(
+    project: Path, tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "cert.pem"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    words = [sys.executable, "-m", "ralph", "serve", "--port", "0"]
+    words += ["--certfile", str(file), "--keyfile", str(file)]
+    ran = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"{file}: the certificate or its key cannot be used" in ran.stderr
+
+
+def test_a_parameter_that_is_missing_or_unknown_is_named(served: Team) -> None:
+    token = served.token("read")
+    for query, name in (("", "q"), ("?q=cranes&colour=red", "colour"), ("?q=x&limit=few", "limit")):
+        refused = served.call("GET", f"/search{query}", token)
+        assert refused.status_code == 400
+        detail = refused.json()["detail"]
+        assert detail.startswith("the parameters cannot be used")
+        assert name in detail
 
 
 # -- what clients on other machines send and ask

@@ -113,6 +113,43 @@ def test_the_readmes_calls_work_with_an_address(served: tuple[Path, str], tmp_pa
     assert "Auth middleware returns the wrong shape" in ran.stdout
 
 
+def test_a_feature_of_any_name_is_reached(served: tuple[Path, str]) -> None:
+    with opened(served) as there:
+        for name in (
+            "ui/forms",
+            "../../up",
+            "a b",
+            "100%",
+            "50%2F50",
+            "schlüssel?#",
+            "x/learnings",
+        ):
+            there.feature(name).remember({"summary": "Did it.", "outcome": "failure"})
+            assert len(there.feature(name).iterations()) == 1
+            assert len(there.feature(name).failed_attempts()) == 1
+            assert there.feature(name).files() == []
+        assert {"ui/forms", "100%", "x/learnings"} <= {one.name for one in there.features()}
+    assert not list(served[0].parent.rglob("up*"))
+
+
+def test_the_name_of_a_project_in_an_address_may_be_quoted(served: tuple[Path, str]) -> None:
+    root, address = served
+    quoted = address.replace("/" + root.name, "/%" + f"{ord(root.name[0]):02x}{root.name[1:]}")
+    with open_ralph(quoted, token=token_for(root, "read")) as there:
+        assert there.recent(1)
+
+
+def test_a_program_s_token_may_be_in_the_environment(
+    served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, address = served
+    monkeypatch.setenv("RALPH_TOKEN", token_for(root, "read"))
+    with open_ralph(address) as there:
+        assert there.recent(1)
+    with pytest.raises(BadInput, match="token is not valid"):
+        open_ralph(address, token="ralph_wrong").recent(1)
+
+
 def test_what_a_server_refuses_is_told(served: tuple[Path, str]) -> None:
     root, address = served
     with opened(served, "read") as there:
@@ -122,6 +159,8 @@ def test_what_a_server_refuses_is_told(served: tuple[Path, str]) -> None:
             there.get("0" * 16)
         with pytest.raises(BadInput, match="too short"):
             there.search("x")
+        with pytest.raises(BadInput, match="unknown field `feature_name`"):
+            there.search("login form", feature_name="auth")  # type: ignore[call-arg]
         with pytest.raises(BadInput, match="where the server runs"):
             there.store  # noqa: B018 - what only a folder has
     with pytest.raises(BadInput, match="token is not valid"):

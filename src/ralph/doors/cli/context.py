@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ralph import disk
+from ralph.config import Config, home_folder, load, warnings_to
 from ralph.current_run import current_run
 from ralph.doors.cli.main import project_given, server_given
 from ralph.doors.cli.render import console, is_terminal, note
@@ -29,12 +30,12 @@ from ralph.errors import (
     RalphError,
     ServerFailed,
 )
+from ralph.memory.servers import ADDRESS, find_login, server_folders
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ralph.config import Config
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -178,7 +179,6 @@ def start_folder() -> Path:
 
 def the_project(*, anyones: bool = False) -> Project:
     """The project that was given or is around this folder; the error says how to create one."""
-    from ralph.config import home_folder
     from ralph.memory.project import need_project
 
     try:
@@ -193,9 +193,6 @@ def the_project(*, anyones: bool = False) -> Project:
 
 def server_address() -> str | None:
     """The server that the line, the environment or this folder names."""
-    from ralph.config import home_folder
-    from ralph.memory.servers import find_login
-
     login = find_login(home_folder(), memory_folder().root, given=server_given())
     return None if login is None else login.address
 
@@ -207,7 +204,6 @@ def is_named() -> bool:
 
 def found_project() -> Project | None:
     """The project around this folder, if there is one; one that `--project` names must exist."""
-    from ralph.config import home_folder
     from ralph.memory.project import find_project
 
     return the_project() if project_given() else find_project(start_folder(), home=home_folder())
@@ -215,8 +211,6 @@ def found_project() -> Project | None:
 
 def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
     """The project with its settings, and Ralph's home; if optional, the project may be missing."""
-    from ralph.config import home_folder, load
-
     home = home_folder()
     project = found_project() if optional else the_project()
     return project, load(home=home, project_file=project.settings_file if project else None), home
@@ -257,9 +251,6 @@ def opened(
 
 def on_server(**how: Any) -> Ralph | None:
     """The memory on the server that was given, or that this folder has; None where it is here."""
-    from ralph.config import home_folder
-    from ralph.memory.servers import ADDRESS, server_folders
-
     if not (server_given() or os.environ.get(ADDRESS) or server_folders(home_folder())):
         return None
     from ralph.memory.remote import open_server
@@ -269,9 +260,7 @@ def on_server(**how: Any) -> Ralph | None:
 
 def memory_folder() -> Project:
     """The project around this folder, else the nearest folder bound to a server, else this one."""
-    from ralph.config import home_folder
     from ralph.memory.project import PlainFolder
-    from ralph.memory.servers import server_folders
 
     home, start = home_folder(), start_folder().resolve()
     bound = server_folders(home)
@@ -325,8 +314,6 @@ def in_agents_run() -> bool:
 
 def warnings_noted() -> contextlib.AbstractContextManager[None]:
     """Print each warning of the memories as one line on stderr."""
-    from ralph.config import warnings_to
-
     return warnings_to(note)
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -45,9 +45,13 @@ GROUPS = _commands()
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _HIDDEN = GROUPS.pop("Hidden")
 # Words that people try, and the command they mean.
-_MEANT = {"get": "show", "list": "recent", "history": "log", "find": "search", "recall": "search"}
-_MEANT |= {"add": "remember", "note": "remember", "delete": "forget", "remove": "forget"}
-_MEANT |= {"install": "hooks", "settings": "config", "start": "init"}
+_MEANT = {
+    **dict.fromkeys(("find", "recall"), "search"),
+    **dict.fromkeys(("add", "note"), "remember"),
+    **dict.fromkeys(("delete", "remove"), "forget"),
+    **{"get": "show", "list": "recent", "history": "log"},
+    **{"install": "hooks", "settings": "config", "start": "init"},
+}
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Commands that are gone; the error says where they went.
@@ -75,8 +79,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def project_given() -> str | None:
     """The folder after `--project`, wherever on the line it stood."""
-    given: str | None = click.get_current_context().meta.get(_PROJECT)
-    return given
+    return cast("str | None", click.get_current_context().meta.get(_PROJECT))
 
 
 def keep_project(context: click.Context, folder: str | None) -> None:
@@ -87,8 +90,7 @@ def keep_project(context: click.Context, folder: str | None) -> None:
 
 def server_given() -> str | None:
     """The address after `--server`, wherever on the line it stood."""
-    given: str | None = click.get_current_context().meta.get(_SERVER)
-    return given
+    return cast("str | None", click.get_current_context().meta.get(_SERVER))
 
 
 def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import msgspec
 
 from ralph.config import home_folder
-from ralph.errors import BadInput
+from ralph.errors import BadInput, RalphError
 from ralph.prompt.build import render
 from ralph.text.sanitize import sanitize_line
 
@@ -69,6 +69,9 @@ def read_options(argv: list[str]) -> ServerOptions:
     from ralph.journal.file import check_name
 
     given = _parser().parse_args(argv)
+    if given.server is not None:
+        todo = f"Set RALPH_SERVER, or let the client connect to {given.server}/mcp over HTTP."
+        raise RalphError("--server does not work here", todo=todo)
     modes = [mode for mode in get_args(Mode) if getattr(given, mode) not in (None, False)]
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
@@ -91,6 +94,7 @@ def read_options(argv: list[str]) -> ServerOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="ralph mcp", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--project", metavar="DIR", help="where the project is")
+    parser.add_argument("--server", help=argparse.SUPPRESS)  # refused with a reason
     modes = parser.add_argument_group("modes")
     modes.add_argument("--feature", metavar="NAME", help="the memory and plan of one feature")
     more = parser.add_argument_group("with --feature")

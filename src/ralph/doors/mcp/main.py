@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
     from ralph.doors.mcp.context import ServerOptions
 
-FAILED = 1
-USAGE = 2
+FAILED, USAGE = 1, 2
 
 # What is needed to find files, homes and projects. The agent's environment holds keys of many
 # services; this process has no use for them and does not keep them for its own children either.
@@ -35,8 +34,8 @@ def run(argv: list[str]) -> int:
 
     try:
         options = read_options(argv)
-    except BadInput as error:
-        return _fail(f"mcp: {error}", USAGE)
+    except RalphError as error:
+        return _fail(f"mcp: {error}", USAGE if isinstance(error, BadInput) else FAILED)
     except SystemExit:  # --help has been printed
         return 0
     if sys.stdin is None or sys.stdout is None:

@@ -226,8 +226,14 @@ _HOW = "Create one with `ralph token create`, and send it as `Authorization: Bea
 
 def make_api(server: TeamServer, *more: Route) -> ASGIApp:
     """The API as an ASGI application, with these routes added."""
+    # The name of a feature may have slashes, so the longer paths are tried first.
     routes = [
-        Route(PREFIX + call.path, _endpoint(server, call), methods=[call.method]) for call in CALLS
+        Route(
+            PREFIX + call.path.replace("{feature}", "{feature:path}"),
+            _endpoint(server, call),
+            methods=[call.method],
+        )
+        for call in sorted(CALLS, key=lambda call: -call.path.count("/"))
     ]
 
     def health(_: Request) -> Response:
@@ -325,7 +331,7 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
     except msgspec.ValidationError as error:
-        raise BadInput(str(error)) from None
+        raise BadInput(f"the parameters cannot be used: {error}") from None
 
 
 # -- errors as problem details
@@ -469,7 +475,7 @@ class AccessLog:
             figures.under_way -= 1
             took_s = time.perf_counter() - began
             route = scope.get("route")
-            path = getattr(route, "path", None) or "other"
+            path = getattr(route, "path_format", None) or "other"
             figures.count(scope["method"], path, told["status"], took_s)
             line: dict[str, Any] = {
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

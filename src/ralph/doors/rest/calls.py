@@ -28,7 +28,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.memory.store import Answer, short_hash
 from ralph.memory.tokens import Right, Token
-from ralph.plan import edit, learnings
+from ralph.plan import edit, fields, learnings
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
@@ -246,12 +246,13 @@ def feature_files(call: ApiCall) -> Any:
 def list_tasks(call: ApiCall, given: bodies.TasksQuery) -> list[Any]:
     """The tasks of the plan."""
     tasks = list(call.plan.read("tasks").tasks)
+    status = None if given.status is None else fields.clean_status(given.status)
     wanted = call.token.feature or given.feature
     if given.feature is not None:
         call.feature(given.feature)
     tasks = edit.ready(tasks, feature=wanted) if given.ready else tasks
     fit = [one for one in tasks if wanted in (None, one.feature)]
-    return [plain(one) for one in fit if given.status in (None, one.status)]
+    return [plain(one) for one in fit if status in (None, one.status)]
 
 
 def get_task(call: ApiCall) -> Any:
@@ -286,7 +287,7 @@ def delete_task(call: ApiCall) -> Json:
 
 def list_learnings(call: ApiCall) -> Any:
     """The learnings of a feature."""
-    return plain(call.plan.feature(call.feature()).learnings)
+    return [{"id": one.id, **plain(one)} for one in call.plan.feature(call.feature()).learnings]
 
 
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ralph.current_run import current_run
 from ralph.errors import BadInput, RalphError
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from ralph.doors.rest.app import TeamServer
     from ralph.memory.project import Project
 
-FAILED = 1
 # Tried first, so that the address stays the same; otherwise any free port.
 PORT = 8757
 _SERVE = """\
 Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
 create`). Other machines can connect only with --host, and only once there is a token."""
 _UI = "Open the page in your browser: see, search and correct what memory has."
-_API = re.compile(r"/(?:v1/|projects/|healthz$|readyz$)")
+_API = re.compile(r"/(?:v1(?:/|$)|projects/|healthz$|readyz$)")
 # Passed in, because doors do not import each other: the page of a project as an application, with
 # its address and a function that closes it; an MCP server for a project, a feature (or none) and
 # whether it only reads.
@@ -59,7 +58,8 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
     parser.add_argument(
         "--port", type=int, metavar="N", help=f"port (default: {PORT}, or any free one)"
     )
-    parser.set_defaults(host="127.0.0.1", certfile=None, keyfile=None)
+    parser.add_argument("--server", help=argparse.SUPPRESS)  # refused with a reason
+    parser.set_defaults(name=name, host="127.0.0.1", certfile=None, keyfile=None)
     if mcp_of is not None:
         parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
@@ -81,7 +81,7 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         from ralph.text.sanitize import visible
 
         sys.stderr.write(f"ralph: {' '.join(visible(str(error)).split())}\n")
-        return FAILED
+        return 1
 
 
 def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -> int:
@@ -90,18 +90,29 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
 
     home = home_folder()
     projects = _projects(options.project, home)
-    if mcp_of is None and (login := find_login(home, projects[0].root)):
-        what = "the page shows this machine's memory, and here it is on a server"
-        raise BadInput(what, where=login.address, todo="Run it where the server runs.")
+    login = find_login(home, projects[0].root, given=options.server)
+    if login is not None and (mcp_of is None or options.server):
+        what = f"`ralph {options.name}` needs the project's own files, and its memory is on"
+        todo = "Leave out --server, or run" if options.server else "Run"
+        raise BadInput(f"{what} {login.address}", todo=f"{todo} it where the server runs.")
     if bool(options.certfile) != bool(options.keyfile):
         raise BadInput("TLS needs both --certfile and --keyfile")
+    if options.certfile:
+        import ssl
+
+        try:
+            ssl.create_default_context().load_cert_chain(options.certfile, options.keyfile)
+        except OSError as error:
+            raise BadInput(
+                f"the certificate or its key cannot be used ({error})", where=options.certfile
+            ) from None
     import uvicorn
 
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bound(options.host, options.port))
         port = listening.getsockname()[1]
         page, address = None, ""
-        if _is_loopback(options.host) and not options.certfile:
+        if _is_loopback(options.host) and ":" not in options.host and not options.certfile:
             page, address, close = page_of(projects[0], port, _tell)
             ends.callback(close)
         api = None if mcp_of is None else _open_api(options, projects, mcp_of, home, page)
@@ -111,15 +122,15 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             threading.Thread(target=_open, args=[address], daemon=True).start()
         else:
             ends.callback(api.close)
-            scheme = "https" if options.certfile else "http"
             names = ", ".join(one.root.name for one in projects)
-            at = f"{scheme}://{options.host}:{port}"
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            host = "HOST" if host in ("0.0.0.0", "[::]") else host  # every address of this machine
+            at = f"{'https' if options.certfile else 'http'}://{host}:{port}"
             _tell(f"API: {at}/v1/projects/NAME (serving {names})")
             _tell(f"For `ralph --server`: {at}/projects/NAME")
         _tell("Press Ctrl-C to stop.")
-        app: Any = api or page
         config = uvicorn.Config(
-            app,
+            cast("Any", api or page),
             http="h11" if api is None else api.connection,
             loop="asyncio",
             lifespan="off" if api is None else "on",
@@ -178,8 +189,7 @@ class Paths:
             await self._live(receive, send)
             return
         for_api = self._page is None or _API.match(scope.get("path", ""))
-        app = self._api if for_api or self._page is None else self._page
-        await app(scope, receive, send)
+        await (self._api if for_api or self._page is None else self._page)(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -202,7 +212,7 @@ class McpSessions:
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
         # The server never starts a message, so there is nothing to GET.
-        self.route = Route("/projects/{project}/mcp", _McpEndpoint(self), methods=["POST"])
+        self.route = Route("/projects/{project}/mcp", self, methods=["POST"])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -214,7 +224,7 @@ class McpSessions:
             yield
             tasks.cancel_scope.cancel()
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request within what its token allows."""
         from starlette.requests import Request
 
@@ -239,17 +249,6 @@ class McpSessions:
         async with manager.run():
             task_status.started()
             await anyio.sleep_forever()
-
-
-class _McpEndpoint:
-    """The raw ASGI endpoint of the MCP route."""
-
-    def __init__(self, sessions: McpSessions) -> None:
-        self._sessions = sessions
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._sessions.answer(scope, receive, send)
 
 
 def _projects(folders: list[str] | None, home: Path) -> list[Project]:

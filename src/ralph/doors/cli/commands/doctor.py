@@ -27,6 +27,7 @@ from ralph.doors.cli.context import (
     found_project,
     memory_folder,
     on_server,
+    server_address,
     start_folder,
     warnings_noted,
 )
@@ -318,13 +319,14 @@ def _server(_: DoctorScope) -> Finding | None:
 
 
 def _outbox(scope: DoctorScope) -> Finding | None:
-    """No record is left that a server refused, or that was saved with another token."""
+    """No record is left that a server refused, or that waits for another server or token."""
     there: Any = on_server()
     own = there and there.outbox.file
     found = [(file, calls) for file, calls in outbox_files(scope.home).items() if file != own]
     for file, calls in found:
         count, one = plural(len(calls), "record"), calls[0]
-        detail = f"{count} for {one.address}, saved with another token"
+        here = there is not None and there.where == one.address
+        detail = f"{count} for {one.address}, {'saved with another token' if here else 'not sent'}"
         if one.why:
             detail = f"{count} that {one.address} refused ({one.path}: {one.why})"
         more = f" (and {plural(len(found) - 1, 'more file')})" if len(found) > 1 else ""
@@ -377,7 +379,7 @@ def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     if (project := scope.project) is None:
         where = f"no .ralph folder in {start_folder()} or above"
-        if scope.bound is not None:
+        if server_address() is not None:
             return _ok(f"{where}; its memory is on the server")
         if paused_folders(scope.home) is not None:
             return _ok(f"{where}; hooks save its sessions in {scope.home}")

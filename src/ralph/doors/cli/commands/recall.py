@@ -447,13 +447,18 @@ def _show_iteration(page: Page, hit: Hit, place: JournalRecord) -> None:
 
 @click.command(cls=Command)
 def status() -> Result:
-    """Show whether memory is working and what's in it."""
+    """Show whether memory is working and what's in it.
+
+    The exit code is 1 if memory is off: the index cannot be used, or the server does not answer.
+    """
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
     with context.opened() as ralph:
         found = look(ralph)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
+        waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
+        where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
         paused = in_force(ralph.project.home, ralph.project)
 
     def show(page: Page) -> None:
@@ -463,7 +468,8 @@ def status() -> Result:
         page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
-            if not ralph.remote or beside:  # a token for one feature gets no counts
+            # A token for one feature gets no counts, and without its server nobody knows them.
+            if beside if ralph.remote else ralph.store.journals.trouble() is None:
                 page.line("Memory is empty. Save iterations with: ralph record")
             return
         page.line()
@@ -476,7 +482,11 @@ def status() -> Result:
                 counts = f"{plural(one['journalled'], 'record')}, {one['indexed']} indexed"
                 page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
-    return Result(plain(found) | {"paused": paused.since if paused else None}, show)
+    return Result(
+        plain(found) | {"paused": paused.since if paused else None, "waiting": waiting},
+        show,
+        code=0 if found.available else 1,
+    )
 
 
 def _status_row(count: FeatureCount) -> tuple[Span, ...]:

@@ -28,7 +28,7 @@ from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, server_given, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
-from ralph.memory.servers import find_login, save_login
+from ralph.memory.servers import find_login, save_run_token
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
@@ -82,7 +82,7 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
         root = str(ralph.project.root)
         progress = None if ralph.remote else ralph.store.progress
         if login := find_login(ralph.project.home, root, given=server_given()):
-            save_login(ralph.project.home, login)  # for the tools of the agent
+            save_run_token(ralph.project.home, login, root)
         listener: Listener = json_listener
         if not wants_json():
             listener = stack.enter_context(shown(stop.is_set, progress, root=root))

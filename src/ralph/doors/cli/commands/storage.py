@@ -203,11 +203,12 @@ def deliver() -> Result:
             there.deliver()
         files = outbox_files(there.project.home).items()
         kept = sum(len(calls) for file, calls in files if file.parent == folder)
-        text = f"Delivered {plural(count - kept, 'record')} to {there.where}."
         notes = [f"still here: {plural(kept, 'record')}; see: ralph doctor"] if kept else []
-        view = text if count else f"Nothing is waiting here for {there.where}."
+        done = (
+            f"Delivered {plural(count - kept, 'record')} to" if count else "Nothing waits here for"
+        )
         value = {"delivered": {there.where: count - kept}, "waiting": {there.where: kept}}
-        return Result(value, view, len(notes), notes=notes)
+        return Result(value, f"{done} {there.where}.", len(notes), notes=notes)
     _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
     with context.warnings_noted():
