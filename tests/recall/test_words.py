@@ -5,13 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.score import Fields, Weighed, meaning_share, weigh_words, words_of
+from ralph.index import PassageWords
+from ralph.recall.score import HeldWords, Weighed, meaning_share, weigh_words
+
+Fields = tuple[str, str, str]
+
+
+def held(asked: list[str], *passages: Fields) -> dict[int, HeldWords]:
+    words = [PassageWords.of(*fields) for fields in passages]
+    return {place: HeldWords(one.times(asked), one) for place, one in enumerate(words)}
 
 
 def weights(asked: list[str], *passages: Fields, count: int = 100, **seen: int) -> list[float]:
     frequencies = {token: seen.get(token, 1) for token in asked}
-    held = dict(enumerate(passages))
-    weighed = weigh_words(asked, held, frequencies=frequencies, count=count).weights
+    given = held(asked, *passages)
+    weighed = weigh_words(asked, given, frequencies=frequencies, count=count).weights
     return [weighed[place] for place in range(len(passages))]
 
 
@@ -46,15 +54,14 @@ def test_in_a_long_passage_a_word_says_less() -> None:
 
 
 def test_the_coverage_is_the_largest_share_of_the_question_in_one_passage() -> None:
-    held: dict[int, Fields] = {1: ("", "alpha", ""), 2: ("", "alpha beta", ""), 3: ("", "x", "")}
-    seen = {"alpha": 2, "beta": 1}
+    def coverage(asked: list[str], *passages: str) -> float:
+        given = held(asked, *(("", text, "") for text in passages))
+        seen = {"alpha": 2, "beta": 1, "gamma": 0}
+        return weigh_words(asked, given, frequencies=seen, count=50).coverage
 
-    assert weigh_words(["alpha", "beta"], held, frequencies=seen, count=50).coverage == 1.0
-    part = weigh_words(["alpha", "beta"], {1: held[1]}, frequencies=seen, count=50).coverage
-    assert 0.0 < part < 0.6
-    unknown = seen | {"gamma": 0}
-    asked = ["alpha", "beta", "gamma"]
-    assert weigh_words(asked, held, frequencies=unknown, count=50).coverage < 0.7
+    assert coverage(["alpha", "beta"], "alpha", "alpha beta", "x") == 1.0
+    assert 0.0 < coverage(["alpha", "beta"], "alpha") < 0.6
+    assert coverage(["alpha", "beta", "gamma"], "alpha", "alpha beta", "x") < 0.7
 
 
 def test_nothing_to_weigh_weighs_nothing() -> None:
@@ -65,15 +72,16 @@ def test_nothing_to_weigh_weighs_nothing() -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=30), st.integers(0, 40))
 def test_weights_and_coverage_are_never_out_of_bounds(words: list[str], seen: int) -> None:
-    held: dict[int, Fields] = {1: ("a", " ".join(words), "")}
+    given = held(["a", "b"], ("a", " ".join(words), ""))
     frequencies = {"a": 1, "b": seen}
-    weighed = weigh_words(["a", "b"], held, frequencies=frequencies, count=40)
-    assert weighed.weights[1] > 0.0
+    weighed = weigh_words(["a", "b"], given, frequencies=frequencies, count=40)
+    assert weighed.weights[0] > 0.0
     assert 0.0 < weighed.coverage <= 1.0
 
 
 def test_words_are_counted_without_the_places() -> None:
-    assert words_of(("one two", "three", "src/a.py src/b.py")) == 3
+    words = PassageWords.of("one two", "three", "src/a.py src/b.py")
+    assert (words.length, words.count) == (3, 5)
 
 
 def share(nats: float, coverage: float, length: float = 10.0) -> float:

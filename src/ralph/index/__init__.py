@@ -218,9 +218,7 @@ class PassageWords(msgspec.Struct, frozen=True):
         length = title.count(" ") + text.count(" ") + 2
         text_at = len(title) + 2
         padded = f" {title}  {text}  {places} "
-        return cls(
-            padded, text_at, text_at + len(text) + 2, length + places.count(" ") + 1, length
-        )
+        return cls(padded, text_at, text_at + len(text) + 2, length + places.count(" ") + 1, length)
 
     def times(self, words: Iterable[str]) -> Times:
         """Those of these words that it holds, and how often, by where they stand."""

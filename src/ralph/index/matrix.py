@@ -502,7 +502,7 @@ def _times(
         for row, place, many in zip(rows, places.tolist(), times, strict=True):
             if math.isnan(many):
                 counted = passages[row].words.times((word,))
-                many = one.times[place] = counted[0][1] if counted else 0.0  # noqa: PLW2901
+                many = one.times[place] = counted[0][1] if counted else 0.0
             if many:
                 found[row].append((word, many))
     return found

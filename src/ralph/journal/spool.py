@@ -56,7 +56,7 @@ class Spool:
     def holds(self) -> bool:
         """Whether anything waits."""
         try:
-            return os.stat(self.file.path).st_size > 0
+            return self.file.path.stat().st_size > 0
         except (FileNotFoundError, NotADirectoryError):
             return False
 

@@ -197,7 +197,7 @@ def _nearer(
             talk = history.exchanges[name]
             before = values.get(talk[place - 1], 0.0) if place else 0.0
             after = values.get(talk[place + 1], 0.0) if place + 1 < len(talk) else 0.0
-            return before if before > after else after  # noqa: FURB136 - quicker than max()
+            return before if before > after else after
     return 0.0
 
 

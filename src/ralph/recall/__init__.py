@@ -254,13 +254,23 @@ class Twins:
         return self._chosen[place][1].near(self._chosen[0][1])
 
 
+# In ASCII every character that is in no word becomes a blank.
+_BLANKS = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(128))
+
+
+def _words(text: str) -> list[str]:
+    if text.isascii():  # ten times as fast
+        return text.encode().translate(_BLANKS.ljust(256)).decode().split()
+    return _WORD.findall(text)
+
+
 class _HitWords:
     """The words of a hit, and how it ended."""
 
     def __init__(self, hit: Hit) -> None:
         row = KINDS.get(hit.kind)
         text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
-        found = frozenset(_WORD.findall(text[:_COMPARED_CHARS].casefold()))
+        found = frozenset(_words(text[:_COMPARED_CHARS].casefold()))
         self.words = frozenset(filter(str.isalpha, found))
         self.numbers = found - self.words
         self.ended = getattr(hit.record, "outcome", "")

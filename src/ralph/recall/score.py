@@ -140,8 +140,8 @@ def weigh_words(
             nats += own_nats
             total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
-        most = share if share > most else most  # noqa: FURB136 - max() takes three times as long
-        most_nats = nats if nats > most_nats else most_nats  # noqa: FURB136
+        most = share if share > most else most
+        most_nats = nats if nats > most_nats else most_nats
     length = sum(one.of.count for one in passages.values()) / len(passages) + 1
     return Weighed(weights, most / whole if whole else 0.0, most_nats, length)
 

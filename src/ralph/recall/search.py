@@ -179,7 +179,7 @@ def find(
 
     A collection built with another embedder than the question's vector is searched by words.
     """
-    asked = query_tokens(question.text)
+    asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     found = Found(question.asked(), [], days=question.days)
     by_id = {one.id: one for one in collections}
     held: dict[_Place, HeldWords] = {}
@@ -207,16 +207,18 @@ def find(
         also[n] = matches
     words = {place: weight for place, weight in found.weigh(held).items() if weight}
     meaning: dict[_Place, float] = {}
+    nearest = min(most, _CANDIDATES)
     for n, collection in by_id.items():
         if vector is not None and collection.manifest.embedder == embedder:
+            # What holds no word of the question is no candidate unless it is among the nearest.
             [near] = view.nearest(
-                collection, vector[None, :], _CANDIDATES, also=also[n], only=question.only
+                collection, vector[None, :], nearest, also=also[n], only=question.only
             )
             meaning |= {(n, row): cosine for row, cosine in near.items()}
             found.embedder = embedder
     found.cosines = sorted(meaning.values(), reverse=True)[:_NEARBY]
     share = meaning_share(found.by_words)
-    best = fuse(words, meaning, weight=share, most=max(depth, 4 * question.limit))
+    best = fuse(words, meaning, weight=share, most=most)
     for n, collection in by_id.items():
         rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
         for row, passage in view.fetch(collection, rows, records=True).items():

@@ -2,7 +2,7 @@
 
 A call is checked in this order: its token (401), its rate (429), its project (404, as if there were
 none), its right and feature (403, 404). Only then is its body read. Everything that touches memory
-runs in a few threads, each with its own memories.
+runs in a few threads, and no two of them use the same memories at once.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TeamServer:
         self._tokens = tokens
         tokens.watch()
         self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
-        self._local = threading.local()
+        self._free: dict[str, list[Ralph]] = {}
         self._lock = threading.Lock()
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._turn = threading.Lock()
@@ -193,24 +193,23 @@ class TeamServer:
             raise Refusal(status, what) from None
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for the others that compute, but not for long: one may wait for a server.
-
-        Python runs one thread at a time, and a third of the time goes into changing threads.
-        """
+    def memory(self, project: Project) -> Iterator[Ralph]:
+        """Memories of a project for one call. Calls take turns: threads that compute at the same
+        time slow each other down. None waits for long, because another may wait for a server."""
         mine = self._turn.acquire(timeout=_TURN_S)
         try:
-            yield
+            with self._lock:
+                free = self._free.setdefault(project.id, [])
+                # The one used last knows most of what is new.
+                ralph = free.pop() if free else None
+            ralph = ralph or open_ralph(project=project, home=self._home)
+            try:
+                yield ralph
+            finally:
+                free.append(ralph)
         finally:
             if mine:
                 self._turn.release()
-
-    def memory(self, project: Project) -> Ralph:
-        """This thread's memories of a project."""
-        opened: dict[str, Ralph] = self._local.__dict__.setdefault("opened", {})
-        if project.id not in opened:
-            opened[project.id] = open_ralph(project=project, home=self._home)
-        return opened[project.id]
 
     def log(self, line: Mapping[str, Any]) -> None:
         """One line of the access log: no content, no secret."""
@@ -278,8 +277,8 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
             return server.allow(request, call)
 
         def perform(token: Token, project: Project, *given: Any) -> bytes:
-            made = ApiCall(server.memory(project), token, request.path_params)
-            with server.turn():
+            with server.memory(project) as ralph:
+                made = ApiCall(ralph, token, request.path_params)
                 return msgspec.json.encode(call.perform(made, *given))
 
         body: bytes
