@@ -81,6 +81,14 @@ def _tokenizers() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Ralph's home for what tests share: never that of the person who runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RALPH_HOME", str(tmp_path_factory.mktemp("shared-home") / ".ralph"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where what belongs to no project is kept, for this test and its child processes."""

@@ -136,3 +136,42 @@ def test_little_is_kept_when_much_is_asked(kept: Kept, monkeypatch: pytest.Monke
     kept.add(0, 30)
     kept.asked()
     assert kept.asked() == kept.asked() == kept.asked_of_sqlite()
+
+
+def test_what_a_write_adds_is_found_among_what_is_kept(kept: Kept) -> None:
+    kept.add(0, 60)
+    kept.asked()
+    kept.asked()
+    for first in (60, 61, 65):
+        kept.add(first, first + 1 + first % 4)
+        kept.asked()  # each word is asked for again only where a new passage holds it
+    again, fresh = kept.asked(), kept.asked_of_sqlite()
+    assert again[2::5] == fresh[2::5]  # how many passages hold each word
+    assert again[3::5] == fresh[3::5]
+    assert again[4::5] == fresh[4::5]
+    for mine, theirs in zip(again[::5], fresh[::5], strict=True):
+        assert isinstance(mine, list)
+        assert isinstance(theirs, list)
+        assert len(mine) == len(theirs)
+
+
+def test_words_are_read_again_after_many_writes(kept: Kept) -> None:
+    kept.add(0, 20)
+    kept.asked()
+    kept.asked()
+    kept.add(20, 140)
+    assert kept.asked() == kept.asked_of_sqlite()
+
+
+def test_how_often_a_word_stands_in_a_passage_is_counted_once_and_right(kept: Kept) -> None:
+    kept.add(0, 40)
+    for _ in range(3):
+        with kept.index.store.state() as view:
+            live = live_of(view, "notes")
+            assert live is not None
+            for words in QUESTIONS:
+                found = view.words(live, words, 20)
+                passages = view.fetch(live, list(found.scores))
+                for row, times in found.times.items():
+                    assert times == passages[row].words.times(words)
+    assert found.times.keys() == found.scores.keys()

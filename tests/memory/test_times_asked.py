@@ -157,3 +157,14 @@ if sys.platform != "win32":
         finally:
             monkeypatch.undo()
             time.tzset()
+
+
+@pytest.mark.parametrize(
+    "question", ["2026-03-17", "2000/01/1", "login in february", "what did we fix last week?"]
+)
+def test_a_process_that_was_asked_before_answers_alike(
+    ralph: Ralph, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    monkeypatch.setattr("ralph.index.matrix._MANY_PASSAGES", 1)
+    asked = [ralph.search(question, min_score=0.0) for _ in range(3)]
+    assert asked[1] == asked[0] == asked[2]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.index import PassageWords
 from ralph.recall.score import HeldWords, Weighed, meaning_share, weigh_words
+from ralph.text.tokens import PassageWords
 
 Fields = tuple[str, str, str]
 
 
 def held(asked: list[str], *passages: Fields) -> dict[int, HeldWords]:
-    words = [PassageWords.of(*fields) for fields in passages]
+    words = [PassageWords(*fields) for fields in passages]
     return {place: HeldWords(one.times(asked), one) for place, one in enumerate(words)}
 
 
@@ -80,7 +80,7 @@ def test_weights_and_coverage_are_never_out_of_bounds(words: list[str], seen: in
 
 
 def test_words_are_counted_without_the_places() -> None:
-    words = PassageWords.of("one two", "three", "src/a.py src/b.py")
+    words = PassageWords("one two", "three", "src/a.py src/b.py")
     assert (words.length, words.count) == (3, 5)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from ralph.records import Record
+from ralph.text.tokens import PassageWords, Times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,10 +174,6 @@ class IndexBatch(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-# Some words of a passage, each with how often it stands there.
-Times = list[tuple[str, float]]
-
-
 class WordMatches(msgspec.Struct, frozen=True):
     """BM25 by passage; how many passages hold each token, and how many there are in all, both
     without derived ones. `times` has what each passage holds of the tokens, if that is known."""
@@ -194,41 +191,6 @@ class DatedPassages(msgspec.Struct, frozen=True):
     rows: Rows
     records: int
     among: int
-
-
-# How much a word counts by where it stands.
-_IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
-FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # what it is of counts nothing
-
-
-class PassageWords(msgspec.Struct, frozen=True):
-    """The tokens of a passage in one text, each between blanks: of its title, from `text_at` on of
-    its text, from `places_at` on of its places; how many there are, and how many without the places
-    (nothing counts as one)."""
-
-    padded: str
-    text_at: int
-    places_at: int
-    count: int
-    length: int
-
-    @classmethod
-    def of(cls, title: str, text: str, places: str) -> PassageWords:
-        """From the tokens of each field, separated by blanks."""
-        length = title.count(" ") + text.count(" ") + 2
-        text_at = len(title) + 2
-        padded = f" {title}  {text}  {places} "
-        return cls(padded, text_at, text_at + len(text) + 2, length + places.count(" ") + 1, length)
-
-    def times(self, words: Iterable[str]) -> Times:
-        """Those of these words that it holds, and how often, by where they stand."""
-        padded, found = self.padded, list[tuple[str, float]]()
-        for word in words:
-            if (needle := f" {word} ") in padded:
-                many = _IN_TEXT * padded.count(needle, self.text_at, self.places_at)
-                many += _IN_TITLE * padded.count(needle, 0, self.text_at)
-                found.append((word, many + _IN_PLACES * padded.count(needle, self.places_at)))
-        return found
 
 
 class StoredPassage(msgspec.Struct, frozen=True):

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import (
-    DERIVED,
-    FIELD_WEIGHTS,
-    Collection,
-    Corrupt,
-    Facets,
-    Only,
-    Rows,
-    StoredPassage,
-    Times,
-)
+from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
+from ralph.text.tokens import FIELD_WEIGHTS, Times
 
 if TYPE_CHECKING:
     import numpy as np

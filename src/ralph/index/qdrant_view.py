@@ -24,6 +24,7 @@ from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
 from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
 from ralph.records import Record, Source
+from ralph.text.tokens import PassageWords
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -185,10 +186,10 @@ def _record_of(payload: Mapping[str, Any], name: str) -> Record:
     return record
 
 
-def _words_of(payload: Mapping[str, Any], name: str) -> index.PassageWords:
+def _words_of(payload: Mapping[str, Any], name: str) -> PassageWords:
     if any(not isinstance(payload.get(key), str) for key in _FIELDS):
         raise CollectionDamaged("a passage has no words", name)
-    return index.PassageWords.of(payload["title"], payload["text"], payload["places"])
+    return PassageWords(payload["title"], payload["text"], payload["places"])
 
 
 def named_vectors(blob: bytes, dims: int) -> dict[str, list[list[float]]]:
@@ -250,7 +251,7 @@ class QdrantView(msgspec.Struct, eq=False):
     names: CollectionNames
     # What was counted in one state of a collection, kept until it is written to again.
     facts: dict[str, tuple[str, dict[object, int]]]
-    passages: dict[tuple[str, str], index.PassageWords] = {}
+    passages: dict[tuple[str, str], PassageWords] = {}
     known: dict[str, CollectionMetadata | None] = {}
     # Heads that are there: the records of these are there whole.
     heads: set[tuple[str, str]] = set()

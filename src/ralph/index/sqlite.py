@@ -22,16 +22,7 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import (
-    Collection,
-    Corrupt,
-    IndexBatch,
-    IndexedRecord,
-    Only,
-    PassageWords,
-    Rows,
-    StoredPassage,
-)
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
 from ralph.index.matrix import (
     LoadedCollections,
     PassageVectors,
@@ -42,7 +33,7 @@ from ralph.index.matrix import (
     unpack,
 )
 from ralph.records import Record, Source
-from ralph.text.tokens import tokens
+from ralph.text.tokens import PassageWords, Times, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -92,7 +83,6 @@ _BUSY_TIMEOUT_S = 5.0
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 # Fewer than the parameters that any SQLite allows in a query.
 _ROWS_AT_ONCE = 500
-_encode = msgspec.json.Encoder().encode
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
@@ -115,19 +105,18 @@ class SqliteView(msgspec.Struct, eq=False):
         """The collections of this name, or all: those that answer and those being built."""
         if name in self.facts.found:
             return self.facts.found[name]
-        where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
         columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
         columns += ", sweep, sweeping, removals"
-        select = f"SELECT {columns} FROM collection {where} ORDER BY id"
-        rows = self.connection.execute(select, values).fetchall()
+        select = f"SELECT {columns} FROM collection WHERE ?1 IS NULL OR name = ?1 ORDER BY id"
+        rows = self.connection.execute(select, (name,)).fetchall()
         needs_vacuum = self._one("PRAGMA user_version")
         found: list[Collection] = []
         for row in rows:
-            facts = dict(zip(columns.split(", "), row, strict=True))
+            facts = dict(zip(columns.split(", "), row, strict=True), needs_vacuum=needs_vacuum)
             n = facts["id"]
             waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
-            facts |= {"waiting": self._one(waiting), "needs_vacuum": needs_vacuum}
-            facts["last_number"] = self._one(f"SELECT max(number) FROM record_{n}")
+            last = self._one(f"SELECT max(number) FROM record_{n}")
+            facts |= {"waiting": self._one(waiting), "last_number": last}
             facts["manifest"] = {key: facts[key] for key in index.Manifest.__struct_fields__}
             found.append(msgspec.convert(facts, Collection, strict=False))
         self.facts.found[name] = found
@@ -137,10 +126,8 @@ class SqliteView(msgspec.Struct, eq=False):
         """How much it holds, and the first so many texts that wait for a vector."""
         n = collection.id
         waiting = f"passage_{n} WHERE waiting IS NOT NULL"
-        records, passages, late = (
-            self._one(f"SELECT count(*) FROM {one}")
-            for one in (f"record_{n}", f"passage_{n}", waiting)
-        )
+        tables = (f"record_{n}", f"passage_{n}", waiting)
+        records, passages, late = (self._one(f"SELECT count(*) FROM {one}") for one in tables)
         select = f"SELECT row, waiting FROM {waiting} ORDER BY row LIMIT ?"
         found = self.connection.execute(select, (texts,)).fetchall()
         return index.CollectionSize(records, passages, late, found)
@@ -149,7 +136,7 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        scores, times = dict[int, float](), dict[int, index.Times]()
+        scores, times = dict[int, float](), dict[int, Times]()
         loaded = self.loaded.of(collection)
         view = self.connection, self._last_row("passage", collection)
         passages = loaded.count(*view)
@@ -194,19 +181,13 @@ class SqliteView(msgspec.Struct, eq=False):
         known = self.loaded.of(collection).passages
         if fresh := [row for row in wanted if row not in known]:
             select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
-            for row, fields in self._rows(select, fresh).items():
-                known[row] = StoredPassage(PassageWords.of(*fields))
-            for row in fresh:
-                if row not in known:
-                    raise Corrupt(f"passage {row} has no words")
+            texts = self._rows(select, fresh)
+            known |= {row: StoredPassage(PassageWords(*texts[row])) for row in fresh}
         if records and (fresh := [row for row in wanted if known[row].record is None]):
             select = "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
             select += f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row"
-            for row, values in self._rows(select, fresh).items():
-                known[row] = StoredPassage(known[row].words, _record(values))
-            for row in fresh:
-                if known[row].record is None:
-                    raise Corrupt(f"passage {row} has no record")
+            values = self._rows(select, fresh)
+            known |= {row: StoredPassage(known[row].words, _record(values[row])) for row in fresh}
         return {row: known[row] for row in wanted}
 
     def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
@@ -217,6 +198,8 @@ class SqliteView(msgspec.Struct, eq=False):
             marks = ", ".join("?" * len(some))
             for row, *values in self.connection.execute(f"{select} IN ({marks})", some):
                 found[row] = tuple(values)
+        if missing := {*rows} - found.keys():
+            raise Corrupt(f"passage {min(missing)} is not whole")
         return found
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
@@ -250,9 +233,8 @@ def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
 
 
 class OpenConnection(msgspec.Struct, eq=False):
-    """What belongs to a connection: the lock that its thread holds while using it, because closing
-    one that another thread is using would crash the process; what was loaded from its file; and
-    what its last view has found out."""
+    """What belongs to a connection: the lock of the thread that uses it (closing it meanwhile would
+    crash the process), what was loaded from its file, and what its last view has found out."""
 
     lock: Any
     loaded: LoadedCollections
@@ -396,13 +378,12 @@ class SqliteStore:
             view.collections()
         with self._using() as connection:
             rows = connection.execute("PRAGMA integrity_check").fetchall() if deep else ()
-            return [str(row[0]) for row in rows if row[0] != "ok"]
+        return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def close(self) -> None:
         """Close every connection; the store may be used again afterwards."""
-        for connection, opened in list(self._opened.items()):
-            with opened.lock:
-                self._close(connection)
+        for opened in list(self._opened.items()):
+            self._close(*opened)
 
     # -- inside
 
@@ -448,8 +429,7 @@ class SqliteStore:
         if opened and used:
             if self._local.inode == self._inode():
                 return opened, used.lock
-            with used.lock:
-                self._close(opened)  # the file was deleted or replaced under us
+            self._close(opened, used)  # the file was deleted or replaced under us
         disk.make_folder(self.path.parent)
         # Made here, because SQLite would let everybody read it; its log gets the same mode.
         if not self.path.exists():
@@ -476,9 +456,10 @@ class SqliteStore:
         self._local.opened = connection
         return connection, lock
 
-    def _close(self, connection: sqlite3.Connection) -> None:
-        connection.close()
-        self._opened.pop(connection, None)
+    def _close(self, connection: sqlite3.Connection, opened: OpenConnection) -> None:
+        with opened.lock:
+            connection.close()
+            self._opened.pop(connection, None)
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
@@ -580,7 +561,7 @@ def _insert_record(
     """A record with its passages and their words; gives the vectors there are."""
     columns = ("id", "digest", "kind", "number", "at", "body")
     values = {name: getattr(row.record, name) for name in columns}
-    values |= {"source": _encode(row.record.source).decode(), "sweep": sweep}
+    values |= {"source": msgspec.json.encode(row.record.source).decode(), "sweep": sweep}
     number = _insert(connection, f"record_{n}", values)
     for passage, passage_hash, vector in zip(row.passages, row.hashes, row.vectors, strict=True):
         waiting = (passage.embed or None) if vector is None else None

@@ -20,9 +20,8 @@ from typing import Any
 
 import msgspec
 
-from ralph.index import PassageWords, Times
 from ralph.recall import Relevance
-from ralph.text.tokens import STOP_WORDS, spellings, stem
+from ralph.text.tokens import STOP_WORDS, PassageWords, Times, spellings, stem
 
 # Possibly what was asked for, relevant, and sure enough to be given to a model unasked.
 FLOOR = 0.40

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, PassageWords
+from ralph.index import Collection, Cut, IndexView, Only
 from ralph.index.matrix import fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
@@ -38,7 +38,7 @@ from ralph.recall.score import (
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import query_tokens, spellings, tokens
+from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -200,8 +200,9 @@ def find(
             matches = list(dict.fromkeys([*matches, *of_days.rows]))
             timed += [(n, row) for row in of_days.rows]
         common = [token for token in found.asked if token not in ranked]
+        known = {} if question.days else by_words.times  # a day's words are not asked for
         for row, one in view.fetch(collection, matches).items():
-            times = by_words.times.get(row)
+            times = known.get(row)
             left = found.asked if times is None else common
             held[n, row] = HeldWords((times or []) + one.words.times(left), one.words)
         also[n] = matches
@@ -257,7 +258,7 @@ def find_plainly(
             if not fits(passage.facets, question.only):
                 continue
             fields = (passage.title, passage.text, passage.places)
-            words = PassageWords.of(*(" ".join(tokens(one)) for one in fields))
+            words = PassageWords(*(" ".join(tokens(one)) for one in fields))
             shared = words.times(wanted)
             count += 1
             frequencies.update(word for word, _ in shared)

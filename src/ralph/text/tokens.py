@@ -370,3 +370,39 @@ def shorten(text: str, max_chars: int) -> str:
     if not text[len(head)].isspace() and " " in head:
         head = head[: head.rindex(" ")]
     return f"{head.rstrip(' ,;:-(')}\u2026" if max_chars > 0 else ""
+
+
+# -- The words of a passage.
+
+
+# Some words of a passage, each with how often it stands there.
+Times = list[tuple[str, float]]
+# How much a word counts by where it stands.
+_IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
+FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # what it is of counts nothing
+
+
+class PassageWords:
+    """The tokens of a passage in one text, each between blanks: of its title, from `text_at` on of
+    its text, from `places_at` on of its places; how many there are, and how many without the places
+    (nothing counts as one)."""
+
+    __slots__ = ("count", "length", "padded", "places_at", "text_at")
+
+    def __init__(self, title: str, text: str, places: str) -> None:
+        """From the tokens of each field, separated by blanks."""
+        self.padded = f" {title}  {text}  {places} "
+        self.text_at = len(title) + 2
+        self.places_at = self.text_at + len(text) + 2
+        self.length = title.count(" ") + text.count(" ") + 2
+        self.count = self.length + places.count(" ") + 1
+
+    def times(self, words: Iterable[str]) -> Times:
+        """Those of these words that it holds, and how often, by where they stand."""
+        padded, found = self.padded, list[tuple[str, float]]()
+        for word in words:
+            if (needle := f" {word} ") in padded:
+                many = _IN_TEXT * padded.count(needle, self.text_at, self.places_at)
+                many += _IN_TITLE * padded.count(needle, 0, self.text_at)
+                found.append((word, many + _IN_PLACES * padded.count(needle, self.places_at)))
+        return found

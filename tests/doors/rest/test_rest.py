@@ -362,3 +362,36 @@ def test_a_search_by_words_can_leave_out_a_conversation(served: Team) -> None:
     path = "/search?q=yellow+crane&words_only=true&kind=exchange"
     assert good(served.call("GET", path, token))["hits"]
     assert not good(served.call("GET", f"{path}&exclude={'c' * 16}", token))["hits"]
+
+
+def test_calls_take_turns_and_none_waits_for_one_that_hangs(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.doors.rest.app._TURN_S", 0.01)
+    server, token = served.server, served.token()
+    with server.memory(served.own) as hanging:
+        assert good(served.call("GET", "/search?q=nightly+export", token))["hits"]
+        with server.memory(served.own) as other:
+            assert other is not hanging
+    assert served.call("GET", "/records/0000000000000000", token).status_code == 404
+    with server.memory(served.own) as after:  # also after a call that failed
+        assert after in (hanging, other)
+    assert len(server._free[served.own.id]) == 2
+
+
+def test_many_calls_at_once_are_all_answered(served: Team) -> None:
+    token, found = served.token(), list[list[str]]()
+
+    def ask(number: int) -> None:
+        path, body = "/notes", {"text": f"Depot {number} opens at {number} o'clock."}
+        note = good(served.call("POST", path, token, json=body))
+        hits = good(served.call("GET", f"/search?q=depot+{number}+opens", token))["hits"]
+        found.append([note["id"], *(hit["id"] for hit in hits)])
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(found) == 16
+    assert all(note in hits for note, *hits in found)
