@@ -9,9 +9,10 @@ the candidates of all memories that were asked, so that their scores mean the sa
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -370,9 +371,9 @@ def rank(
     whole = _pooled(parts)
     ranks = _mix(candidates, whole.by_words)
     time_weight = _weigh_time(parts, whole.by_words.nats)
-    order = sorted((_by_kind(one) for part in parts for one in _lifted(part)), key=_order)
+    order: Iterable[Candidate] = _best_first([one for part in parts for one in _lifted(part)])
     if question.lists_days:
-        order.sort(key=lambda one: one.record.at, reverse=True)
+        order = sorted(order, key=lambda one: one.record.at, reverse=True)
     twins, chosen = Twins(), list[Candidate]()
     for one in order:
         if len(chosen) == question.limit + _SPARE:
@@ -497,16 +498,28 @@ def _lifted(part: Found) -> list[Candidate]:
     return lifted
 
 
-def _by_kind(one: Candidate) -> Candidate:
-    kind = one.record.kind
-    if kind in WRITTEN and KINDS[kind].by_person(one.hit.record):
-        one.value *= _BY_PERSON
-    return one
+def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """In their order. Who wrote a record is looked up when its turn may have come: it is read for
+    that."""
+    # At first as if a person had written everything that a person may have.
+    waiting = [
+        (_order(one, _BY_PERSON if one.record.kind in WRITTEN else 1.0), n, one)
+        for n, one in enumerate(candidates)
+    ]
+    heapq.heapify(waiting)
+    while waiting:
+        _, n, one = heapq.heappop(waiting)
+        if one.record.kind in WRITTEN and n >= 0:
+            if KINDS[one.record.kind].by_person(one.hit.record):
+                one.value *= _BY_PERSON
+            heapq.heappush(waiting, (_order(one), -1 - n, one))
+        else:
+            yield one
 
 
-def _order(one: Candidate) -> tuple[float, int, str, bytes]:
+def _order(one: Candidate, lift: float = 1.0) -> tuple[float, int, str, bytes]:
     """Best first, the newest first among equals: rows are numbered anew by every rebuild."""
-    return -one.value, -one.record.number, one.record.id, one.record.body
+    return -lift * one.value, -one.record.number, one.record.id, one.record.body
 
 
 def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
