@@ -414,8 +414,7 @@ def _ran(steps: list[_AttemptStep]) -> str:
 
 def _names(text: str) -> frozenset[str]:
     """The words of a text that may name something, in lower case."""
-    words = re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())
-    return frozenset(words) - names("common")
+    return frozenset(re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())) - names("common")
 
 
 def _sentence(

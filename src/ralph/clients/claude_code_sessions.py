@@ -225,8 +225,7 @@ class Transcript(Messages):
                 elif not pattern("clients own").fullmatch(words):
                     self.hear(words, first=self._is_first)
                     self._is_first = self._is_first and False
-            detail = partial(unraw, line.toolUseResult)
-            self.user(message, detail, parent=parent, cwd=cwd or None)
+            self.user(message, partial(unraw, line.toolUseResult), parent=parent, cwd=cwd or None)
             self._count_subagent(line)
             if sort in {"prompt", "results", "interrupt"}:
                 self._waits_for_agent = True

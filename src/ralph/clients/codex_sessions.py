@@ -374,8 +374,7 @@ class Rollout(lines.SessionReader):
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         key = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
         start = msgspec.structs.replace(self._start, head=self.head)
-        folder = text_of(self._context.get("cwd"))
-        self._open = opened = CodexTurn(start, key, at, turn, folder)
+        self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
         opened.is_marked = self._is_marked
         opened.context(self._context)
         for text in self._put_in:

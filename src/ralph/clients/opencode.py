@@ -343,8 +343,7 @@ class OpenCodeSetup(JsoncSetup):
         self, root: Path | None, call: settings.RalphCall | None, *, mcp: bool = True
     ) -> list[settings.SettingsEdit]:
         """The plugin, and the server where it is wanted."""
-        file = _plugin_file(root)
-        found = self._edits(file, root, call, _with_plugin, _without_plugin)
+        found = self._edits(_plugin_file(root), root, call, _with_plugin, _without_plugin)
         return found + (super().edits(root, call) if mcp else [])
 
     def hooks(self, root: Path | None) -> settings.SetupPart:

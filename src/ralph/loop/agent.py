@@ -439,8 +439,7 @@ class RunFolder(msgspec.Struct, frozen=True):
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
         # It holds all files of the plan, and more than once.
-        largest = 16 * disk.LARGEST_BYTES
-        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=largest)
+        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=16 * disk.LARGEST_BYTES)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:
