@@ -152,10 +152,11 @@ class Attempts:
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """The agent said something; a better account of the errors it has just solved."""
-        better: list[tuple[str, str]] = []
-        for name, (error, solution) in self._fresh.items():
-            if why := _sentence([text[:_LONGEST_TEXT]], error, echoed, _BECAUSE):
-                better.append((name, _joined(solution, why)))
+        better = [
+            (name, _joined(solution, why))
+            for name, (error, solution) in self._fresh.items()
+            if (why := _sentence([text[:_LONGEST_TEXT]], error, echoed, _BECAUSE))
+        ]
         self._fresh.clear()
         if self._failed:
             self._time += 1

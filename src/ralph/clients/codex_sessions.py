@@ -326,8 +326,7 @@ class Rollout(lines.SessionReader):
         elif self._open is None:
             return
         elif kind == "token_count":
-            info = mapping(data.get("info"))
-            if info:
+            if info := mapping(data.get("info")):
                 last = total_tokens(info.get("last_token_usage"))
                 self._open.spend(total_tokens(info.get("total_token_usage")), last)
         elif kind in {"error", "stream_error"}:

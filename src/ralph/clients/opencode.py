@@ -242,8 +242,7 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
     for line in file:
         with contextlib.suppress(lines.UnreadableLine):
             for one in objects(line.strip()):
-                folder = text_of(mapping(mapping(one.get("info")).get("path")).get("cwd"))
-                if folder:
+                if folder := text_of(mapping(mapping(one.get("info")).get("path")).get("cwd")):
                     return lines.SessionHead(name, folder)
     return lines.SessionHead(name)
 
