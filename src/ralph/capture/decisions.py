@@ -133,8 +133,7 @@ def _reasons(body: str) -> str:
     if len(plain) <= _LONGEST_BODY:
         return plain
     told = re.split(r"(?<=[.!])\s+(?=[A-Z`-])", plain)
-    reasons = [one for one in told if words("reason", re.I).search(one)] or told[:1]
-    return " ".join(reasons)
+    return " ".join([one for one in told if words("reason", re.I).search(one)] or told[:1])
 
 
 # -- Plans.
@@ -338,8 +337,7 @@ class SessionAccount:
         """What was asked, answered and committed, turn by turn; `last` are the final words."""
         turns = [turn for turn in self._turns if turn.asked or turn.said or turn.commits]
         if len(turns) < 2 or not any(turn.asked for turn in turns):
-            commits = [subject for turn in turns for subject in turn.commits]
-            return _with_commits(last, commits)
+            return _with_commits(last, [subject for turn in turns for subject in turn.commits])
         # The first turns say what it was about, the latest how it went.
         told = [self._told(turn) for turn in [*turns[:-1][:6], *turns[6:-1][-8:]]]
         end = _with_commits(clip(last, _LAST_WORDS), turns[-1].commits)

@@ -43,11 +43,11 @@ class Wording(NamedTuple):
 
 
 def _wordings(section: str) -> tuple[Wording, ...]:
-    found: list[Wording] = []
-    for row in rows(section):
-        kind, look, text = row.split(" ", 2)
-        found.append(Wording(msgspec.convert(kind, ErrorType), re.compile(text), look.strip("-")))
-    return tuple(found)
+    fields = (row.split(" ", 2) for row in rows(section))
+    return tuple(
+        Wording(msgspec.convert(kind, ErrorType), re.compile(text), look.strip("-"))
+        for kind, look, text in fields
+    )
 
 
 # Only believed when the command failed and nothing better was said: the weak ones.

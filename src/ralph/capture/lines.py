@@ -509,6 +509,4 @@ def jsonl_files(folder: Path) -> Iterator[Path]:
     """Every `.jsonl` file under a folder, in a steady order."""
     for here, folders, files in os.walk(folder):
         folders.sort()
-        for name in sorted(files):
-            if name.endswith(".jsonl"):
-                yield Path(here) / name
+        yield from (Path(here) / name for name in sorted(files) if name.endswith(".jsonl"))

@@ -201,8 +201,7 @@ class RunFindings(LineReader):
         if self._echoed(decision.description) or key in self._decisions:
             return
         if len(self._decisions) >= MOST_DECISIONS:
-            agents = (k for k, one in self._decisions.items() if one.source == "agent")
-            oldest = next(agents, None)
+            oldest = next((k for k, one in self._decisions.items() if one.source == "agent"), None)
             if oldest is None or decision.source == "agent":
                 return
             del self._decisions[oldest]
@@ -338,8 +337,7 @@ class RunFindings(LineReader):
                 self.account.prove("failed")
                 return
             self.account.prove("saved")
-            subject = message.partition("\n")[0]
-            self.account.commit(subject)
+            self.account.commit(message.partition("\n")[0])
             if message and (decision := decisions.committed(message)):
                 self.decide(decision)
         elif shell.is_check(command) and ran.text is not None:

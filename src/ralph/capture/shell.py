@@ -371,8 +371,7 @@ def again(call: ToolAttempt, failed: ToolAttempt, place: str | None) -> bool:
         return call.folder == failed.folder and call.text == failed.text
     # Of several programs in a line the last one is the one that failed, or none after it ran.
     last = failed.calls[-1]
-    only_last = failed.masked or last.checks or last.program[:2] in ON_ALL
-    wanted = [last] if only_last else failed.calls
+    wanted = [last] if failed.masked or last.checks or last.program[:2] in ON_ALL else failed.calls
     return all(any(_covers(one, less, place) for one in call.calls) for less in wanted)
 
 

@@ -152,10 +152,11 @@ class Attempts:
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """The agent said something; a better account of the errors it has just solved."""
-        better: list[tuple[str, str]] = []
-        for name, (error, solution) in self._fresh.items():
-            if why := _sentence([text[:_LONGEST_TEXT]], error, echoed, _BECAUSE):
-                better.append((name, _joined(solution, why)))
+        better = [
+            (name, _joined(solution, why))
+            for name, (error, solution) in self._fresh.items()
+            if (why := _sentence([text[:_LONGEST_TEXT]], error, echoed, _BECAUSE))
+        ]
         self._fresh.clear()
         if self._failed:
             self._time += 1
@@ -414,8 +415,7 @@ def _ran(steps: list[_AttemptStep]) -> str:
 
 def _names(text: str) -> frozenset[str]:
     """The words of a text that may name something, in lower case."""
-    words = re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())
-    return frozenset(words) - names("common")
+    return frozenset(re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())) - names("common")
 
 
 def _sentence(

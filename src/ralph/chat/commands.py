@@ -161,8 +161,7 @@ class WorkerCommands:
             case ["config"]:
                 form = f"{self._prefix}rag set"
                 todo = f"To update: {form} <key> <value>"
-                example = f"Example: {form} rag_conversation_limit 5"
-                return [*self._rag_config(), "", todo, example]
+                return [*self._rag_config(), "", todo, f"Example: {form} rag_conversation_limit 5"]
             case ["set", key, value]:
                 return self._rag_set(key, value)
         raise self._usage(f"rag {RAG}")

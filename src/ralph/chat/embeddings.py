@@ -242,8 +242,7 @@ class EmbeddingPipeline(Worker):
         if entries:  # of records that may be forgotten by now
             self._retries.drop(entries.keys() - memory.stream.history.records.keys())
         # If it was given up, new records are a reason to try again.
-        more = failing is not None and failing.given_up and lag.count > failing.count
-        if lag.current or more:
+        if lag.current or (failing and failing.given_up and lag.count > failing.count):
             self._retries.drop([EMBEDDING])
             return None
         return failing

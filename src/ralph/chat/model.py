@@ -318,9 +318,8 @@ class ClaudeModel:
             folder, prompt = Path(name), _prompt(messages).encode()
             empty = folder / "empty"
             empty.mkdir()
-            grace_s = self._grace_s
             with AgentProcess(
-                command, prompt=prompt, folder=folder, cwd=empty, env=env, grace_s=grace_s
+                command, prompt=prompt, folder=folder, cwd=empty, env=env, grace_s=self._grace_s
             ) as process:
                 output = _ClaudeOutput(process.output, on_text)
                 ended = process.wait(timeout_s=timeout_s, on_tick=output.read)

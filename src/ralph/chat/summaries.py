@@ -178,8 +178,7 @@ def read_findings(answer: str, told: str) -> list[str]:
             one = msgspec.json.decode(line.strip().rstrip(","), type=_Lesson)
             quote = " ".join(one.quote.split())
             text = sanitize(redact(" ".join(one.text.split())))
-            long_enough = min(len(quote), len(text)) >= _MIN_QUOTE_CHARS
-            if long_enough and quote.lower() in source:
+            if min(len(quote), len(text)) >= _MIN_QUOTE_CHARS and quote.lower() in source:
                 found.append(f"{shorten(text, _FINDING_CHARS)} (\u201c{shorten(quote, 200)}\u201d)")
     return found[:_MOST_FINDINGS]
 

@@ -302,8 +302,7 @@ def expected(*more: str) -> str:
 
 def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
     """The dialect a single event belongs to, if it is an agent's."""
-    found = (client.program.dialect_of(event) for client in CLIENTS)
-    return next(filter(None, found), None)
+    return next(filter(None, (client.program.dialect_of(event) for client in CLIENTS)), None)
 
 
 def session_client(event: Mapping[str, Any]) -> Client | None:
@@ -350,8 +349,7 @@ class Detecting:
                 self._waiting.clear()
                 return
             self._clue = self._clue or _clue(event)
-        size = sum(map(len, self._waiting))
-        if len(self._waiting) >= _PATIENCE_LINES or size >= _PATIENCE_BYTES:
+        if len(self._waiting) >= _PATIENCE_LINES or sum(map(len, self._waiting)) >= _PATIENCE_BYTES:
             raise self._unknown()
 
     def finish(self) -> AgentRun:

@@ -392,8 +392,7 @@ class StreamJson(Messages):
         cost = lines.money(line.total_cost_usd)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self.live.waiting = None
-        usage = mapping(line.usage)
-        if usage:
+        if usage := mapping(line.usage):
             self._tokens = (self._tokens or 0) + lines.tokens(usage)
 
     def finish(self) -> AgentRun:

@@ -225,8 +225,7 @@ class Transcript(Messages):
                 elif not pattern("clients own").fullmatch(words):
                     self.hear(words, first=self._is_first)
                     self._is_first = self._is_first and False
-            detail = partial(unraw, line.toolUseResult)
-            self.user(message, detail, parent=parent, cwd=cwd or None)
+            self.user(message, partial(unraw, line.toolUseResult), parent=parent, cwd=cwd or None)
             self._count_subagent(line)
             if sort in {"prompt", "results", "interrupt"}:
                 self._waits_for_agent = True
@@ -284,8 +283,7 @@ class Transcript(Messages):
         cost = lines.money(line.totalCostUSD)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self._duration_ms = count(line.totalDuration) or self._duration_ms
-        usage = mapping(line.modelUsage)
-        if usage:
+        if usage := mapping(line.modelUsage):
             spent = [mapping(model).get(key) for model in usage.values() for key in _MODEL_TOKENS]
             self._total_tokens = sum(count(number) or 0 for number in spent)
 
@@ -476,9 +474,11 @@ def session_folder(environ: Mapping[str, str]) -> Path:
 
 def session_files(folder: Path) -> Iterator[Path]:
     """Every session's file; those of sub-agents belong to their session."""
-    for file in lines.jsonl_files(folder):
-        if not file.name.startswith("agent-") and "subagents" not in file.parts:
-            yield file
+    return (
+        file
+        for file in lines.jsonl_files(folder)
+        if not file.name.startswith("agent-") and "subagents" not in file.parts
+    )
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:

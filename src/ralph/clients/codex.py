@@ -108,8 +108,7 @@ def _toml(value: Any) -> str:
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
     """Its events are of a thread, a turn or an item."""
-    kind = text_of(event.get("type"))
-    return "codex" if kind.startswith(("thread.", "turn.", "item.")) else None
+    return "codex" if text_of(event.get("type")).startswith(("thread.", "turn.", "item.")) else None
 
 
 def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
@@ -244,8 +243,7 @@ class Codex(ToolRun):
             return
         for change in changes:
             kind = change.get("kind")
-            name = text_of(mapping(kind).get("type")) or text_of(kind)
-            if action := _CHANGES.get(name):
+            if action := _CHANGES.get(text_of(mapping(kind).get("type")) or text_of(kind)):
                 self.touch(text_of(change.get("path")), action)
                 self.edited(text_of(change.get("path")))
 

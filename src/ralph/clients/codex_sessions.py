@@ -326,8 +326,7 @@ class Rollout(lines.SessionReader):
         elif self._open is None:
             return
         elif kind == "token_count":
-            info = mapping(data.get("info"))
-            if info:
+            if info := mapping(data.get("info")):
                 last = total_tokens(info.get("last_token_usage"))
                 self._open.spend(total_tokens(info.get("total_token_usage")), last)
         elif kind in {"error", "stream_error"}:
@@ -374,8 +373,7 @@ class Rollout(lines.SessionReader):
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         key = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
         start = msgspec.structs.replace(self._start, head=self.head)
-        folder = text_of(self._context.get("cwd"))
-        self._open = opened = CodexTurn(start, key, at, turn, folder)
+        self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
         opened.is_marked = self._is_marked
         opened.context(self._context)
         for text in self._put_in:

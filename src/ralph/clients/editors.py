@@ -106,8 +106,7 @@ def _skip(data: str, at: int) -> int:
 
 
 def _dumped(value: Any, depth: int) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return text.replace("\n", "\n" + "  " * depth)
+    return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + "  " * depth)
 
 
 # -- The editors.

@@ -113,8 +113,7 @@ class GeminiRun(ToolRun):
         """What the run left behind."""
         self.speak(self._said)
         self._said = ""
-        result = self._result or {}
-        stats = mapping(result.get("stats"))
+        stats = mapping((self._result or {}).get("stats"))
         models = list(mapping(stats.get("models")))
         # `auto` is no model; of several, the last one did the work that the first one chose it for.
         self.model = models[-1] if models else self.model

@@ -242,8 +242,7 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
     for line in file:
         with contextlib.suppress(lines.UnreadableLine):
             for one in objects(line.strip()):
-                folder = text_of(mapping(mapping(one.get("info")).get("path")).get("cwd"))
-                if folder:
+                if folder := text_of(mapping(mapping(one.get("info")).get("path")).get("cwd")):
                     return lines.SessionHead(name, folder)
     return lines.SessionHead(name)
 
@@ -343,8 +342,7 @@ class OpenCodeSetup(JsoncSetup):
         self, root: Path | None, call: settings.RalphCall | None, *, mcp: bool = True
     ) -> list[settings.SettingsEdit]:
         """The plugin, and the server where it is wanted."""
-        file = _plugin_file(root)
-        found = self._edits(file, root, call, _with_plugin, _without_plugin)
+        found = self._edits(_plugin_file(root), root, call, _with_plugin, _without_plugin)
         return found + (super().edits(root, call) if mcp else [])
 
     def hooks(self, root: Path | None) -> settings.SetupPart:

@@ -105,15 +105,11 @@ class RalphCall(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The call as a person would type it here."""
-        if not self.program:
-            return self.url
-        return shlex.join([self._here, *self.words])
+        return shlex.join([self._here, *self.words]) if self.program else self.url
 
     def found(self) -> str | None:
         """Where the program is, or None when it is not there."""
-        if not self.program:
-            return self.url
-        return find_program(self._here)
+        return find_program(self._here) if self.program else self.url
 
     @property
     def _here(self) -> str:

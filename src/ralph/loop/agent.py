@@ -124,10 +124,12 @@ def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
     env = {"RALPH_HOME": str(ralph.project.home), "RALPH_PROJECT": str(project)}
     # Its token is in Ralph's home, never in a file or an environment of the agent.
     env |= {ADDRESS: ralph.where} if ralph.remote else {}
-    for key, _, origin in map(msgspec.structs.astuple, ralph.config.origins):
-        if origin == "given" or origin.startswith("RALPH_"):
-            # Not the shown value: of a secret that says only whether there is one.
-            env[f"RALPH_{key.upper()}"] = variable_text(key, getattr(ralph.config.settings, key))
+    # Not the shown value: of a secret that says only whether there is one.
+    env |= {
+        f"RALPH_{one.key.upper()}": variable_text(one.key, getattr(ralph.config.settings, one.key))
+        for one in ralph.config.origins
+        if one.origin == "given" or one.origin.startswith("RALPH_")
+    }
     if debug := os.environ.get("RALPH_DEBUG"):
         env["RALPH_DEBUG"] = debug
     return {
@@ -439,8 +441,7 @@ class RunFolder(msgspec.Struct, frozen=True):
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
         # It holds all files of the plan, and more than once.
-        largest = 16 * disk.LARGEST_BYTES
-        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=largest)
+        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=16 * disk.LARGEST_BYTES)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:

@@ -156,10 +156,9 @@ def _table_of_ps() -> _Table:
         env={**os.environ, "LC_ALL": "C"},
         check=False,
     ).stdout
-    rows = [line.split(None, 4) for line in listing.splitlines()]
     return {
         int(row[0]): (int(row[1]), int(row[2]), row[4])
-        for row in rows
+        for row in [line.split(None, 4) for line in listing.splitlines()]
         if len(row) == 5 and not row[3].startswith("Z")
     }
 

@@ -90,8 +90,7 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
         talks = talks[-_SESSIONS_READ:]
         runs += [_errors(ralph, history.exchanges.get(name, ())) for name, _ in talks]
         for name, state in islice(reversed(talks), _SESSIONS):
-            exchanges = history.read_exchanges([name])
-            if exchanges:
+            if exchanges := history.read_exchanges([name]):
                 sessions.append(_session(name, state.conversation.title, state.last, exchanges))
         notes += [ralph.conversations.stream.content(one) for one in ralph.conversations.said(NOTE)]
     wanted = {None, *(now.feature.name for now in features), ""}

@@ -65,8 +65,7 @@ def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
 def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
     """The conversation in our own plain form; a turn without words is left out."""
     exchanges = map(_exchange_of_messages, _turns(plain["messages"], f"{where}.messages"))
-    told = {name: text_of(plain.get(name)) or None for name in ("source", "project")}
-    return told | {
+    return {name: text_of(plain.get(name)) or None for name in ("source", "project")} | {
         "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
         "title": _first(plain, "title", "name", "summary"),
         "created": _when(plain),
@@ -263,8 +262,7 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
     elif document and all(_shape(plain) == "message" for plain in document):
         yield where, {"messages": document}
         return
-    for number, plain in enumerate(listed):
-        yield f"{where}[{number}]", plain
+    yield from ((f"{where}[{number}]", plain) for number, plain in enumerate(listed))
 
 
 def _talk(plain: Any, where: str, project: str) -> ConversationContent:
@@ -278,10 +276,11 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     project = project if read.project is None else read.project
     created, name = _time(read.created, f"{where}.created"), _conversation_id(read, source)
     talk = Conversation(id=name, title=title, source=source, project=project, created=created)
-    exchanges: list[Exchange] = []
     times: dict[str, int] = {}
-    for number, exchange in enumerate(read.exchanges):
-        exchanges.append(_exchange(exchange, talk, f"{where}.exchanges[{number}]", times))
+    exchanges = [
+        _exchange(exchange, talk, f"{where}.exchanges[{number}]", times)
+        for number, exchange in enumerate(read.exchanges)
+    ]
     if talk.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         talk = msgspec.structs.replace(talk, created=begun)

@@ -166,8 +166,7 @@ class ProjectStream(Stream):
 
     def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
-        gone = self.journal.forget(ids, reason=clean(reason))
-        if gone:
+        if gone := self.journal.forget(ids, reason=clean(reason)):
             self.store.erase_soon(self.target())
         return gone
 
@@ -283,8 +282,7 @@ class FeatureMemory(ProjectStream):
         self, query: str, *, limit: int | None = None, min_score: float | None = None
     ) -> Answer:
         """The iterations that answer the question, best first, at most 20, above the floor."""
-        question = self.store.question(query, limit=limit, min_score=min_score)
-        return self.store.ask([self], question)
+        return self.store.ask([self], self.store.question(query, limit=limit, min_score=min_score))
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""

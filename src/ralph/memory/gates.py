@@ -162,15 +162,17 @@ def _passed(task: str, gate_type: str) -> str:
 
 def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[SavedEntry]:
     """What the same approval captured when it completed a rejection."""
-    found: list[SavedEntry] = []
     wanted = approval.gate_type, approval.approved_approach
-    for record in account.entries.values():
-        if record.kind == kinds.GATE_REJECTION:
-            one: GateRejection = knowledge_from(record)
-            if (one.gate_type, one.revision_approach) == wanted:
-                staged = record.id in account.staged
-                found.append(SavedEntry(record.id, one, fresh=False, staged=staged))
-    return found
+    rejections = {
+        record.id: knowledge_from(record)
+        for record in account.entries.values()
+        if record.kind == kinds.GATE_REJECTION
+    }
+    return [
+        SavedEntry(identity, one, fresh=False, staged=identity in account.staged)
+        for identity, one in rejections.items()
+        if (one.gate_type, one.revision_approach) == wanted
+    ]
 
 
 def _name_of(task: str | int) -> str:

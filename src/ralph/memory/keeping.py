@@ -211,8 +211,7 @@ def choose(
     in_plan = learnings_of(ralph) if FEATURES in memories and (wanted or match) else ()
     of_feature = (one for one in in_plan if feature in (None, one.feature))
     learnings = [x for x in of_feature if fits([x.id], x.created or "", x.text.encode())]
-    missing = [one for one in wanted if one not in found_ids]
-    if missing:
+    if missing := [one for one in wanted if one not in found_ids]:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
     for prefix, found in meant.items():
         if len(found) > 1:
@@ -295,8 +294,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
         gone += ralph.conversations.forget(said, reason=reason, titles=choice.titles)
     if known:
         gone += ralph.knowledge.forget(known, reason=reason)
-    in_plan = words if choice.places else Words(())
-    changed = forget_in_plan(ralph, choice.learnings, in_plan)
+    changed = forget_in_plan(ralph, choice.learnings, words if choice.places else Words(()))
     copies = []
     if texts := changed - len(choice.learnings):
         copies.append(f"the words from {plural(texts, 'text')} of the plan")
@@ -307,8 +305,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     wait = "a run under way: `ralph run` finishes it, then forget again"
     left = [f"{place}, your plan: edit it" for place in plan_places(ralph, words)]
     left += [f"{folder}, {wait}" for folder in _runs(ralph, words)]
-    remains = [*choice.remains, *left, *old]
-    return Forgotten(len(gone) + len(choice.learnings), copies, remains)
+    return Forgotten(len(gone) + len(choice.learnings), copies, [*choice.remains, *left, *old])
 
 
 def _without_conversations(
@@ -329,8 +326,7 @@ def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
-    records = records_in(ralph, key)
-    return (one for one in records if key.memory != KNOWLEDGE or one.kind in kinds)
+    return (one for one in records_in(ralph, key) if key.memory != KNOWLEDGE or one.kind in kinds)
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:

@@ -188,15 +188,15 @@ def later_success(ralph: Ralph, record: Iteration) -> Iteration | None:
     """The first iteration on the same task that succeeded after this one, which did not."""
     if record.task_id is None or record.outcome == "success":
         return None
-    for _, one in ralph.feature(record.feature).iterations():
-        if (
-            str(one.task_id) == str(record.task_id)
-            and (one.iteration_number or 0) > (record.iteration_number or 0)
-            and one.outcome == "success"
-            and one.summary
-        ):
-            return one
-    return None
+    later = (
+        one
+        for _, one in ralph.feature(record.feature).iterations()
+        if str(one.task_id) == str(record.task_id)
+        and (one.iteration_number or 0) > (record.iteration_number or 0)
+        and one.outcome == "success"
+        and one.summary
+    )
+    return next(later, None)
 
 
 def _where(record: Iteration | Exchange) -> str:

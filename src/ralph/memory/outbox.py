@@ -148,12 +148,11 @@ class Outbox:
 
 def outbox_files(home: Path) -> dict[Path, list[SavingCall]]:
     """Every file with calls that wait or were set aside, for any server and token."""
-    found: dict[Path, list[SavingCall]] = {}
-    for folder in sorted((home / "outbox").glob("*")):
-        for name in waiting_names(folder):
-            file = JournalFolder(folder).journal(name)
-            found[file.path] = _calls(file)
-    return {file: calls for file, calls in found.items() if calls}
+    names = [
+        (one, name) for one in sorted((home / "outbox").glob("*")) for name in waiting_names(one)
+    ]
+    files = [JournalFolder(folder).journal(name) for folder, name in names]
+    return {file.path: calls for file in files if (calls := _calls(file))}
 
 
 def _calls(file: Journal) -> list[SavingCall]:

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph import disk
+from ralph.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ralph.capture.lines import SessionExchange
-    from ralph.errors import BadInput
     from ralph.memory.conversation_stream import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -126,8 +126,6 @@ def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
 
 
 def _unreadable(error: Exception, where: str) -> BadInput:
-    from ralph.errors import BadInput
-
     what = f"what is paused cannot be read ({error}), so nothing is kept"
     return BadInput(what, where=where, todo="Mend or delete it.")
 
@@ -202,8 +200,6 @@ def resume(
 @contextmanager
 def _editing(home: Path) -> Iterator[list[Pause]]:
     """The pauses, to be changed while nobody else does."""
-    from ralph.errors import BadInput
-
     disk.make_folder(home)
     file, what = home / NAME, "another process is changing what is paused"
     busy = BadInput(what, where=str(file), todo="Try again.")

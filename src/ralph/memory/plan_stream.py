@@ -139,8 +139,7 @@ class PlanStream(ProjectStream):
         """What a record is found by."""
         content = plan_content(record)
         text = content.text[:EMBEDDING_CHARS]
-        snapshot = record.kind == FEATURE
-        title, facets = (content.feature, DERIVED) if snapshot else ("", {})
+        title, facets = (content.feature, DERIVED) if record.kind == FEATURE else ("", {})
         of = {"type": (record.kind,), **facets}
         return [Passage(title=title, text=text, embed=text, facets=of)]
 

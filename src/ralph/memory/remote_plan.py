@@ -49,8 +49,7 @@ class RemotePlan(OnServer):
 
     def create_task(self, feature: str, title: str, patch: Mapping[str, Any]) -> Task:
         """Add a task."""
-        body = {**patch, "feature": feature, "title": title}
-        return self._ask(Task, "POST", "tasks", body=body)
+        return self._ask(Task, "POST", "tasks", body={**patch, "feature": feature, "title": title})
 
     def update_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
         """Change only the given fields."""

@@ -115,13 +115,12 @@ def conversations_of(
 
 def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     captured = seen.captured
-    said = {name: getattr(seen, name) for name in ("user", "assistant", "status", "messages")}
     return Exchange(
         id=exchange_id(conversation, seen.key),
         conversation=conversation,
         started=captured.started_at,
         completed=captured.ended_at,
-        **said,
+        **{name: getattr(seen, name) for name in ("user", "assistant", "status", "messages")},
         **{name: getattr(captured, name) for name in _CAPTURED},
     )
 
@@ -331,8 +330,7 @@ class Importer:
                 self._progress(done + at)
         ends_at = reader.ends_at
         for last in reader.rest():
-            is_over = last.captured.terminal_reason != "unknown"
-            wait_s = SETTLED_S if is_over else ABANDONED_S
+            wait_s = SETTLED_S if last.captured.terminal_reason != "unknown" else ABANDONED_S
             if source.quiet_s < wait_s:
                 ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
             else:

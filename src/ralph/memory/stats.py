@@ -137,8 +137,7 @@ def stats(
     ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
     """Count the work of these days, both included; of one feature without recalls."""
-    features = None if feature is None else [feature]
-    work = events(ralph, features=features, since=since, until=until)
+    work = events(ralph, features=None if feature is None else [feature], since=since, until=until)
     return Stats(
         usage(work, "total"),
         sorted(grouped(work, lambda one: local_day(one.at)), key=lambda row: row.key),

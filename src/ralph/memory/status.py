@@ -63,8 +63,7 @@ def _status_there(there: Any) -> RagStatus:
         told = there.status()
     except JournalDown as error:
         health = _off(error)
-    line = _line(health, health)
-    usual = RagStatus(health.ok, health, health, None, None, {}, [], line)
+    usual = RagStatus(health.ok, health, health, None, None, {}, [], _line(health, health))
     return msgspec.convert({**plain(usual), **told}, RagStatus)
 
 

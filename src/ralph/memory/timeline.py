@@ -79,8 +79,7 @@ class Events:
         return len(self._records)
 
     def __iter__(self) -> Iterator[Event]:
-        for record, body in _each(self._records, _body):
-            yield _event(record, body)
+        return (_event(record, body) for record, body in _each(self._records, _body))
 
     def __getitem__(self, part: slice) -> list[Event]:
         return list(Events(self._records[part]))
@@ -133,9 +132,8 @@ def _records(
                     if not kinds or KIND in kinds:
                         yield record
     if features is None and (not kinds or EXCHANGE in kinds) and ralph.conversations.exist:
-        for record in ralph.conversations.stream.history.records.values():
-            if record.kind == EXCHANGE and record.id not in told:
-                yield record
+        said = ralph.conversations.stream.history.records.values()
+        yield from (one for one in said if one.kind == EXCHANGE and one.id not in told)
 
 
 def _event(record: Record, body: _Body) -> Event:

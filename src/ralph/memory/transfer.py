@@ -341,10 +341,17 @@ def move_project(
         for begin, end in pairs:
             if begin.where == end.where:
                 raise BadInput("the journals are there already", where=end.where)
-        moved: list[MovedMemory] = []
-        for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True):
-            only = None if everything else mine
-            moved.append(move(begin, end, progress, memory=memory, only=only, dry_run=dry_run))
+        moved = [
+            move(
+                begin,
+                end,
+                progress,
+                memory=memory,
+                only=None if everything else mine,
+                dry_run=dry_run,
+            )
+            for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True)
+        ]
         if target is not None and _hands_over(target, settings, dry_run):
             # Remember how far the numbers go, so that they go on when the server is away.
             with contextlib.suppress(JournalDown):  # the next use that reaches it does so, too
@@ -401,8 +408,7 @@ def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
     """What a move would come to."""
     ours, theirs = _Contents(source), _Contents(place.journal(name))
     ids = {record_id for record_id, _ in ours.living}
-    others = sorted({key[0] for key in theirs.living - ours.living if key[0] in ids})
-    if others:
+    if others := sorted({key[0] for key in theirs.living - ours.living if key[0] in ids}):
         raise BadInput(
             f"records of {name!r} exist there with other content ({len(others)}), the first is "
             f"{others[0]}; nothing was copied",
@@ -460,11 +466,13 @@ def waiting_records(home: Path) -> dict[str, int]:
 
     spools = home / SPOOL
     features = [f"{_FEATURE}/{unquote(one.name)}" for one in sorted(spools.glob(f"{_FEATURE}/*"))]
-    counts: dict[str, int] = {}
-    for memory in (CONVERSATIONS, KNOWLEDGE, *features):
-        files = JournalFolder(spool_folder(spools, memory))
-        counts[memory] = sum(len(files.journal(name).read().records) for name in files.names())
-    return {memory: count for memory, count in counts.items() if count}
+    memories = (CONVERSATIONS, KNOWLEDGE, *features)
+    folders = {memory: JournalFolder(spool_folder(spools, memory)) for memory in memories}
+    return {
+        memory: count
+        for memory, files in folders.items()
+        if (count := sum(len(files.journal(name).read().records) for name in files.names()))
+    }
 
 
 def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:

@@ -231,8 +231,9 @@ class _Import:
             entry = dict(entity.value)
             tasks, lessons, _ = (entry.pop(key, None) for key in ("tasks", "learnings", "created"))
             name = self._named("features", entry)
-            for item in _items(lessons):
-                self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
+            self._learnings += [
+                (name, read_learning(item, where=f"the feature {name}")) for item in _items(lessons)
+            ]
             for task in _items(tasks):
                 self._task({"title": task} if isinstance(task, str) else dict(task), name)
         for task in document.get("tasks") or []:

@@ -303,6 +303,15 @@ def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
     return [(a, b) for (a, left), (b, right) in pairs if compare(left, right) == "conflict"]
 
 
+def rivals(learnings: Sequence[Learning]) -> dict[str, list[Learning]]:
+    """For the id of each learning, those that contradict it."""
+    found: dict[str, list[Learning]] = {learning.id: [] for learning in learnings}
+    for left, right in conflicts(learnings):
+        found[left.id].append(right)
+        found[right.id].append(left)
+    return found
+
+
 def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list[Learning]:
     """The ones a prompt shows for a task: a person's first, then reviewed, most seen, most trusted.
 
@@ -320,17 +329,12 @@ def prompt_lines(
     learnings: Sequence[Learning], *, current_iteration: int, task_id: TaskId | None = None
 ) -> list[str]:
     """One line for each of the top ones: the text, where it came from, and what contradicts it."""
-    rivals: dict[str, list[str]] = {}
-    for left, right in conflicts(learnings):
-        rivals.setdefault(left.text, []).append(right.text)
-        rivals.setdefault(right.text, []).append(left.text)
-    lines: list[str] = []
+    against, lines = rivals(learnings), list[str]()
     for learning in top(learnings, task_id=task_id):
         stale = "[STALE] " if is_stale(learning, current_iteration) else ""
-        text = sanitize_line(learning.text)
-        lines.append(f"- {stale}{text} {provenance(learning)}")
-        for rival in rivals.get(learning.text, ()):
-            lines[-1] += f" [conflicts with: {cut(sanitize_line(rival), 120)}]"
+        lines.append(f"- {stale}{sanitize_line(learning.text)} {provenance(learning)}")
+        for rival in against[learning.id]:
+            lines[-1] += f" [conflicts with: {cut(sanitize_line(rival.text), 120)}]"
     return lines
 
 

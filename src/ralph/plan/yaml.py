@@ -338,8 +338,10 @@ class _TextEdit:
         """Edit a block sequence in place, if that can be done."""
         items, column = node.value, node.start_mark.column
         dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
-        for before, item in pairwise(items):
-            dashes.append(self._text.find(dash, self._end(before), item.start_mark.index) + 1)
+        dashes += [
+            self._text.find(dash, self._end(before), item.start_mark.index) + 1
+            for before, item in pairwise(items)
+        ]
         if not self._begins_line(dashes[0]) or 0 in dashes:
             return False
         steps = SequenceMatcher(None, _numbered(old), _numbered(wanted), False).get_opcodes()

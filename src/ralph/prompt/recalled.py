@@ -303,8 +303,10 @@ def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: st
     lines = [f"exchange {plain_id(one.id)} | {plain_date(one.completed, 16)}{status}"]
     if summary:
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
-    for name, side in (("asked", one.user), ("answered", one.assistant)):
-        lines.append(f"  {name}: {beginning(harmless(side, chars), side_tokens)}")
+    lines += [
+        f"  {name}: {beginning(harmless(side, chars), side_tokens)}"
+        for name, side in (("asked", one.user), ("answered", one.assistant))
+    ]
     lines += error_lines(one.errors if whole else one.errors[:2], chars)
     if one.files_touched and whole:
         told = ", ".join(f"{harmless(file.path)} ({file.action})" for file in one.files_touched)

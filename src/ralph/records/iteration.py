@@ -242,10 +242,11 @@ def fit_texts(value: _S) -> _S:
     """The struct with each of its texts redacted and cut; an empty one is the field's default."""
     names, defaults = value.__struct_fields__, value.__struct_defaults__
     empty = dict(zip(reversed(names), reversed(defaults), strict=False))
-    texts = {}
-    for name in names:
-        if isinstance(text := getattr(value, name), str):
-            texts[name] = fit(text, TEXT_CHARS.get(name, SHORT_TEXT_CHARS)) or empty.get(name, "")
+    texts = {
+        name: fit(text, TEXT_CHARS.get(name, SHORT_TEXT_CHARS)) or empty.get(name, "")
+        for name in names
+        if isinstance(text := getattr(value, name), str)
+    }
     return msgspec.structs.replace(value, **texts)
 
 

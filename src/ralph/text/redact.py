@@ -43,9 +43,8 @@ def commands(text: str, lowered: str) -> Iterator[Span]:
 
 
 def _found(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[Span]:
-    for match in pattern.finditer(text):
-        if not filler(match["v"]):
-            yield *match.span("v"), kind
+    matches = pattern.finditer(text)
+    return ((*match.span("v"), kind) for match in matches if not filler(match["v"]))
 
 
 def _flags(text: str, lowered: str) -> Iterator[Span]:

@@ -29,11 +29,11 @@ def table(module: str, name: str) -> dict[str, list[str]]:
     for macro in macros.splitlines():
         name, meaning = macro.split(" ", 1)
         text = text.replace(f"<{name}>", meaning)
-    found: dict[str, list[str]] = {}
-    for section in f"\n{text}".split("\n[")[1:]:
-        name, *lines = section.split("\n")
-        found[name.removesuffix("]")] = [line for line in lines if line and line[0] != "#"]
-    return found
+    sections = (section.split("\n") for section in f"\n{text}".split("\n[")[1:])
+    return {
+        name.removesuffix("]"): [line for line in lines if line and line[0] != "#"]
+        for name, *lines in sections
+    }
 
 
 @functools.cache
@@ -299,8 +299,7 @@ def _named_parts(pieces: Iterable[tuple[str, list[str]]]) -> tuple[list[str], li
 
 
 def _dotted(segment: str) -> tuple[str, list[str]]:
-    version = compiled(_VERSION).fullmatch(segment)
-    if version:
+    if version := compiled(_VERSION).fullmatch(segment):
         whole, minor = version[1], ".".join(version[1].split(".", 2)[:2])
         return whole, [whole[:_LONGEST_TOKEN], minor[:_LONGEST_TOKEN]]
     names, found = _named_parts(map(_identifier, segment.split(".")))

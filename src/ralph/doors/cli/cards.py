@@ -313,8 +313,7 @@ def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
         numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
         about = each.entry_type, each.record.technology, _entry_text(each.record)
         rows.append((short_id(each.id), *numbers, *about))
-    heads = ("id", "worked", "rate", "projects", "type", "technology", "problem")
-    return Table(heads, rows, empty)
+    return Table(("id", "worked", "rate", "projects", "type", "technology", "problem"), rows, empty)
 
 
 def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:

@@ -32,16 +32,13 @@ _RECALLS = frozenset(
 )
 
 
-def _commands() -> dict[str, dict[str, tuple[str, str]]]:
-    """Each command in its group: where it is defined, and what it does; from `commands.txt`."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for group, rows in table(__file__, "commands.txt").items():
-        split = (row.split(" ", 2) for row in rows)
-        found[group] = {name: (where.strip("-"), text) for name, where, text in split}
-    return found
-
-
-GROUPS = _commands()
+# Each command in its group: where it is defined, and what it does.
+GROUPS = {
+    group: {
+        name: (where.strip("-"), text) for name, where, text in (row.split(" ", 2) for row in rows)
+    }
+    for group, rows in table(__file__, "commands.txt").items()
+}
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _HIDDEN = GROUPS.pop("Hidden")
 # Words that people try, and the command they mean.
@@ -156,8 +153,7 @@ class Command(click.Command):
             from ralph.doors.cli.in_run import check
 
             check(ctx)
-        paged = _NO_PAGER not in ctx.meta
-        return render(super().invoke(ctx), as_json=wants_json(), paged=paged)
+        return render(super().invoke(ctx), as_json=wants_json(), paged=_NO_PAGER not in ctx.meta)
 
 
 def _refuse_server(name: str, todo: str) -> None:
@@ -228,12 +224,11 @@ class Tree(Group):
         """Commands from the table, options from click."""
         from click.shell_completion import CompletionItem
 
-        words = [
+        return [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
             if name.startswith(incomplete) and name not in _HIDDEN
-        ]
-        return words + click.Command.shell_complete(self, ctx, incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.command(cls=Tree)

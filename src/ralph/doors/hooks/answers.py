@@ -60,8 +60,7 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
     from ralph.doors.hooks.context import text_now
 
     if not _on_a_server(call) and _stored_brief(call) is None:
-        state = _state(call, ralph.project.ids)
-        _store(call, state, text_now(call, ralph))
+        _store(call, _state(call, ralph.project.ids), text_now(call, ralph))
 
 
 def _make_brief(call: HookCall) -> StoredBrief:

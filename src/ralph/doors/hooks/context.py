@@ -14,13 +14,14 @@ from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
 from ralph.disk import state_folder
 from ralph.doors.hooks.answers import StoredBrief
-from ralph.doors.hooks.call import MOST_CHARS
+from ralph.doors.hooks.call import MOST_CHARS, limit_s
 from ralph.doors.hooks.messages import shown_message
 from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
-from ralph.prompt.build import TextBounds
+from ralph.plan.model import PlanView
+from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import KINDS, SESSION, Hit, event_of, held_in, session_in
 from ralph.recall.score import INJECTED, rarity
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ralph.doors.hooks.call import HookCall
     from ralph.memory.lessons import Solved
     from ralph.memory.ralph import Ralph
-    from ralph.plan.model import PlanView
     from ralph.records.iteration import ErrorSeen
 
 
@@ -50,8 +50,6 @@ _SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember
 
 def settings_of(call: HookCall) -> Settings:
     """The settings in force for this project; from now on the hook's clock follows them."""
-    from ralph.doors.hooks.call import limit_s
-
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     with warnings_to(call.note):
         settings = load(home=Path(call.home), project_file=file).settings
@@ -94,7 +92,6 @@ def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
 
 def plan_view(call: HookCall) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
-    from ralph.plan.model import PlanView
     from ralph.plan.store import Plan
 
     try:
@@ -111,7 +108,6 @@ def plan_view(call: HookCall) -> PlanView:
 def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
     """What matters in the project now, or nothing where nothing was planned, said or done yet."""
     from ralph.memory.brief import brief
-    from ralph.prompt.build import brief_ids, brief_text
 
     settings = ralph.config.settings
     if not settings.hook_inject:
@@ -150,11 +146,9 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
     with open_memory(call) as ralph:
         hits = _relevant(call, ralph, prompt, settings)
         # What was said once in a session the model knows.
-        fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
-        chosen = fresh[:_PROMPT_HITS]
+        chosen = [hit for hit in _each_question_once(hits) if hit.id not in told][:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
-    text = recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended)
-    if text:
+    if text := recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended):
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
         # What had no room was not shown.
         shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]

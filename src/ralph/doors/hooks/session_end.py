@@ -60,8 +60,7 @@ class TranscriptReader:
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
             opened_file.seek(0)
             head = files.session_head(file, opened_file) or SessionHead()
-        start = SessionStart(file.name, root, head, self._last_end)
-        self.exchanges = files.session_reader(start)
+        self.exchanges = files.session_reader(SessionStart(file.name, root, head, self._last_end))
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""

@@ -108,8 +108,7 @@ class Session:
             {"note": "kept", "value": self.offset},
             {"note": "told", "value": list(dict.fromkeys(self.recalled_ids))[-_MOST_RECALLED:]},
         ]
-        client = {"note": "client", "value": self.clients, "host": self.host}
-        lines += [client] * min(self.looks, 2)
+        lines += [{"note": "client", "value": self.clients, "host": self.host}] * min(self.looks, 2)
         lines += [{"note": "prompt"}] if self.under_way else []
         if self.over_at is not None:
             lines.append(_over(self.over_at, self.over_by, self.hook))
@@ -260,9 +259,8 @@ class Sessions:
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
             lives = entry.path == self._file(own) or not session.is_abandoned()
-            late = session.is_unfinished(age_s)
             # What its own hooks may still do is left to them while somebody waits.
-            late = late or (not waited_for and session.outrun())
+            late = session.is_unfinished(age_s) or (not waited_for and session.outrun())
             if not late and (lives or session.over_at is not None):
                 continue
             wanted = session.under_way or session.over_at is not None or session.has_more()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -20,6 +20,7 @@ from anyio.abc import ObjectReceiveStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
@@ -29,9 +30,6 @@ from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
 from ralph.prompt.tool import Tool, input_schema, read_arguments
 from ralph.text.sanitize import mark, sanitize, sanitized_error
-
-if TYPE_CHECKING:
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _MOST_BYTES = 100_000
 
@@ -142,8 +140,6 @@ def http_manager(
 
     No session is kept: any process may answer the next request.
     """
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
     mode: Mode = "focus" if feature is None else "feature"
     options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only)
     server = make_server(ServerContext(options, root, is_server=True))

@@ -237,10 +237,9 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     if hit.kind in ("exchange", "conversation"):
         options = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
         return _conversations(context, "conversation_details", **options)
-    lines = answers.record_entry(hit).text(answers.WHOLE).splitlines()
     return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
-        [*lines, *_numbers(hit)],
+        [*answers.record_entry(hit).text(answers.WHOLE).splitlines(), *_numbers(hit)],
         budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {answers.short_id(hit)}` prints all of it.",
     )

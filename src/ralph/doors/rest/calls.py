@@ -168,8 +168,7 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
         for located, found in call.ralph.feature(name).iterations()
         if exchange_of_run(run := found.session_id)
     }
-    new = [one for one in given if _run(one) not in known]
-    saved = iter(call.ralph.remember_all(new))
+    saved = iter(call.ralph.remember_all([one for one in given if _run(one) not in known]))
     return [plain(known.get(_run(one)) or next(saved)) for one in given]
 
 

@@ -159,8 +159,7 @@ def _open_api(
     from ralph.config import load
     from ralph.memory.tokens import Tokens
 
-    settings = load(home=home, project_file=projects[0].settings_file).settings
-    tokens = Tokens(home, settings)
+    tokens = Tokens(home, load(home=home, project_file=projects[0].settings_file).settings)
     if not _is_loopback(options.host) and not tokens.list():
         raise BadInput(
             f"without a token the server cannot listen on {options.host}, only on 127.0.0.1",

@@ -142,14 +142,12 @@ class RequestFilter:
             await send(message)
 
         request = Request(scope)
-        refused = self._refused(request)
-        if refused:
+        if refused := self._refused(request):
             await PlainTextResponse(refused, 403)(scope, receive, send_safely)
             return
         session = self._site.session_of(request.cookies.get(self._site.cookie, ""))
         if session is None and request.url.path != ENTER and not _is_static(request):
-            answer = HTMLResponse(self._site.render("closed.html"), 403)
-            await answer(scope, receive, send_safely)
+            await HTMLResponse(self._site.render("closed.html"), 403)(scope, receive, send_safely)
             return
         scope["state"] = {"session": session}
         await self._app(scope, receive, send_safely)
@@ -223,8 +221,7 @@ def _perform(view: View, call: PageCall) -> Response:
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             traceback.print_exc()
         what = f"internal error ({type(error).__name__}: {error})"
-        todo = "Run with RALPH_DEBUG=1 for a traceback."
-        return call.error(what, todo=todo, code=500)
+        return call.error(what, todo="Run with RALPH_DEBUG=1 for a traceback.", code=500)
 
 
 def _missing(site: Site) -> Callable[[Request, Exception], Response]:

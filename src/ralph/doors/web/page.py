@@ -216,8 +216,7 @@ class PageCall:
     def page(self, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
         """A view in the layout, with what the last actions came to."""
         flashes, self.session.flashes = self.session.flashes, []
-        text = self.site.render(template, call=self, flashes=flashes, **values)
-        return HTMLResponse(text, code)
+        return HTMLResponse(self.site.render(template, call=self, flashes=flashes, **values), code)
 
     def part(self, template: str, **values: Any) -> HTMLResponse:
         """A piece of a view, for the script that puts it into the page."""
@@ -305,8 +304,7 @@ def moment(at: str | None) -> Markup:
     except (ValueError, OverflowError):
         return escape(visible(at)[:40])
     shown = then.strftime("%Y-%m-%d %H:%M")
-    stamp = then.isoformat(timespec="seconds")
-    return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
+    return Markup('<time datetime="{}">{}</time>').format(then.isoformat(timespec="seconds"), shown)
 
 
 def day_text(day: str) -> str:

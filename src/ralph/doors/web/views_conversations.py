@@ -28,8 +28,7 @@ def list_conversations(call: PageCall) -> Response:
     wanted, text = call.query.get("tag", ""), call.query.get("text", "").strip()
     listed = call.memory.conversations.list()
     counts = Counter(tag for state in listed for tag in state.tags)
-    found = [one for one in listed if _fits(one, wanted, text)]
-    rows, paging = paged(found, call.number)
+    rows, paging = paged([one for one in listed if _fits(one, wanted, text)], call.number)
     return call.page(
         "conversations.html", rows=rows, paging=paging, tags=counts.most_common(_TAGS), tag=wanted
     )
@@ -108,8 +107,7 @@ def export(call: PageCall) -> Response:
 
 def list_documents(call: PageCall) -> Response:
     """The user's own documents that are searched beside the conversations."""
-    found = documents.list_documents(call.memory.conversations)
-    rows, paging = paged(found, call.number)
+    rows, paging = paged(documents.list_documents(call.memory.conversations), call.number)
     return call.page("documents.html", rows=rows, paging=paging)
 
 

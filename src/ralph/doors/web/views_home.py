@@ -101,8 +101,7 @@ def home(call: PageCall) -> Response:
 
 def _lately(call: PageCall, found: Events, today: date) -> list[tuple[str, list[Row]]]:
     rows = [_row(one) for one in found[: 4 * _TODAY_ROWS]]
-    said = call.memory.recent(_WEEK_ROWS, kinds=("note", "learning"))
-    rows += [hit_row(hit) for hit in said]
+    rows += [hit_row(hit) for hit in call.memory.recent(_WEEK_ROWS, kinds=("note", "learning"))]
     rows.sort(key=lambda row: row.at, reverse=True)
     named: dict[str, list[Row]] = {"Today": [], "Yesterday": [], "This week": [], "Before": []}
     for row in rows:
@@ -139,12 +138,12 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
             ends.append(OpenEnd("rejected", text, f"/record/{one.id}"))
     with contextlib.suppress(BadPlan):
         tasks = call.plan.read("tasks").tasks
-        for status in ("in_progress", "blocked"):
-            ends += [
-                OpenEnd(status, f"{task.feature}: {task.title}", f"/features/{task.feature}")
-                for task in tasks
-                if task.status == status
-            ]
+        ends += [
+            OpenEnd(status, f"{task.feature}: {task.title}", f"/features/{task.feature}")
+            for status in ("in_progress", "blocked")
+            for task in tasks
+            if task.status == status
+        ]
     if call.memory.conversations.exist:
         ends += _unfinished(call)
     return ends[:_ENDS]
@@ -167,12 +166,15 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     if recall.recalls:
         memories = plural(recall.memories, "memory", "memories")
         found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
-    for name, given in (
-        ("First command after a memory", recall.first_with),
-        ("Next command after a solution", recall.retry_with),
-    ):
-        if given.commands:
-            found.append((name, f"passed {given.passed} of {given.commands} times"))
+    commands = {
+        "First command after a memory": recall.first_with,
+        "Next command after a solution": recall.retry_with,
+    }
+    found += [
+        (name, f"passed {given.passed} of {given.commands} times")
+        for name, given in commands.items()
+        if given.commands
+    ]
     with contextlib.suppress(BadPlan):
         learned = [one for each in call.plan.read("features").features for one in each.learnings]
         if learned:

@@ -146,8 +146,7 @@ def _checkpoints(call: PageCall) -> list[tuple[str, schema.Checkpoint]]:
 def publish(call: PageCall) -> Response:
     """Publish what is staged, for all projects of this person."""
     imported = bool(call.form.get("imported"))
-    kind = call.form.get("kind", "manual")
-    done = call.memory.knowledge.checkpoint(kind=kind, imported=imported)
+    done = call.memory.knowledge.checkpoint(kind=call.form.get("kind", "manual"), imported=imported)
     if not done.published:
         return call.done(" ".join(["Nothing was published.", *done.notes]), "/knowledge")
     text = f"Published {plural(len(done.published), 'entry', 'entries')}: "

@@ -95,7 +95,6 @@ def feature(call: PageCall) -> Response:
     if found is None and not events:
         raise call.plan.missing("features", name)
     shown = found or Feature(name=name)
-    newest = max((one.number for one in events), default=0)
     return call.page(
         "feature.html",
         feature=shown,
@@ -106,7 +105,7 @@ def feature(call: PageCall) -> Response:
         strip=events[:_STRIP],
         recent=events[:_RECENT],
         files=history.touched_files(call.memory, name, _FILES),
-        learnings=_learnings(shown, newest),
+        learnings=_learnings(shown, max((one.number for one in events), default=0)),
         pairs=learnings.conflicts(shown.learnings),
         waiting=_waiting(call, view, name),
     )
@@ -123,11 +122,7 @@ def _tasks(view: PlanView, name: str) -> list[Task]:
 
 
 def _learnings(found: Feature, newest: int) -> list[LearningLine]:
-    rivals: dict[str, list[Learning]] = {}
-    for left, right in learnings.conflicts(found.learnings):
-        rivals.setdefault(left.id, []).append(right)
-        rivals.setdefault(right.id, []).append(left)
-    lines = []
+    rivals, lines = learnings.rivals(found.learnings), []
     for one in found.learnings:
         ago = learnings.age(one, newest)
         age = (
@@ -137,8 +132,8 @@ def _learnings(found: Feature, newest: int) -> list[LearningLine]:
             if ago <= 0
             else f"{plural(ago, 'iteration')} ago"
         )
-        against = tuple(rivals.get(one.id, ()))
-        lines.append(LearningLine(one, learnings.is_stale(one, newest + 1), age, against))
+        stale = learnings.is_stale(one, newest + 1)
+        lines.append(LearningLine(one, stale, age, tuple(rivals[one.id])))
     return lines
 
 
@@ -241,7 +236,6 @@ def decide_gate(call: PageCall) -> Response:
         status = back.status.replace("_", " ")
         return call.done(f"Rejected. The feedback is on the task, which is {status}.", path)
     approved = text or gates.approach_of(memory, task.id)
-    captured = gates.approve(memory, task.id, gate, approved, **about)
-    if captured:
+    if gates.approve(memory, task.id, gate, approved, **about):
         return call.done("Approved. What it teaches waits for a checkpoint.", path)
     return call.done("Approved. This gate was passed before, so nothing new was saved.", path)

@@ -167,8 +167,10 @@ def confirm_forget(call: PageCall) -> Response:
     choice = keeping.choose(call.memory, ids=[wanted])
     records = keeping.chosen_records(call.memory, choice)
     going = [_going(each, each.id in choice.derived) for each in records[:_SHOWN]]
-    for one in choice.learnings:
-        going.append(GoingRecord(one.id, "learning", one.text, one.id in choice.derived))
+    going += [
+        GoingRecord(one.id, "learning", one.text, one.id in choice.derived)
+        for one in choice.learnings
+    ]
     more = len(records) - len(records[:_SHOWN])
     return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
 

@@ -143,8 +143,7 @@ def _run(talk: Chat, screen: PlainScreen, workers: Workers | None) -> int:
 def _greet(talk: Chat) -> None:
     page = Page()
     number = len(talk.memory.conversations.list(everywhere=talk.everywhere))
-    remembered = f"{plural(number, 'conversation')} remembered"
-    recall = remembered if talk.remembers else "recalls nothing"
+    recall = f"{plural(number, 'conversation')} remembered" if talk.remembers else "recalls nothing"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))
@@ -446,8 +445,7 @@ def _statuses(
         lines += [f"  and {more} more"] if (more := len(given_up) - _LISTED) > 0 else []
     failures = [render.picked(item, "worker", "item", "attempts", "error") for item in given_up]
     value = {"workers": statuses, "given_up": failures}
-    off = "All workers are off. To switch them on: `ralph summarizer on`"
-    return Result(value, lines or off)
+    return Result(value, lines or "All workers are off. To switch them on: `ralph summarizer on`")
 
 
 @click.command(cls=Command)

@@ -117,8 +117,7 @@ def doctor() -> Result:
 
     def show(page: Page) -> None:
         for name, check in checks.items():
-            state = (f"{check.state:<8}", _STYLES[check.state])
-            page.line(state, f" {name:<10} ", check.detail)
+            page.line((f"{check.state:<8}", _STYLES[check.state]), f" {name:<10} ", check.detail)
             if check.todo and check.state != "ok":
                 page.line(check.todo, indent=20)
 
@@ -201,8 +200,7 @@ def _hooks(scope: DoctorScope) -> Finding:
     found = look(scope.project.root if scope.project else scope.bound)
     if found.warnings:
         what, _, todo = found.warnings[0].partition(". ")
-        detail = first_of([what, *found.warnings[1:]])
-        return _warning(detail, todo or "See: ralph hooks status")
+        return _warning(first_of([what, *found.warnings[1:]]), todo or "See: ralph hooks status")
     places = [place for place in found.places if any(part.calls for part in place.parts)]
     clients = ", ".join(f"{place.agent} ({place.where})" for place in places)
     return _ok(clients or "not installed; see: ralph hooks --help")
@@ -210,11 +208,9 @@ def _hooks(scope: DoctorScope) -> Finding:
 
 def _capture(scope: DoctorScope) -> Finding:
     """Every session that is over was captured."""
-    waiting = 0
-    for notes in scope.home.glob("cache/hooks/*/sessions/*.jsonl"):
-        text = notes.read_bytes()
-        # A hook noted that an exchange is over, and none that it was saved.
-        waiting += text.rfind(_OVER) > text.rfind(_KEPT)
+    notes = map(Path.read_bytes, scope.home.glob("cache/hooks/*/sessions/*.jsonl"))
+    # A hook noted that an exchange is over, and none that it was saved.
+    waiting = sum(text.rfind(_OVER) > text.rfind(_KEPT) for text in notes)
     if not waiting:
         return _ok("no session is waiting")
     what = f"{plural(waiting, 'session')} not captured yet: a hook was killed, or had no time"

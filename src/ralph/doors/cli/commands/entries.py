@@ -441,10 +441,7 @@ def list_learnings(feature: str | None) -> Result:
 def _learnings(entry: Feature) -> Result:
     """The learnings of one feature."""
     feature, found = entry.name, entry.learnings
-    rivals: dict[str, list[str]] = {each.id: [] for each in found}
-    for left, right in learnings.conflicts(found):
-        rivals[left.id].append(right.id)
-        rivals[right.id].append(left.id)
+    rivals = {i: [one.id for one in some] for i, some in learnings.rivals(found).items()}
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
     stale = {each.id: learnings.is_stale(each, last + 1) for each in found}
 

@@ -219,8 +219,7 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
 
 def _folder() -> Path:
     """The project, or the repository or folder as it is."""
-    here = context.start_folder()
-    return (context.found_project() or PlainFolder(here, home_folder())).root
+    return (context.found_project() or PlainFolder(context.start_folder(), home_folder())).root
 
 
 def _need_one_scope(user: bool, project: bool) -> None:

@@ -401,8 +401,7 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
         page.line(f"Approve its revision: ralph {typed}", indent=2)
 
     status = planned.status if planned else None
-    value = waiting.to_json() | {"fresh": fresh, "status": status}
-    return Result(value, show, notes=notes)
+    return Result(waiting.to_json() | {"fresh": fresh, "status": status}, show, notes=notes)
 
 
 @gate.command()

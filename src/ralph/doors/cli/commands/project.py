@@ -242,12 +242,14 @@ def _trust(*, yes: bool) -> Result:
 def _trusted_folders() -> Result:
     found = sorted(trusting.trusted_folders(home_folder()).items())
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
-    lines: list[str] = []
-    for folder, trusted in found:
-        lines += [
+    lines = [
+        line
+        for folder, trusted in found
+        for line in (
             f"{folder}  since {minute(trusted.at)}",
-            *(f"  {x}" for x in trusted.wishes.values()),
-        ]
+            *(f"  {wish}" for wish in trusted.wishes.values()),
+        )
+    ]
     return Result(value, lines or "You trust no directory with anything special.")
 
 

@@ -336,8 +336,7 @@ def opened(ralph: Ralph, hit: Hit) -> Result:
         return Result(value, lambda page: page.fields(value))
 
     def show(page: Page) -> None:
-        title = KINDS[kind].title(hit.record)
-        page.line((title or label, "bold"))
+        page.line((KINDS[kind].title(hit.record) or label, "bold"))
         page.line((hit.id, "cyan"), "  ", *cards.whereabouts(hit))
         page.lines(KINDS[kind].text(hit.record), indent=0)
 

@@ -81,8 +81,7 @@ def _tag(chat: Chat, rest: str) -> Sequence[str]:
         raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
     memory, conversation = chat.memory.conversations, _saved(chat, chat.session.id)
     add = [word for word in words if not word.startswith("-")]
-    remove = [word[1:] for word in words if word.startswith("-")]
-    memory.tag(conversation, add=add, remove=remove)
+    memory.tag(conversation, add=add, remove=[word[1:] for word in words if word.startswith("-")])
     return [f"Tags: {', '.join(details(memory, conversation=conversation).tags) or 'none'}"]
 
 

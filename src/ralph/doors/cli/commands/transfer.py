@@ -275,8 +275,7 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
         while True:
             time.sleep(_LOOK_EVERY_S)
             found = importer.once()
-            complaints = [*found.unread, *found.complaints]
-            new = [each for each in complaints if str(each) not in printed]
+            new = [each for each in [*found.unread, *found.complaints] if str(each) not in printed]
             printed |= {str(each) for each in new}
             result = _imported(found)._replace(notes=_listed(new, "place"))
             _print_now(result, quiet=not found.exchanges)
@@ -399,10 +398,11 @@ def forget(
         for remaining in done.remains:
             page.line(f"Still there: {remaining}")
 
-    records_json: list[dict[str, Any]] = []
-    for key, some in choice.ids.items():
-        name = None if key.memory != FEATURES or key.name == NOTES else key.name
-        records_json += [{"id": each, "feature": name} for each in some]
+    records_json = [
+        {"id": each, "feature": key.name if key.memory == FEATURES and key.name != NOTES else None}
+        for key, some in choice.ids.items()
+        for each in some
+    ]
     records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
@@ -444,8 +444,7 @@ def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
     kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
     kinds |= {one.id: "learning" for one in choice.learnings}
-    first = [each for each in kinds if each not in choice.derived]
-    for some in (first, choice.derived):
+    for some in ([each for each in kinds if each not in choice.derived], choice.derived):
         for each in some[:_SHOWN]:
             page.line(short_id(each), "  ", _record_text(ralph, each, kinds[each]), indent=2)
         page.more(len(some) - _SHOWN)
