@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,15 @@ def places(pattern: re.Pattern[str], text: str) -> list[str]:
     ]
 
 
+PINNED = re.compile(r"^[a-z0-9][\w.-]*(?:\[[\w,-]+\])?==[\w.!+]+", re.MULTILINE)
+
+
 def pins(constraints: str) -> dict[str, tuple[str, int]]:
     """Of each package in a constraints file: its exact version and how many hashes it has."""
     found: dict[str, tuple[str, int]] = {}
     entries = re.split(r"\n(?=[^\s#])", re.sub(r"^#.*\n", "", constraints, flags=re.MULTILINE))
     for entry in entries:
-        pin = re.match(r"([\w.-]+)==([\w.!+]+)(?: ;[^\\]*)?(?: \\)?(?:\n|$)", entry)
+        pin = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([\w.!+]+)(?: ;[^\\]*)?(?: \\)?(?:\n|$)", entry)
         assert pin, f"not an exact pin: {entry.splitlines()[0]}"
         hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry)
         found[canonicalize_name(pin[1])] = (pin[2], len(hashes))
@@ -119,6 +123,21 @@ def test_the_constraints_pin_every_named_dependency_with_hashes() -> None:
                 f"{requirement}: pinned is {version} with {hashes} hashes; run scripts/lock"
             )
     assert wrong == []
+
+
+def test_extras_that_packages_ask_for_are_pinned_too() -> None:
+    # pip takes `coverage[toml]` for a package of its own. Unpinned, its newest version is refused.
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pinned = {Requirement(one).name: Requirement(one).extras for one in PINNED.findall(text)}
+    needed = [Requirement(one) for dist in distributions() for one in dist.requires or ()]
+    asked = {
+        (canonicalize_name(one.name), extra)
+        for one in needed
+        if one.marker is None or one.marker.evaluate({"extra": ""})
+        for extra in one.extras
+    }
+    assert ("coverage", "toml") in asked
+    assert {(name, x) for name, x in asked if name in pinned and x not in pinned[name]} == set()
 
 
 def test_every_pin_has_hashes() -> None:

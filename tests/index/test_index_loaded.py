@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
 from ralph.config import Settings
@@ -175,3 +179,17 @@ def test_how_often_a_word_stands_in_a_passage_is_counted_once_and_right(kept: Ke
                 for row, times in found.times.items():
                     assert times == passages[row].words.times(words)
     assert found.times.keys() == found.scores.keys()
+
+
+@given(
+    st.lists(st.integers(-9, 9) | st.just(math.nan), min_size=1, max_size=400), st.integers(1, 60)
+)
+def test_the_largest_are_chosen_and_of_equal_ones_the_first(
+    values: list[float], count: int
+) -> None:
+    numbers = np.array(values, dtype=np.float32)
+    chosen = matrix._largest(numbers, count)
+    assert len(set(chosen.tolist())) == len(chosen) <= count
+    if not any(map(math.isnan, values)):
+        expected = sorted(range(len(values)), key=lambda place: (-values[place], place))[:count]
+        assert sorted(chosen.tolist()) == sorted(expected)

@@ -204,7 +204,7 @@ class Matrix:
                 # A passage is as near as its nearest piece.
                 near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
                 near_by = near_by[chosen]
-                best = _largest(near_by, count) if count < len(passages) else slice(None)
+                best = _largest(near_by, count)
                 rows = passages[best].tolist()
                 near = dict(zip(rows, rounded(near_by[best]), strict=True))
                 if count < len(passages) and len(asked):
@@ -247,6 +247,8 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
     import numpy as np
 
+    if len(values) <= count:
+        return np.arange(len(values))
     # The largest of each few are looked through first: of these so many are at least as large.
     few = len(values) // (4 * count)
     tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1) if few > 1 else values
@@ -385,8 +387,7 @@ class LoadedCollection:
         matching = np.flatnonzero(total > 0)
         if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
-        if count < len(matching):
-            matching = matching[_largest(total[matching], count)]
+        matching = matching[_largest(total[matching], count)]
         best = matching[np.lexsort((matching, -total[matching]))]
         scores = dict(zip(best.tolist(), total[best].tolist(), strict=True))
         return scores, _times(found, best.astype(np.int32), fetch(list(scores)))
