@@ -305,6 +305,14 @@ def test_the_loop_saves_to_the_server_and_takes_from_it(
     assert os.environ["RALPH_TOKEN"] not in json.dumps(entry)
 
 
+def run_once(line: Line, folder: Path, steps: list[dict[str, Any]]) -> None:
+    """One iteration of an agent that takes these steps; it succeeds."""
+    agent = scripted(folder, {"steps": steps})
+    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
+    [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
+    assert ended["outcome"] == "success", ended["summary"]
+
+
 def test_a_loop_in_a_bound_folder_gives_its_agent_the_server_s_memory(
     server: ServerProcess, tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,10 +330,7 @@ def test_a_loop_in_a_bound_folder_gives_its_agent_the_server_s_memory(
         DONE,
         {"say": "Done."},
     ]
-    agent = scripted(tmp_path, {"steps": steps})
-    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
-    [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
-    assert ended["outcome"] == "success", ended["summary"]
+    run_once(line, tmp_path, steps)
     assert len(done(server, "auth")) == 2
     with server.memory() as ralph:
         [hit] = ralph.search("where are tokens kept?", kinds=["note"])
@@ -351,10 +356,7 @@ def test_a_run_with_another_token_uses_it_for_its_tools_and_leaves_the_bound_fol
         DONE,
         {"say": "Done."},
     ]
-    agent = scripted(tmp_path, {"steps": steps})
-    ran = line.well("run", "--json", "--agent", agent, "--max-iterations", "1")
-    [ended] = [one for one in map(json.loads, ran.out.splitlines()) if one["event"] == "ended"]
-    assert ended["outcome"] == "success", ended["summary"]
+    run_once(line, tmp_path, steps)
     assert len(done(server, "auth")) == 2
     for name in ("RALPH_SERVER", "RALPH_TOKEN"):
         monkeypatch.delenv(name)

@@ -249,7 +249,7 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
 
     if len(values) <= count:
         return np.arange(len(values))
-    # The largest of each few are looked through first: of these so many are at least as large.
+    # The largest of each small group give a lower bound: at least `count` values reach it.
     few = len(values) // (4 * count)
     tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1) if few > 1 else values
     least = np.partition(tops, len(tops) - count)[len(tops) - count]
@@ -272,8 +272,8 @@ _MOST_NEW = 100
 
 
 class WordRows(msgspec.Struct, frozen=True):
-    """The rows that hold a word, up to `read`; what BM25 gives each but for the word's rarity; and
-    how often it stands there, or no number where nobody has counted."""
+    """The rows that hold a word, up to `read`; the BM25 score of each without the word's rarity;
+    and how often the word occurs there, NaN until it is counted."""
 
     read: int
     rows: NDArray[np.int32]

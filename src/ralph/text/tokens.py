@@ -382,9 +382,9 @@ FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # what it is of counts n
 
 
 class PassageWords:
-    """The tokens of a passage in one text, each between blanks: of its title, from `text_at` on of
-    its text, from `places_at` on of its places; how many there are, and how many without the places
-    (nothing counts as one)."""
+    """The tokens of a passage as one string, each between blanks: first those of its title, from
+    `text_at` on those of its text, from `places_at` on those of its places. `count` is how many
+    there are, `length` how many without the places; an empty field counts as one."""
 
     __slots__ = ("count", "length", "padded", "places_at", "text_at")
 

@@ -194,8 +194,9 @@ class TeamServer:
 
     @contextlib.contextmanager
     def memory(self, project: Project) -> Iterator[Ralph]:
-        """Memories of a project for one call. Calls take turns: threads that compute at the same
-        time slow each other down. None waits for long, because another may wait for a server."""
+        """The memories of a project, for one call. Calls take turns, because threads that compute
+        at the same time slow each other down. A call that has waited too long goes on without its
+        turn: the one before it may be waiting for a server."""
         mine = self._turn.acquire(timeout=_TURN_S)
         try:
             with self._lock:
