@@ -1,4 +1,4 @@
-"""The command `ralph`: which door a word opens."""
+"""The `ralph` command: starts the door (command line, MCP, hooks, server) for the first word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Open the door that the first word names. Asking for the version loads nothing else."""
+    """Run the door that the first word names. `--version` loads nothing else."""
     _leave_current_folder()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):
@@ -21,13 +21,13 @@ def main() -> None:
 
 
 def _leave_current_folder() -> None:
-    """Load nothing more from the folder somebody works in: a clone may have a `click` of its own.
+    """Stop loading modules from the current folder: a clone may contain a `click` of its own.
 
     `python -m` puts that folder before the standard library, and so does an empty entry in
     PYTHONPATH.
     """
     try:
-        here = os.getcwd()  # noqa: PTH109 - a hook does not wait for pathlib
+        here = os.getcwd()  # noqa: PTH109 - hooks must not wait for pathlib
     except OSError:
         return
     library = os.path.dirname(os.__file__)  # noqa: PTH120
@@ -36,7 +36,7 @@ def _leave_current_folder() -> None:
 
 
 def _word(argv: list[str]) -> tuple[str, list[str]]:
-    """The first word that is no option of every command, and everything but that word."""
+    """Return the first word that is not a global option, and the arguments without it."""
     at = 0
     while at < len(argv):
         if argv[at] in ("--project", "--server"):
@@ -49,7 +49,7 @@ def _word(argv: list[str]) -> tuple[str, list[str]]:
 
 
 def _open(word: str, rest: list[str], argv: list[str]) -> int:
-    """Open the door of this word. Doors besides the command line are opened from here, because no
+    """Run the door for this word. Doors other than the command line start from here, because no
     door may import another and a hook must not pay for loading the command line."""
     if word == "mcp":
         from ralph.doors.mcp.main import run as serve
@@ -77,14 +77,14 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
 
 
 def _page_of(project: Any, port: int, tell: Any) -> Any:
-    """The page of a project, for the server."""
+    """Return the web page of a project, for the server."""
     from ralph.doors.web.app import page_of
 
     return page_of(project, port, tell)
 
 
 def _mcp_of(project: Any, feature: str | None, reads_only: bool) -> Any:
-    """An MCP server over HTTP, for the server."""
+    """Return an MCP server over HTTP, for the REST server."""
     from ralph.doors.mcp.server import http_manager
 
     return http_manager(project.root, feature, reads_only=reads_only)

@@ -1,7 +1,7 @@
-"""One frozen Settings, and where each of its values came from.
+"""The settings as one frozen value, and where each setting came from.
 
 Precedence: defaults, then the user's file, the project's file, the environment, the caller. A
-project's file may be a stranger's, so each setting has a level: see `Rule`.
+project's file may come from a stranger, so each setting has a level: see `Rule`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ralph.trust import TrustRequest, trust, trusted_hashes
 USER_FILE = "config.json"
 PROJECT_FILE = "rag_config.json"
 _PREFIX = "RALPH_"
-# Names in the environment that say where things are, not how they behave.
+# Environment variables that are not settings: they say where things are.
 _PLACES = frozenset(
     "RALPH_HOME RALPH_DEBUG RALPH_PROJECT RALPH_COMMAND RALPH_SERVER RALPH_TOKEN"
-    # What the loop tells the agents it starts.
+    # Set by the loop for the agents it starts.
     " RALPH_FEATURE RALPH_TASK RALPH_MCP_CONFIG".split()
 )
 
@@ -35,20 +35,21 @@ Level = Literal["harmless", "trusted", "personal"]
 
 
 class Rule(NamedTuple):
-    """What a setting is for, who may decide on it, and from where to where its number goes.
+    """The rule of one setting: what it is for, who may set it, and the range of its number.
 
     harmless: a project's file may set it. trusted: a project's file may set it after the person
-    has run `ralph trust` there, because it starts programs, spends money or time, sends data
-    away, or turns on what the person may have turned off. personal: never a project's file.
+    has run `ralph trust` there, because it starts programs, spends money or time, sends data away,
+    or turns on something the person may have turned off. personal: a project's file may never set
+    it.
     """
 
     level: Level
     what: str
     low: float = 0
     high: float = 0
-    # What a project may choose without trust: what keeps data here, or turns something off.
+    # Values a project may choose without trust: they keep data here or turn something off.
     free: tuple[object, ...] = ()
-    # Whether it is never shown.
+    # Whether the value must never be shown.
     secret: bool = False
 
 
@@ -57,7 +58,7 @@ _rules: list[Rule] = []
 
 
 def _setting(level: Level, default: _T, *rule: Any, **more: Any) -> _T:
-    """Keep the rule of a field, in the order of the fields, and give its default."""
+    """Record the rule of a field, in field order, and return the field's default."""
     _rules.append(Rule(level, *rule, **more))
     return default
 
@@ -67,7 +68,7 @@ _switch = partial(_trusted, True, free=(False,))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every number and choice there is."""
+    """Every setting with its default."""
 
     embedder: Literal["static", "minilm", "ollama", "openai", "none"] = _trusted(
         "static",
@@ -117,7 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "summarize exchanges in the background, also after sessions"
     )
     embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
-    # A clone must not decide what of a person's memory goes.
+    # A clone must not decide which of a person's memories are deleted.
     conversations_keep_days: int = _own(
         0, "delete conversations after so many days; 0 for never", 0, 36_500
     )
@@ -169,7 +170,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def wait_s(self) -> float:
-        """How long one wait for a server may take: the budget, but 0.1 s at least, 60 s at most."""
+        """How long one wait for a server may take: the budget, at least 0.1 s, at most 60 s."""
         return min(max(self.remember_budget_s, 0.1), 60.0)
 
     def __repr__(self) -> str:
@@ -181,7 +182,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One value, and what gave it."""
+    """One setting's value and where it came from."""
 
     key: str
     value: Any
@@ -193,7 +194,7 @@ RULES: dict[str, Rule] = dict(zip(KEYS, _rules, strict=True))
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The settings in force, the list that explains them, and what a project asked for in vain."""
+    """The settings in force, where each came from, and the project's requests that were ignored."""
 
     settings: Settings
     origins: tuple[Setting, ...]
@@ -201,7 +202,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where what belongs to no project is kept."""
+    """Return Ralph's home, the folder for everything that belongs to no project."""
     return Path(disk.home(environ))
 
 
@@ -212,7 +213,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Config:
-    """All settings, each from the strongest place that names it and may."""
+    """Load all settings, each from the strongest source that sets it and is allowed to."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
     ignored: tuple[TrustRequest, ...] = ()
@@ -245,13 +246,13 @@ def load(
 
 
 def trust_requests(*, home: Path, project_file: Path) -> list[TrustRequest]:
-    """What a project's file asks for that a person must allow, allowed or not."""
+    """Return every setting in a project's file that needs a person's trust, given or not."""
     weaker = load(home=home, environ={}).settings
     return _trust_requests(_read(project_file), weaker, where=str(project_file))
 
 
 def _trust_requests(plain: Mapping[str, Any], weaker: Settings, where: str) -> list[TrustRequest]:
-    """The settings of the trusted level that are not free and would change something."""
+    """Return the settings of level "trusted" that are not free and would change something."""
     found: list[TrustRequest] = []
     for key, value in _drop_retired(plain, where=where).items():
         fitted, rule = _fit(key, value, where=where), RULES[key]
@@ -262,32 +263,33 @@ def _trust_requests(plain: Mapping[str, Any], weaker: Settings, where: str) -> l
 
 
 def within(key: str, number: float) -> float:
-    """The number, or the nearest one that the setting may have."""
+    """Return the number, clamped to the setting's range."""
     return min(max(number, RULES[key].low), RULES[key].high)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Names in the environment that look like settings and are none."""
+    """Return the environment variables that look like settings but are not."""
     names = os.environ if environ is None else environ
     settings = {*_PLACES, *(_PREFIX + key.upper() for key in KEYS)}
     return sorted(n for n in names if n.startswith(_PREFIX) and n.upper() not in settings)
 
 
 def safe_value(key: str, value: Any) -> Any:
-    """The value as it may be shown: of a secret only whether there is one."""
+    """Return the value as it may be shown: for a secret, only whether it is set."""
     if RULES[key].secret:
         return "set" if value else "not set"
     if key.endswith("_url") and isinstance(value, str) and "@" in value:
-        # Refused when it is used; a password does not belong there, and is not shown.
+        # A password does not belong in a URL. It is refused on use, and hidden here.
         scheme, _, rest = value.partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}"
     return value
 
 
 def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
-    """Write one setting into a file, keeping the others, and give the value as it is shown.
+    """Save one setting to a file, keep the others, and return the value as it may be shown.
 
-    With `home`, a person says it: what they put into a project's file themselves is trusted.
+    With `home`, the setting comes from a person: what they put into a project's file themselves is
+    trusted.
     """
     value = _fit(key, _parse(key, text), where="config")
     _check_place(file, key)
@@ -302,10 +304,10 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
 
 
 def clear(file: Path, key: str) -> bool:
-    """Take one setting out of a file; False when it was not there."""
+    """Remove one setting from a file; return False if it was not there."""
     plain = _read(file)
     if key not in plain:
-        check_key(key, where="config")  # one that is in the file may go, known or not
+        check_key(key, where="config")  # a key that is in the file may go even if it is unknown
         return False
     del plain[key]
     _write(file, plain)
@@ -320,14 +322,14 @@ def _write(file: Path, plain: dict[str, Any]) -> None:
 def _read(file: Path) -> dict[str, Any]:
     try:
         plain = json.loads(disk.read(file))
-        json.dumps(plain, ensure_ascii=False).encode()  # no half of a surrogate pair goes further
+        json.dumps(plain, ensure_ascii=False).encode()  # lone surrogates stop here
         if isinstance(plain, dict):
             return plain
         what = "the settings must be one JSON object"
     except FileNotFoundError:
         return {}
     except UnsafeFile:
-        raise  # it says everything itself
+        raise  # its message is already complete
     except (ValueError, OSError, RecursionError) as error:
         what = f"the settings cannot be read: {error}"
     raise BadSetting(what, where=str(file), todo="Mend or delete it.")
@@ -359,13 +361,13 @@ def _check_place(file: Path, key: str) -> None:
 
 @cache
 def _retired() -> dict[str, str]:
-    """Settings of earlier versions, and what replaces each."""
+    """Return the settings of earlier versions, each with what to do instead."""
     retired = json.loads(disk.read(Path(__file__).with_name("retired_settings.json")))
     return {key: instead for instead, keys in retired.items() for key in keys}
 
 
 def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """The settings that there still are; one warning in this process for each of the others."""
+    """Return the settings that still exist; warn about each retired one once per process."""
     gone = {key for key in plain.keys() - {*KEYS} if key in _retired()}
     for key in gone:
         if (where, key) not in _warned:
@@ -378,7 +380,7 @@ def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 
 def check_key(key: str, *, where: str = "config") -> None:
-    """Refuse a key that is no setting; the error suggests the nearest one."""
+    """Raise BadSetting if the key is not a setting; the error suggests the nearest one."""
     if key not in KEYS:
         if key in _retired():
             raise BadSetting(f"{key} cannot be set: {_retired()[key]}", where=where)
@@ -387,7 +389,7 @@ def check_key(key: str, *, where: str = "config") -> None:
 
 
 def variable_text(key: str, value: Any) -> str:
-    """The value as a variable of the environment says it to another Ralph."""
+    """Return the value as the text of an environment variable for another Ralph process."""
     return str(value or "") if RULES[key].secret else json.dumps(value)
 
 
@@ -400,12 +402,12 @@ def _parse(key: str, text: str) -> Any:
         return text
 
 
-# -- Warnings, of settings and of memories.
+# -- Warnings about settings and memories.
 
 
 @contextmanager
 def warnings_to(tell: Callable[[str], None]) -> Iterator[None]:
-    """Pass each warning that Ralph logs on to `tell`, and to nobody else."""
+    """Pass each warning that Ralph logs to `tell`, and to nobody else."""
     import logging
 
     class WarningHandler(logging.Handler):

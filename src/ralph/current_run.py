@@ -1,7 +1,7 @@
-"""The run of an agent that this process belongs to, from the environment that the loop sets.
+"""The agent run that this process belongs to, from the environment that the loop sets.
 
-A fence, not a wall: a program that drops these variables is taken for a person's. It imports next
-to nothing, because every hook asks it first.
+This is a fence, not a wall: a program that drops these variables passes for a person's. The module
+imports almost nothing, because every hook asks it first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PROJECT = "RALPH_PROJECT"
 
 
 class CurrentRun(NamedTuple):
-    """What a run works on: in a planning run the feature is "", in a review the task.
+    """What a run works on. In a planning run the feature is "", in a review the task is "".
 
-    The feature is None where only the task is told.
+    The feature is None if the environment names only the task.
     """
 
     feature: str | None
@@ -27,7 +27,7 @@ class CurrentRun(NamedTuple):
 
 
 def current_run(environ: Mapping[str, str] | None = None) -> CurrentRun | None:
-    """The run that this process was started in, None outside of any."""
+    """Return the run that this process was started in, or None outside any run."""
     found = os.environ if environ is None else environ
     run = CurrentRun(found.get(FEATURE), found.get(TASK, ""), found.get(PROJECT, ""))
     return run if TASK in found or run.feature else None

@@ -1,12 +1,12 @@
-"""What must not go wrong on a disk: links, locks, flushed appends, atomic replacement.
+"""Safe file access: links, locks, flushed appends, atomic replacement.
 
 A project's `.ralph` comes with a clone, so a stranger may have filled it. Every file there is
 opened, written, listed and deleted here and nowhere else: no link is followed from `.ralph` on, and
-only regular files of a sane size are opened. Everything else that Ralph keeps lies in its home and
-is its owner's alone.
+only regular files of a sane size are opened. Everything else that Ralph saves is in its home and is
+private to its owner.
 
-The locks are the operating system's, so a process that dies gives them back. Hooks load this before
-every prompt: it must stay cheap to import.
+The locks are the operating system's, so a process that dies releases them. Hooks load this module
+before every prompt: it must stay cheap to import.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 if sys.platform == "win32":
     import msvcrt
 
-    # Windows locks are mandatory for the bytes they cover, so cover one that no file reaches.
+    # Windows locks are mandatory for the bytes they cover, so lock one that no file reaches.
     _LOCKED_BYTE = 0x7FFF_FFFE
 
     def _try_lock(fd: int) -> bool:
@@ -60,55 +60,55 @@ else:
 
 
 AnyPath: TypeAlias = "str | os.PathLike[str]"
-# The folder in a project, and the name of Ralph's home.
+# The name of the folder in a project, and of Ralph's home.
 FOLDER = ".ralph"
-# More than any file of a plan or of settings has.
+# Larger than any plan or settings file.
 LARGEST_BYTES = 16 * 1024 * 1024
 
 _BINARY = getattr(os, "O_BINARY", 0)
-# Neither follows a link nor waits for the other end of a pipe.
+# Do not follow a link, and do not wait for the other end of a pipe.
 _CAREFUL = _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER_ONLY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-# Without this (on Windows) a link is looked for before the file is opened, not while.
+# Where this is False (on Windows), links are checked before the file is opened, not while.
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.listdir in os.supports_fd
 _TODO = "Look at it, and remove it if you did not put it there."
 _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
-# EPERM is what Linux says of a file system that has none, Windows EINVAL.
+# Errors of a file system without hard links: EPERM on Linux, EINVAL on Windows.
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-# Says in the home's cache that everything there was made its owner's alone.
+# A file in the home's cache; it says that `protect` has made everything in the home private.
 _PRIVATE = "private"
 _serial = itertools.count()
 
 
 class Busy(Exception):
-    """The lock was not free in time; whoever asked for it says so in his words."""
+    """The lock was not free in time; the caller turns this into its own error."""
 
 
 # -- Ralph's home
 
 
 def home(environ: Mapping[str, str] | None = None) -> str:
-    """Where everything is kept that does not travel with a project."""
+    """Return Ralph's home, the folder for everything that does not travel with a project."""
     given = (os.environ if environ is None else environ).get("RALPH_HOME")
     return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), FOLDER)
 
 
 def state_folder(root: AnyPath, home_folder: AnyPath | None = None) -> str:
-    """Where this machine keeps its own state of the project at a path.
+    """Return the folder where this machine keeps its own state of the project at a path.
 
-    Not in the project: what a clone ships would count as our own.
+    It is not in the project: files that come with a clone would pass for our own.
     """
     return os.path.join(home_folder or home(), "cache", "projects", state_name(root))
 
 
 def hooks_folder(root: AnyPath, home_folder: AnyPath) -> str:
-    """Where hooks keep what they need of the project at a path."""
+    """Return the folder where hooks keep their state of the project at a path."""
     return os.path.join(home_folder, "cache", "hooks", state_name(root))
 
 
 def state_name(root: AnyPath) -> str:
-    """A name for the project at a path, which no other path has on this machine."""
+    """Return a name for the project at a path that no other path on this machine has."""
     import zlib
 
     path = os.path.realpath(root)
@@ -117,32 +117,32 @@ def state_name(root: AnyPath) -> str:
 
 
 def protect(home_folder: AnyPath) -> None:
-    """Make Ralph's home its owner's alone, with everything that is in it already.
+    """Make Ralph's home, and everything already in it, private to its owner.
 
     Earlier versions left files that others could read in a home that they could not enter, so
-    everything is looked at once.
+    every file is checked once.
     """
     done = os.path.join(home_folder, "cache", _PRIVATE)
     try:
         mode = os.stat(home_folder).st_mode
     except OSError:
-        return  # there is none yet; whoever writes to it makes it so
+        return  # there is no home yet; it is created private
     if sys.platform == "win32" or (not mode & 0o077 and os.path.exists(done)):
         return
     for folder, _, files in os.walk(home_folder):
         for name in files:
             file = os.path.join(folder, name)
-            with contextlib.suppress(OSError):  # gone, or another's: the folder's mode counts
+            with contextlib.suppress(OSError):  # gone, or another user's: the folder's mode counts
                 if not os.path.islink(file):
                     os.chmod(file, os.stat(file).st_mode & 0o700)
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
-    with contextlib.suppress(OSError):  # where there is no cache yet there is little to look at
+    with contextlib.suppress(OSError):  # without a cache there is little to check next time
         write(done, b"")
 
 
 def is_own(path: AnyPath) -> bool:
-    """Whether a file or folder belongs to who runs this, or to who became root for it."""
+    """Whether a file or folder belongs to the current user, or to the user behind `sudo`."""
     if sys.platform == "win32":
         return True
     own = {os.geteuid()}
@@ -155,7 +155,7 @@ def is_own(path: AnyPath) -> bool:
 
 
 def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
-    """Open a file and give its descriptor."""
+    """Open a file and return its descriptor."""
     with _folder_of(path) as (folder, name, fenced):
         if not fenced:
             return os.open(name, flags | _BINARY, 0o600)
@@ -173,17 +173,17 @@ def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
 
 
 def open_reader(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
-    """A file opened for reading."""
+    """Open a file for reading."""
     return os.fdopen(open_file(path), "rb", buffering)
 
 
 def appending(path: AnyPath) -> BinaryIO:
-    """A file opened to be added to; a new one is its owner's alone, as all in Ralph's home are."""
+    """Open a file for appending; in Ralph's home a new one is private to its owner."""
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
 def log(path: AnyPath, data: bytes, most_bytes: int) -> None:
-    """Add to a file of ours with one write; one that is longer takes the place of `path.1`."""
+    """Append to a log with one write; a log that gets too long is renamed to `path.1`."""
     make_folder(os.path.dirname(path))
     with appending(path) as file:
         file.write(data)
@@ -193,7 +193,7 @@ def log(path: AnyPath, data: bytes, most_bytes: int) -> None:
 
 
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
-    """The whole file, unless it is larger than anybody would write by hand."""
+    """Return the whole file; refuse one that is larger than anybody would write by hand."""
     with open_reader(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
@@ -202,7 +202,7 @@ def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
 
 
 def stat(path: AnyPath) -> os.stat_result:
-    """What a file or folder is; FileNotFoundError where there is none."""
+    """Return the status of a file or folder; refuse a link, pipe or device in a project."""
     with _folder_of(path) as (folder, name, fenced):
         if not fenced:
             return os.stat(name)
@@ -213,17 +213,17 @@ def stat(path: AnyPath) -> os.stat_result:
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether there is a file or folder."""
+    """Whether a file or folder exists."""
     return _mode(path) != 0
 
 
 def is_folder(path: AnyPath) -> bool:
-    """Whether there is a folder."""
+    """Whether the path is a folder."""
     return modes.S_ISDIR(_mode(path))
 
 
 def _mode(path: AnyPath) -> int:
-    """Type and permissions of a file or folder, 0 where there is none."""
+    """Return the type and permissions of a file or folder, 0 if there is none."""
     try:
         return stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -231,7 +231,7 @@ def _mode(path: AnyPath) -> int:
 
 
 def names(folder: AnyPath) -> list[str]:
-    """What is in a folder besides other folders, sorted; nothing where there is no such folder."""
+    """Return the sorted names in a folder, without other folders; [] if it does not exist."""
     inside = os.path.join(folder, "_")
     try:
         with _folder_of(inside) as (fd, _, _), os.scandir(folder if fd is None else fd) as found:
@@ -241,7 +241,7 @@ def names(folder: AnyPath) -> list[str]:
 
 
 def make_folder(folder: AnyPath) -> None:
-    """Create a folder and those above it, unless they are there."""
+    """Create a folder and its parents, unless they exist."""
     with _folder_of(os.path.join(folder, "_"), make=True) as (_, _, fenced):
         if not fenced:
             _make_private(os.fspath(folder))
@@ -256,13 +256,13 @@ def _make_private(folder: str) -> None:
 
 
 def remove(path: AnyPath) -> None:
-    """Delete a file, unless it is gone already. Of a link, the link goes."""
+    """Delete a file, unless it is already gone. For a link, delete the link itself."""
     with contextlib.suppress(FileNotFoundError), _folder_of(path) as (folder, name, _):
         os.unlink(name, dir_fd=folder)
 
 
 def rename(path: Path, name: str) -> Path:
-    """Give whatever is at a path another name in its folder, and the new path."""
+    """Rename whatever is at a path within its folder, and return the new path."""
     with _folder_of(path) as (folder, old, fenced):
         new = name if fenced and folder is not None else str(path.with_name(name))
         os.replace(old, new, src_dir_fd=folder, dst_dir_fd=folder)
@@ -271,9 +271,9 @@ def rename(path: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | None, str, bool]]:
-    """The folder that holds a file, the file's name in it, and whether it is in a project.
+    """Yield a file's folder as a descriptor, its name there, and whether it is in a project.
 
-    Outside a project's `.ralph` there is no folder, and the name is the whole path.
+    Outside a project's `.ralph` the descriptor is None and the name is the whole path.
     """
     fence = _fence(path)
     if fence is None:
@@ -291,14 +291,14 @@ def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | Non
         yield fd, below[-1], True
     except OSError as error:
         if not isinstance(error, UnsafeFile):
-            error.filename = os.fspath(path)  # it names the last part only
+            error.filename = os.fspath(path)  # the system names only the last part
         raise
     finally:
         os.close(fd)
 
 
 def _fence(path: AnyPath) -> tuple[str, list[str]] | None:
-    """The project's root, and the names from its `.ralph` on; None outside every project."""
+    """Return the project's root and the names from its `.ralph` on; None outside any project."""
     return _fence_below(os.fspath(path), home())
 
 
@@ -337,13 +337,13 @@ def _open_folder(base: str, below: list[str], *, make: bool) -> int:
 
 
 def _check_folders(base: str, below: list[str], *, make: bool) -> None:
-    """Refuse a link on the way to a file, where the system cannot open one folder in another."""
+    """Refuse a link on the way to a file, where the system has no `dir_fd` to open folders with."""
     path = base
     for name in below:
         path = os.path.join(path, name)
         kind = _kind(path, None)
         if kind == "" and make:
-            with contextlib.suppress(FileExistsError):  # somebody else was faster
+            with contextlib.suppress(FileExistsError):  # another process was faster
                 os.mkdir(path)
         elif kind not in ("", _A_FOLDER):
             raise _refusal(path, kind)
@@ -357,7 +357,7 @@ def _kind(name: str, folder: int | None) -> str:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return ""
-    # A junction of Windows is no symbolic link, and leads elsewhere all the same.
+    # A Windows junction is not a symbolic link, but it leads elsewhere too.
     return _LINK if getattr(found, "st_reparse_tag", 0) else _mode_name(found.st_mode)
 
 
@@ -379,10 +379,10 @@ def _refusal(path: AnyPath, kind: str) -> UnsafeFile:
 
 @contextlib.contextmanager
 def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
-    """Hold the file's lock and give its descriptor, opened for reading and appending.
+    """Hold the file's lock and yield its descriptor, opened for reading and appending.
 
     The file may be replaced while we wait; the lock counts only on the file that is there now.
-    Raises `busy`, or Busy, where the lock was not free in time.
+    Raises `busy`, or Busy, if the lock was not free in time.
     """
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
@@ -393,7 +393,7 @@ def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iter
                 yield fd
                 return
         finally:
-            with contextlib.suppress(OSError):  # closing gives the lock back in any case
+            with contextlib.suppress(OSError):  # closing releases the lock in any case
                 _unlock(fd)
             os.close(fd)
         if time.monotonic() >= deadline:
@@ -403,7 +403,7 @@ def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iter
 
 
 def is_current(fd: int, path: Path) -> bool:
-    """Whether the opened file is still the one at this path."""
+    """Whether the open file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(fd), stat(path))
     except FileNotFoundError:
@@ -414,13 +414,13 @@ def is_current(fd: int, path: Path) -> bool:
 
 
 def write(path: AnyPath, data: bytes) -> None:
-    """Write a file of ours that may be lost: neither whole nor flushed when the machine stops."""
+    """Write a file that may be lost: a crash can leave it cut off or empty."""
     with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write every byte or raise; an append that fails leaves the file as it was."""
+    """Write and flush every byte or raise; an append that fails leaves the file as it was."""
     size = os.fstat(fd).st_size
     view = memoryview(data)
     try:
@@ -428,13 +428,13 @@ def write_all(fd: int, data: bytes) -> None:
             view = view[os.write(fd, view) :]
         flush(fd)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to report
             os.ftruncate(fd, size)
         raise
 
 
 def flush(fd: int) -> None:
-    """Bring the file's bytes to the disk itself, not only to the system's cache."""
+    """Flush the file's bytes to the disk itself, not only to the system's cache."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     elif hasattr(os, "fdatasync"):
@@ -444,7 +444,7 @@ def flush(fd: int) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Bring a folder's entries (a new or renamed file) to the disk; Windows does it itself."""
+    """Flush a folder's entries (a new or renamed file) to the disk; Windows does this itself."""
     if sys.platform == "win32":
         return
     with _folder_of(os.path.join(folder, "_")) as (opened_folder, _, _):
@@ -456,12 +456,12 @@ def flush_folder(folder: Path) -> None:
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put new content in the file's place: readers see the old or the new, never a part.
+    """Replace the file's content: readers see the old or the new content, never a part.
 
-    The file keeps its mode; a new one gets the given one, or its folder's usual.
+    The file keeps its mode; a new file gets `mode`, or the usual mode of its folder.
     """
     if _fence(path) is None:
-        path = path.resolve()  # what a person's own link points to is replaced, not the link
+        path = path.resolve()  # replace the target of a person's own link, not the link
     with _drafted(path, data, mode=mode, exactly=_mode(path) & 0o7777) as (draft, name, folder):
         _put(draft, name, data, folder)
 
@@ -472,8 +472,8 @@ def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
     except PermissionError:
         if sys.platform != "win32" or not os.path.exists(name):
             raise
-        # Windows does not replace a file that somebody has open, ourselves included. The draft
-        # stays beside it until the content is in place.
+        # Windows cannot replace a file that is open anywhere, even in this process. The draft stays
+        # beside it until the content is in place.
         with open(name, "r+b") as file:
             file.write(data)
             file.truncate()
@@ -482,7 +482,7 @@ def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
 
 
 def create(path: Path, data: bytes) -> bool:
-    """Create the file whole, or say False when somebody else did first."""
+    """Create the complete file; return False if it exists, or somebody else was first."""
     make_folder(path.parent)
     if exists(path):
         return False
@@ -494,7 +494,7 @@ def create(path: Path, data: bytes) -> bool:
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            try:  # the exclusive open is the next best
+            try:  # an exclusive open is the next best
                 fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             except FileExistsError:
                 return False
@@ -504,7 +504,7 @@ def create(path: Path, data: bytes) -> bool:
 
 
 def sweep_drafts(path: Path) -> None:
-    """Remove what a crash in the middle of a replacement left; its lock must be held."""
+    """Remove drafts that a crash during a replacement left; the caller holds the file's lock."""
     if _fence(path) is None:
         path = path.resolve()
     import re
@@ -519,17 +519,17 @@ def sweep_drafts(path: Path) -> None:
 def _drafted(
     path: Path, data: bytes, *, mode: int | None = None, exactly: int = 0
 ) -> Iterator[tuple[str, str, int | None]]:
-    """The content in a new file beside the one it is for, to be put in its place.
+    """Yield a new file with the content, beside the file that it will replace.
 
-    It has the mode `exactly`, or the given one, or its folder's usual.
+    Its mode is `exactly`, else `mode`, else the usual mode of its folder.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
     with _folder_of(path) as (folder, name, fenced):
-        # Two threads of a process may be at the same file.
+        # Two threads of one process may write the same file.
         above, last = os.path.split(name)
         draft = os.path.join(above, f".{last}.{os.getpid()}-{next(_serial)}.tmp")
         usual = mode if mode is not None else 0o666 if fenced else 0o600
-        with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+        with contextlib.suppress(FileNotFoundError):  # left by a process that was killed
             os.unlink(draft, dir_fd=folder)
         try:
             fd = os.open(draft, flags, usual, dir_fd=folder)
@@ -541,20 +541,21 @@ def _drafted(
                 os.close(fd)
             yield draft, name, folder
         finally:
-            with contextlib.suppress(OSError):  # it has been put in place, or cannot be removed
+            with contextlib.suppress(OSError):  # it is in place already, or cannot be removed
                 os.unlink(draft, dir_fd=folder)
     flush_folder(path.parent)
 
 
 def find_repository(start: str) -> str:
-    """The folder of the nearest git repository upwards, or "".
+    """Return the folder of the nearest git repository, here or above, or "".
 
-    A repository of a person's whole home folder is for its own files, not for everything below.
+    A repository in a person's home folder counts only for the home folder itself: everything below
+    it is not one project.
     """
     home, below = os.path.realpath(os.path.expanduser("~")), ""
     try:
         folder = os.path.realpath(start)
-    except ValueError:  # a name that was written in another locale
+    except ValueError:  # a name that this locale cannot encode
         return ""
     while folder != below:
         if os.path.lexists(os.path.join(folder, ".git")) and (folder != home or not below):

@@ -1,27 +1,27 @@
 """The tree of errors.
 
 RalphError                 everything Ralph raises on purpose
-├── BadInput               what the caller gave cannot be used
-│   ├── BadRecord          a record with a missing, mistyped or impossible field
-│   ├── BadSetting         a setting that does not exist or does not fit
-│   ├── NotFound           a record, feature or file that is not there
-│   ├── NotAProject        no project here or above
-│   ├── RecordForgotten    the record was forgotten on purpose and stays so
-│   ├── AccessRefused      a server does not accept the token, or not for this
-│   ├── BadPlan            a file of the plan that cannot be read, with its place
-│   ├── UnsafeFile         a file in `.ralph` that is a link, no regular file, or too large
+├── BadInput               the caller's input cannot be used
+│   ├── BadRecord          a record has a missing, mistyped or impossible field
+│   ├── BadSetting         a setting does not exist or its value is not allowed
+│   ├── NotFound           a record, feature or file does not exist
+│   ├── NotAProject        there is no project here or above
+│   ├── RecordForgotten    the record was forgotten on purpose and stays forgotten
+│   ├── AccessRefused      a server rejects the token, or this call is not allowed with it
+│   ├── BadPlan            a plan file cannot be read; the message says where
+│   ├── UnsafeFile         a file in `.ralph` is a link, not a regular file, or too large
 │   └── LearningsFull      no learning may be evicted: a person or a review must choose
-├── LoopBusy               another run, or the end of its agent, is in the way for too long
+├── LoopBusy               another run, or its agent shutting down, is in the way for too long
 ├── PlanBusy               another process holds the plan's lock for too long
-├── JournalError           the journal could not be read or written; nothing was acknowledged
+├── JournalError           the journal could not be read or written; no write was acknowledged
 │   ├── JournalBusy        another process holds the journal's lock for too long
-│   └── JournalDown        the journal's server is not reached (a MemoryOff, too)
-│       └── ServerFailed   a server is reached and fails at this call
-└── MemoryOff              memory cannot serve now; everything else goes on
+│   └── JournalDown        the journal's server cannot be reached (also a MemoryOff)
+│       └── ServerFailed   a server was reached but failed on this call
+└── MemoryOff              memory is not available now; everything else keeps working
     ├── IndexOff           the index cannot be opened, read or written
     │   └── IndexBusy      another process holds the index's lock for too long
-    ├── EmbedderOff        the embedder is missing, down or not what was chosen
-    └── ModelOff           the language model gave no answer, or not a whole one
+    ├── EmbedderOff        the embedder is missing, down or not the chosen one
+    └── ModelOff           the language model gave no answer, or an incomplete one
 
 Every message says what happened, where, and what to do now.
 """
@@ -33,7 +33,7 @@ from typing import Literal
 
 
 class RalphError(Exception):
-    """Something Ralph refuses or cannot do, told in one line."""
+    """Something Ralph refuses or cannot do; the message is one line."""
 
     def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
         super().__init__(what)
@@ -49,43 +49,43 @@ class RalphError(Exception):
 
 
 class BadInput(RalphError):
-    """What the caller gave cannot be used."""
+    """The caller's input cannot be used."""
 
 
 class BadRecord(BadInput):
-    """A record with a missing, mistyped or impossible field."""
+    """A record has a missing, mistyped or impossible field."""
 
 
 class BadSetting(BadInput):
-    """A setting that does not exist or does not fit."""
+    """A setting does not exist or its value is not allowed."""
 
 
 class NotFound(BadInput):
-    """A record, feature or file that is not there."""
+    """A record, feature or file does not exist."""
 
 
 class NotAProject(BadInput):
-    """No project here or above."""
+    """There is no project here or above."""
 
 
 class RecordForgotten(BadInput):
-    """The record was forgotten on purpose and stays so."""
+    """The record was forgotten on purpose and stays forgotten."""
 
 
 class AccessRefused(BadInput):
-    """A server does not accept the token, or not for this."""
+    """A server rejects the token, or this call is not allowed with it."""
 
 
 class BadPlan(BadInput):
-    """A file of the plan that cannot be read, with its place."""
+    """A plan file cannot be read; the message says where."""
 
 
 class UnsafeFile(BadInput, OSError):
-    """A file in a project's `.ralph` that is a link, no regular file, or too large to be real."""
+    """A file in a project's `.ralph` is a link, not a regular file, or too large to be real."""
 
     def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
         super().__init__(what, where=where, todo=todo)
-        self.strerror = what  # whoever tells of an OSError says this
+        self.strerror = what  # code that reports an OSError shows this
 
 
 class LearningsFull(BadInput):
@@ -93,7 +93,7 @@ class LearningsFull(BadInput):
 
 
 class LoopBusy(RalphError):
-    """Another run, or the end of its agent, is in the way for too long."""
+    """Another run, or its agent shutting down, is in the way for too long."""
 
 
 class PlanBusy(RalphError):
@@ -101,7 +101,7 @@ class PlanBusy(RalphError):
 
 
 class JournalError(RalphError):
-    """The journal could not be read or written; nothing was acknowledged."""
+    """The journal could not be read or written; no write was acknowledged."""
 
 
 class JournalBusy(JournalError):
@@ -109,15 +109,15 @@ class JournalBusy(JournalError):
 
 
 class MemoryOff(RalphError):
-    """Memory cannot serve now; everything else goes on."""
+    """Memory is not available now; everything else keeps working."""
 
 
 class JournalDown(JournalError, MemoryOff):
-    """The journal's server is not reached; what is kept meanwhile waits here for it."""
+    """The journal's server cannot be reached; records saved meanwhile wait on this machine."""
 
 
 class ServerFailed(JournalDown):
-    """A server is reached and fails at this call; others may pass."""
+    """A server was reached but failed on this call; other calls may succeed."""
 
 
 class IndexOff(MemoryOff):
@@ -129,14 +129,14 @@ class IndexBusy(IndexOff):
 
 
 class EmbedderOff(MemoryOff):
-    """The embedder is missing, down or not what was chosen."""
+    """The embedder is missing, down or not the chosen one."""
 
 
 class ModelOff(MemoryOff):
-    """The language model gave no answer, or not a whole one; `partial` is what had come of it.
+    """The language model gave no answer, or an incomplete one; `partial` holds what arrived.
 
-    The fault lies with the server (later may help), with a setting (a person must change
-    something), or with this prompt alone (others will be answered).
+    `fault` is the server (trying later may help), a setting (a person must change something), or
+    this prompt alone (other prompts will be answered).
     """
 
     def __init__(
@@ -154,13 +154,13 @@ class ModelOff(MemoryOff):
 
 
 def os_error_text(error: OSError) -> str:
-    """An error of the system in a line: the file, and what is wrong with it."""
+    """Return an operating system error as one line: the file and what is wrong with it."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
 
 
 def suggestion(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """`Did you mean show? `, where a name is near enough to the word; else nothing."""
+    """Return `Did you mean show? ` if a name is close enough to the word, else ""."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, [*names], n=1)

@@ -1,7 +1,7 @@
-"""Which programs Ralph starts: never one that happens to lie in the folder somebody works in.
+"""Find the programs that Ralph starts, but never one that lies in the current project.
 
-A clone may hold a `git`, a `claude` or a package `ralph`. So a program is looked up on the PATH by
-one function, and Python is started so that the current folder is not among its modules.
+A clone may contain a `git`, a `claude` or a package `ralph`. So one function looks up programs on
+the PATH, and Python is started so that it loads no modules from the current folder.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 # -P keeps the current folder out of Python's path. -E ignores PYTHONPATH, where an empty or
-# relative entry would bring it back. The user's own site stays: `pip install --user` puts us there.
+# relative entry would bring it back. The user site stays: `pip install --user` puts us there.
 _ISOLATED = ("-E", "-P")
 _PROJECT_MARKS = (".git", ".ralph")
 
 
 def python() -> list[str]:
-    """This interpreter, started so that it finds our modules and none of the current folder's."""
+    """Return the command that starts this interpreter without the current folder's modules."""
     return [sys.executable, *(_ISOLATED if _is_installed() else _ISOLATED[1:])]
 
 
 def find_program(name: str, *, root: Path | None = None, path: str | None = None) -> str | None:
-    """The full path of a program on the PATH that does not belong to a project, or None.
+    """Return the full path of a program on the PATH that does not belong to a project, or None.
 
-    Empty and relative entries do not count, nor does anything inside `root` or, where none is
-    given, the project around the current folder. A name with a folder in it is meant literally.
+    Empty and relative PATH entries are skipped. So is anything inside `root` or, without one,
+    inside the project around the current folder. A name that contains a folder is taken literally.
     """
     if Path(name).name != name:
         return str(Path(name).absolute()) if _runs(Path(name)) else None
@@ -40,8 +40,8 @@ def find_program(name: str, *, root: Path | None = None, path: str | None = None
 
 
 def ask_program(command: list[str], *, timeout_s: float, **more: Any) -> tuple[int, str]:
-    """Run a command that nobody watches: its exit code and output, or -1 and what went wrong."""
-    import subprocess  # most who look programs up start none
+    """Run a command unattended; return its exit code and output, or -1 and what went wrong."""
+    import subprocess  # most callers of this module look programs up and start none
 
     more |= {"stdin": subprocess.DEVNULL, "capture_output": True, "check": False}
     try:
@@ -55,10 +55,10 @@ def ask_program(command: list[str], *, timeout_s: float, **more: Any) -> tuple[i
 def _folders(path: str, root: Path | None) -> Iterator[Path]:
     project = root or _project_here()
     projects = [] if project is None else [project.resolve()]
-    # Where a project is the home folder, or holds it, its programs are the person's own.
+    # If the project is the home folder or contains it, its programs are the person's own.
     home = Path("~").expanduser().resolve()
     projects = [one for one in projects if not home.is_relative_to(one)]
-    # Whoever started this Ralph has chosen its folder.
+    # The folder of this Ralph is fine: whoever started it chose it.
     ours = Path(sys.executable).parent.resolve()
     for entry in path.split(os.pathsep):
         folder = Path(entry)
@@ -69,7 +69,7 @@ def _folders(path: str, root: Path | None) -> Iterator[Path]:
 
 
 def _project_here() -> Path | None:
-    """The nearest folder upwards that looks like a project."""
+    """Return the nearest folder, here or above, that looks like a project."""
     try:
         here = Path.cwd()
     except OSError:
@@ -81,7 +81,7 @@ def _project_here() -> Path | None:
 
 
 def _endings(name: str) -> list[str]:
-    """What Windows adds to a name, the name itself first where it has such an end already."""
+    """Return the endings that Windows tries for a name, "" first if it already has one of them."""
     if sys.platform != "win32":
         return [""]
     known = os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(os.pathsep)

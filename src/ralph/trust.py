@@ -1,9 +1,9 @@
-"""What a person allows the projects on this machine to ask for.
+"""The requests of projects on this machine that a person has allowed.
 
-A project's folder may be a stranger's clone. What it asks for beyond harmless settings (a command,
-a server, somebody else's folder) is a wish: it counts only after the person has seen it and said
-yes. `trust.json` in Ralph's home keeps the answers, by the folder's real path and a hash of each
-wish, so a wish that changes is asked again.
+A project's folder may be a stranger's clone. Anything it asks for beyond harmless settings (a
+command, a server, somebody else's folder) is a request: it takes effect only after the person has
+seen it and said yes. `trust.json` in Ralph's home saves the answers, by the folder's real path and
+a hash of each request, so the person is asked again when a request changes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LOCK_TIMEOUT_S = 5.0
 
 
 class TrustRequest(msgspec.Struct, frozen=True):
-    """One thing that a folder asks for: what kind, which one, and how a person reads it.
+    """One thing that a folder asks for: its kind, its name, and the text shown to a person.
 
-    `value` is everything that matters about it: a wish with another value is another wish.
+    `value` is everything that matters about it: a different value makes it a different request.
     """
 
     kind: str
@@ -39,14 +39,14 @@ class TrustRequest(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The same for the same wish, whatever order its parts are written in."""
-        # In ASCII, so half of a surrogate pair does no harm.
+        """A hash of the request; the order in which its parts are written does not matter."""
+        # ASCII, so a lone surrogate does no harm.
         text = json.dumps([self.kind, self.name, _plain(self.value)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 class FolderTrust(msgspec.Struct, frozen=True):
-    """The wishes of one folder that a person said yes to: each hash with its text."""
+    """The requests of one folder that a person allowed: each hash with its text."""
 
     at: str
     wishes: dict[str, str]
@@ -58,21 +58,21 @@ class _TrustFile(msgspec.Struct):
 
 
 def trusted_hashes(home: Path, root: Path) -> frozenset[str]:
-    """The hashes of what this folder may have. A file that cannot be read allows nothing."""
+    """Return the hashes of this folder's allowed requests. An unreadable file allows nothing."""
     try:
         found = _read(home).folders.get(_key(root))
     except BadInput:
-        return frozenset()  # `ralph trust` says what is wrong with it
+        return frozenset()  # `ralph trust` reports what is wrong with the file
     return frozenset(found.wishes) if found else frozenset()
 
 
 def trusted_folders(home: Path) -> dict[str, FolderTrust]:
-    """Every folder that a person said yes to, by its path."""
+    """Return every folder that a person trusted, by its path."""
     return _read(home).folders
 
 
 def trust(home: Path, root: Path, wishes: Iterable[TrustRequest], *, more: bool = False) -> None:
-    """Remember that these wishes are allowed, and no others; `more` keeps the earlier ones."""
+    """Save that these requests are allowed, and no others; `more` keeps the earlier ones."""
     found = {one.digest: one.text for one in wishes}
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -82,7 +82,7 @@ def trust(home: Path, root: Path, wishes: Iterable[TrustRequest], *, more: bool 
 
 
 def revoke(home: Path, root: Path) -> bool:
-    """Allow this folder nothing any more; False when it was allowed nothing."""
+    """Withdraw everything this folder was allowed; return False if it was allowed nothing."""
     if not disk.exists(home / FILE):
         return False
     with _editing(home) as folders:
@@ -90,7 +90,7 @@ def revoke(home: Path, root: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value with text for keys: YAML has others, and they could not be put in order."""
+    """Return the value with all keys as strings: YAML has other keys, which cannot be sorted."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 Off = TypeVar("Off", bound=MemoryOff)
-# Gets a piece of an answer; returns True when the caller needs no more. None: it is wanted whole.
+# Takes a piece of an answer; returns True when the caller needs no more. None: read it whole.
 Take = Callable[[bytes], bool] | None
 
 _LOOK = "Check the server's log. Its URL and model are settings: ralph config"
@@ -72,7 +72,7 @@ class Reply(msgspec.Struct, frozen=True):
         except (msgspec.MsgspecError, RecursionError):
             return ""
         error = next((plain[key] for key in keys if plain.get(key)), "")
-        if isinstance(error, dict):  # as OpenAI, or as Qdrant
+        if isinstance(error, dict):  # the form of OpenAI or Qdrant
             error = error.get("message") or error.get("error") or ""
         text = str(error)
         for secret in filter(None, secrets):
@@ -87,7 +87,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
-    """One server by its URL. Errors call it by the name that people know."""
+    """One server at a URL. Errors call it by the name that people know."""
 
     url: str
     name: str
@@ -104,7 +104,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
         weakref.finalize(self, _close_connections, self.idle)
 
     def __repr__(self) -> str:
-        return f"<{self.name} at {self.safe_url}>"  # and nothing of the key
+        return f"<{self.name} at {self.safe_url}>"  # never the key
 
     @property
     def safe_url(self) -> str:
@@ -116,7 +116,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
     def off(self, what: str, todo: str | None = None) -> Off:
-        """An error about this server: its name, what, where, and what to do."""
+        """Return an error about this server: its name, what happened, where, and what to do."""
         return self.error(f"{self.name} {what}", where=self.safe_url, todo=todo or self.look)
 
     def call(
@@ -135,7 +135,7 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
         """
         for wait_s in _WAITS_S:
             reply = self._once(method, path, body, deadline, take)
-            # An account that is used up answers like a busy server, but waiting does not help.
+            # An account without quota looks like a busy server, but waiting does not help.
             if reply.status not in busy or b"insufficient_quota" in reply.body:
                 return reply
             asked_s = _retry_after_s(reply.headers.get("retry-after"))
@@ -184,11 +184,11 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
             raise self.off("cannot be sent such a key", "A key is one line of plain characters.")
         request = method, parts.path.rstrip("/") + path, body, headers
         if take is not None:
-            # Over its own connection: an answer that has begun must never be asked for twice.
+            # A connection of its own: once an answer has begun, never send the request again.
             headers |= {"Accept": "text/event-stream, application/json", "Connection": "close"}
             return _Request(_connection(parts), request, deadline, take).reply()
         while self.idle:
-            # The server may have closed a connection that was kept: then it is asked again.
+            # The server may have closed a kept connection: then send the request again.
             with contextlib.suppress(ConnectionError, IndexError):
                 return self._keep(_Request(self.idle.pop(), request, deadline, None))
         return self._keep(_Request(_connection(parts), request, deadline, None))
@@ -220,14 +220,14 @@ class _Request:
         self._outcomes: queue.SimpleQueue[bytes | Reply | BaseException] = queue.SimpleQueue()
         self._abandoned = self._over = False
         self._sock: socket.socket | None = None
-        # For a thread that nobody waits for any more.
+        # This ends a thread that nobody waits for any more.
         link.timeout = max(deadline.remaining_s(), 0.001)
         if link.sock is not None:
             link.sock.settimeout(link.timeout)
         threading.Thread(target=self._work, name="ralph-wire", daemon=True).start()
 
     def reply(self) -> Reply:
-        """The answer, or the error of the request; TimeoutError when it is not over in time."""
+        """Return the answer or raise the request's error; TimeoutError if it takes too long."""
         outcome: bytes | Reply | BaseException | None = None
         late = TimeoutError("gave no answer")
         try:
@@ -266,7 +266,7 @@ class _Request:
             with self._lock:
                 if self._abandoned:
                     raise TimeoutError
-        # The connection drops its socket with its last answer, but it may still have to be cut.
+        # The connection drops its socket with its last answer, but we may still have to shut it.
         self._sock = self.connection.sock
         self.connection.request(method, target, body or None, headers)
         with self.connection.getresponse() as response:
@@ -290,7 +290,7 @@ class _Request:
                 self.connection.close()
             elif opened is not None:
                 with contextlib.suppress(OSError):
-                    # Of the socket below TLS: the TLS one would first send a goodbye.
+                    # Shut down the socket below TLS: the TLS socket would first send a goodbye.
                     socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
@@ -312,7 +312,7 @@ def _connection(parts: SplitResult) -> HTTPConnection:
 
 
 def _proxy(host: str) -> SplitResult | None:
-    """The proxy that the environment names; this machine's own servers are asked directly."""
+    """Return the proxy from the environment, or None; servers on this machine need none."""
     if host in ("localhost", "::1") or host.startswith("127."):
         return None
     from urllib.request import getproxies, proxy_bypass
@@ -330,7 +330,7 @@ def _basic(parts: SplitResult) -> str:
 
 
 def _retry_after_s(text: str | None) -> float | None:
-    """How long the server asks us to wait, given in seconds or as a date."""
+    """Return how long the server asks us to wait; the header has seconds or a date."""
     with contextlib.suppress(ValueError):
         seconds = float(text or "")
         return seconds if 0.0 <= seconds < float("inf") else None
@@ -342,7 +342,7 @@ def _retry_after_s(text: str | None) -> float | None:
 
 
 def usable_url(url: str) -> SplitResult | None:
-    """The parts of an HTTP URL; None when it cannot be one."""
+    """Return the parts of an HTTP URL, or None if it is not a valid one."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -352,7 +352,7 @@ def usable_url(url: str) -> SplitResult | None:
 
 
 def with_version(url: str) -> str:
-    """The base URL with `/v1` where it has no path."""
+    """Return the base URL, with `/v1` added if it has no path."""
     stripped = url.rstrip("/")
     try:
         path = urlsplit(stripped).path
