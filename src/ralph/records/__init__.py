@@ -1,8 +1,8 @@
-"""The envelope every memory shares, what may be wrong with a line, and the codec of all kinds.
+"""Record, the envelope that every memory shares; complaints about lines; and the JSON codec.
 
-A Record is a frozen value. It knows its identity, its place in its series and where it came
-from, and nothing about what is inside; the modules here give the inside its type. Every string is
-redacted where a body is written, whatever its field is called.
+A Record is a frozen value. It knows its id, its number in its series and where it came from, and
+nothing about its content; the modules here give the content its type. Every string is redacted
+when a body is written, whatever its field is called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHORT_ID_CHARS = 16
 _encode = msgspec.json.Encoder().encode
 
 
-# `gc=False`: there are many of these, and none can hold itself.
+# `gc=False`: there are many of these, and none can refer to itself.
 class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a record came from: an agent's run, or a file and line."""
 
@@ -33,7 +33,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One remembered thing: which it is, when it was, and its content as JSON bytes."""
+    """One memory: its id, its time, and its content as JSON bytes."""
 
     id: str
     kind: str
@@ -44,13 +44,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def digest(self) -> str:
-        """A hash of kind, time and content; number and source do not count."""
+        """A hash of kind, time and content, without number and source."""
         envelope = f"{self.kind}\0{self.at}\0".encode(errors="surrogatepass")
         return hashlib.sha256(envelope + self.body).hexdigest()[:32]
 
 
 class JournalRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record and the line of the journal it stands on."""
+    """A record and its line in the journal."""
 
     record: Record
     file: str
@@ -58,7 +58,7 @@ class JournalRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """What stays of a forgotten record: its id, number and time, and when and why it went."""
+    """What is left of a forgotten record: its id, number and time, and when and why it went."""
 
     id: str
     at: str
@@ -68,7 +68,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """Something in a file that was stepped over or looks wrong, with its place."""
+    """Something in a file that was skipped or looks wrong, with its file and line."""
 
     file: str
     line: int
@@ -79,12 +79,12 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 def now() -> str:
-    """This moment in UTC, as timestamps are written everywhere."""
+    """Return the current time in UTC, in the format of all timestamps."""
     return utc(datetime.now(UTC).isoformat(timespec="milliseconds"))
 
 
 def utc(timestamp: str, *, field: str = "timestamp") -> str:
-    """The same moment in UTC with a trailing Z; a time without a zone is taken as UTC."""
+    """Return the timestamp in UTC with a trailing Z; a time without a zone counts as UTC."""
     try:
         moment = datetime.fromisoformat(timestamp)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -96,7 +96,7 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
 
 
 def ago(at: str | None) -> str:
-    """How long ago a moment of the last 24 hours was; empty for every other."""
+    """Return how long ago a time in the last 24 hours was; "" for any other time."""
     try:
         seconds = int((datetime.now(UTC) - datetime.fromisoformat(at or "")).total_seconds())
     except (ValueError, OverflowError, TypeError):
@@ -111,13 +111,13 @@ def ago(at: str | None) -> str:
 
 
 def write_body(value: msgspec.Struct, **envelope: Any) -> bytes:
-    """The value as a record's body: redacted, without what the envelope has (at its default)."""
+    """Return the value as a record's body: redacted, without the fields that the envelope has."""
     ready = clean(value)
     return encode(msgspec.structs.replace(ready, **envelope) if envelope else ready)
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON, or an error that says which half of a character is in the way."""
+    """Return the value as JSON; raise BadRecord for a lone surrogate."""
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -128,38 +128,38 @@ def encode(value: Any) -> bytes:
 
 
 def read_body(decode: Callable[[bytes], Any], record: Record, **envelope: Any) -> Any:
-    """The value inside a record, with what its envelope says."""
+    """Return the value inside a record, with the fields that its envelope holds."""
     try:
         value = decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
-    for name, said in envelope.items():  # nobody else has the value yet
+    for name, said in envelope.items():  # safe: nobody else has the value yet
         msgspec.structs.force_setattr(value, name, said)
     return value
 
 
 def short_id(namespace: uuid.UUID, *parts: str) -> str:
-    """The id that these parts always get; JSON keeps them apart."""
+    """Return the id that these parts always get; JSON separates them."""
     name = _encode([part.encode(errors="replace").decode() for part in parts]).decode()
     return uuid.uuid5(namespace, name).hex[:_SHORT_ID_CHARS]
 
 
 def to_json(value: msgspec.Struct) -> dict[str, Any]:
-    """Every field under its published name, the empty ones too."""
+    """Return every field under its published name, including empty ones."""
     return {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
 
 
-# What comes in was cleaned before it was cut to size, and is seldom another string by then.
+# Most texts were already cleaned once, before they were cut to size, and come again unchanged.
 @lru_cache(maxsize=256)
 def clean_text(text: str) -> str:
-    """The text without secrets."""
-    from ralph.text.redact import redact  # who only reads records need not load it
+    """Return the text without secrets."""
+    from ralph.text.redact import redact  # code that only reads records need not load it
 
     return redact(text)
 
 
 def clean(value: T) -> T:
-    """The same value with every string in it redacted, at any depth."""
+    """Return the value with every string in it redacted, at any depth."""
     result: Any = value
     if isinstance(value, str):
         redacted = clean_text(value)
@@ -178,7 +178,7 @@ def clean(value: T) -> T:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
+    """Return the value as plain JSON data: structs by their `to_json`, else with all fields."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, msgspec.Struct):

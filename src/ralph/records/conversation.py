@@ -1,6 +1,6 @@
-"""Conversations: what a person asked, what an assistant answered, what was said of that later.
+"""Conversations: what a person asked, what an assistant answered, and later notes about both.
 
-Nothing rewrites: a summary, a label, a rating is a record of its own that names what it is about.
+Nothing is rewritten: a summary, label or rating is a separate record that names its target.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ LABEL = "label"
 RATING = "rating"
 DOCUMENT = "document"
 
-# What a summary was made with when no model was.
+# The `by` of a summary that was made without a model.
 EXTRACTIVE = "extractive"
 
 Role = Literal["user", "assistant", "tool"]
 Status = Literal["complete", "interrupted", "failed"]
 SummaryTarget = Literal["conversation", "exchange"]
 
-# Ids must be the same on every machine for ever, so this namespace never changes.
+# Ids must be the same on every machine forever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("0d6f2a53-9d0b-5c0e-8f52-6a5f4f1b7c33")
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step inside an exchange.
 
-    Of a tool, `content` is what was asked of it and, on the next line, how its answer begins.
+    For a tool, `content` is the call and, on the next line, the beginning of its answer.
     """
 
     role: Role
@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A series of exchanges; `source` says who held it, `project` where."""
+    """A series of exchanges; `source` is the client it was held in, `project` the project."""
 
     title: str = ""
     source: str = "api"
@@ -55,7 +55,7 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
 
 class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One question and its answer, with what was done in between."""
+    """One question and its answer, with the steps in between."""
 
     conversation: str
     user: str = ""
@@ -74,14 +74,14 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     number: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         return to_json(self)
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One to three sentences about a conversation or an exchange, and what made them.
+    """One to three sentences about a conversation or an exchange; `by` is what wrote them.
 
-    `covers`: how many exchanges the conversation had by then.
+    `covers` is how many exchanges the conversation had at the time.
     """
 
     of: SummaryTarget
@@ -94,9 +94,9 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Words put on a conversation or taken off it; a title that takes the place of the old one.
+    """Labels added to a conversation or removed from it; a `title` replaces the old one.
 
-    `source` and `project` are those of a conversation whose own record was forgotten with its
+    `source` and `project` belong to a conversation whose own record was forgotten along with its
     title.
     """
 
@@ -109,14 +109,14 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Rating(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Whether an exchange was worth finding: 1, -1, or 0 to take an earlier rating back."""
+    """Whether an exchange was worth finding: 1, -1, or 0 to withdraw an earlier rating."""
 
     target: str
     value: Literal[-1, 0, 1]
 
 
 class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One section of a document of the user's own."""
+    """One section of a document that the user added."""
 
     path: str
     heading: str = ""
@@ -126,7 +126,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         return to_json(self)
 
 
@@ -142,7 +142,7 @@ _TYPES: dict[str, type[msgspec.Struct]] = {
 }
 _KINDS = {content: kind for kind, content in _TYPES.items()}
 _DECODERS = {kind: msgspec.json.Decoder(content).decode for kind, content in _TYPES.items()}
-# What the envelope of a record has of its content, and under which name.
+# The fields of each kind that the envelope holds, and their names there.
 _ENVELOPES = {
     CONVERSATION: {"id": "id", "created": "at"},
     EXCHANGE: {"id": "id", "completed": "at", "number": "number"},
@@ -152,32 +152,32 @@ _ENVELOPES = {
 
 
 def conversation_id(source: str, session: str) -> str:
-    """The id that a session of this source always gets."""
+    """Return the id that a session of this source always gets."""
     return short_id(_NAMESPACE, CONVERSATION, source, session)
 
 
 def exchange_id(conversation: str, key: str) -> str:
-    """The id that the exchange with this key (its prompt's own name) always gets."""
+    """Return the id that the exchange with this key (its prompt's id) always gets."""
     return short_id(_NAMESPACE, EXCHANGE, conversation, key)
 
 
 def summary_id(target: str, covers: int) -> str:
-    """The id that a summary of this, so far, always gets: it is made once."""
+    """Return the id of the summary of this many exchanges of a target: it is made once."""
     return said_id(SUMMARY, target, str(covers))
 
 
 def said_id(kind: str, target: str, *words: str) -> str:
-    """The id that what was said of this in these words always gets."""
+    """Return the id that an annotation of this kind, target and words always gets."""
     return short_id(_NAMESPACE, kind, target, *words)
 
 
 def document_id(path: str, heading: str, text: str, place: int) -> str:
-    """The id that a section always gets; one that changed is another."""
+    """Return the id that a section always gets; a changed section gets a new id."""
     return short_id(_NAMESPACE, DOCUMENT, path, heading, text, str(place))
 
 
 def record_of(content: Conversation | Exchange | Annotation, *, id: str = "") -> Record:
-    """A value in its envelope, at the time that it says or now; the journal gives its number."""
+    """Return a value in its envelope, with its own time or now; the journal sets the number."""
     kind = _KINDS[type(content)]
     envelope = _ENVELOPES.get(kind, {})
     times = [(name, getattr(content, name)) for name, of in envelope.items() if of == "at"]
@@ -187,7 +187,7 @@ def record_of(content: Conversation | Exchange | Annotation, *, id: str = "") ->
 
 
 def content_of(record: Record) -> Any:
-    """The value inside a record; None for a kind that is not known here."""
+    """Return the value inside a record; None for a kind that this module does not know."""
     if record.kind not in _DECODERS:
         return None
     said = {name: getattr(record, of) for name, of in _ENVELOPES.get(record.kind, {}).items()}

@@ -1,4 +1,4 @@
-"""Iteration: what one run of an agent on one task left behind."""
+"""Iteration: the record of one run of an agent on one task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ModelTier = Literal["haiku", "opus"]
 FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
 TRUNCATED = " [truncated]"
 
-# The most that a record keeps of each.
+# The most that a record keeps.
 ERROR_CHARS = 1000
 DECISION_CHARS = 500
 TEXT_CHARS = {
@@ -39,23 +39,23 @@ TEXT_CHARS = {
     "description": DECISION_CHARS,
     "rationale": DECISION_CHARS,
 }
-SHORT_TEXT_CHARS = 300  # of every other text
+SHORT_TEXT_CHARS = 300  # for every other text
 MOST_ERRORS = 50
 MOST_DECISIONS = 50
 MOST_FILES = 500
 # The most of a record's text that is embedded.
 EMBEDDING_CHARS = 4000
 _SHORT_THOUGHTS_CHARS = 500
-# How many of the newest are listed, unless a number is given.
+# How many of the newest are listed by default.
 RECENT_COUNT = 10
-# Ids must be the same on every machine for ever, so this namespace never changes.
+# Ids must be the same on every machine forever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("6f1c2f0e-53f4-5a0b-9b1c-0d1f6f0c7a11")
 _STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_args(FileAction))}
 
 
 class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error the agent met, with its place where it was stated, and how it was solved where the
-    same run shows it; `count` is how often it was met."""
+    """An error the agent met: its place, if it was stated, and how it was solved, if the same run
+    shows it. `count` is how often the agent met it."""
 
     message: str
     error_type: ErrorType = "unknown"
@@ -66,7 +66,7 @@ class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was chosen, and why; `source` is who chose it."""
+    """What was decided and why; `source` is who decided it."""
 
     description: str
     rationale: str | None = None
@@ -83,9 +83,9 @@ class FileTouched(msgspec.Struct, frozen=True):
 class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One iteration of an agent on one task of one feature.
 
-    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
-    the time. `session_id` is the agent's own name for the run. In the journal these three stand
-    in the envelope.
+    `iteration_number` and `timestamp` may be left out: the journal sets the number, the clock the
+    time. `session_id` is the agent's own name for the run. In the journal these three are in the
+    envelope.
     """
 
     feature: str = ""
@@ -108,11 +108,11 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether this attempt is one that `failures` lists."""
+        """Whether `failures` lists this attempt."""
         return self.outcome in FAILED
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         plain = to_json(self)
         plain["errors"] = [to_json(error) for error in self.errors]
         for error in plain["errors"]:
@@ -139,9 +139,9 @@ _decode = msgspec.json.Decoder(Iteration).decode
 
 
 def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Iteration:
-    """An iteration from JSON-like data; a field that does not fit is named, with its place.
+    """Read an iteration from JSON-like data; the error names the field that does not fit.
 
-    A field that is null is one that was left out.
+    A null field counts as left out.
     """
     if not isinstance(plain, Mapping):
         what = f"not an iteration: it is {type(plain).__name__}, not an object"
@@ -153,10 +153,10 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
 
 
 def check_fields(iteration: Iteration) -> Iteration:
-    """The same iteration, its fields looked at: Python itself lets any value into them."""
+    """Return the iteration with its field types checked, which Python itself does not do."""
     try:
         return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
-    except (msgspec.ValidationError, TypeError) as error:  # the latter: a value JSON cannot tell
+    except (msgspec.ValidationError, TypeError) as error:  # the latter: a value JSON lacks
         raise _misfit(error, None) from None
 
 
@@ -176,7 +176,7 @@ def _misfit(error: Exception, where: str | None) -> BadRecord:
 def to_record(
     iteration: Iteration, *, project_id: str, number: int, source: Source | None = None
 ) -> Record:
-    """The iteration in its envelope, with the id that the same iteration always gets."""
+    """Return the iteration in its envelope, with the id that the same iteration always gets."""
     cost = iteration.cost_usd
     if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
         raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
@@ -185,7 +185,7 @@ def to_record(
     try:
         body = write_body(iteration, iteration_number=None, timestamp=None, session_id=None)
         task = None if iteration.task_id is None else str(iteration.task_id)
-        # UUIDv5 of what makes an iteration this one; JSON keeps the parts apart.
+        # UUIDv5 of the parts that identify an iteration; JSON separates them.
         name = encode([project_id, iteration.feature, number, task, run or at])
     except BadRecord as error:
         raise BadRecord(f"not an iteration: {error}") from None
@@ -200,7 +200,7 @@ def to_record(
 
 
 def from_record(record: Record) -> Iteration:
-    """The iteration inside a record."""
+    """Return the iteration inside a record."""
     try:
         at = _moment(record.at)
     except BadRecord as error:
@@ -214,18 +214,19 @@ def from_record(record: Record) -> Iteration:
 
 
 def _moment(at: str) -> str:
-    # Ralph's own lines are in UTC already, and every question reads them all.
+    # Ralph's own lines are already in UTC, and every query reads all of them.
     if at.endswith("Z"):
-        with contextlib.suppress(ValueError):  # told below
+        with contextlib.suppress(ValueError):  # reported below
             datetime.fromisoformat(at)
             return at
     return utc(at, field="at")
 
 
 def thoughts(iteration: Iteration) -> list[str]:
-    """What an iteration says, one thought each: its summary, its errors, its decisions (F7).
+    """Return the texts of an iteration, one per thought: summary, errors, decisions (F7).
 
-    Short ones are joined: each more costs every search, and a short text hides nothing.
+    Short ones are joined: each extra text slows every search, and in a short text nothing gets
+    lost.
     """
     errors = ["\n".join(filter(None, (e.message, e.resolution))) for e in iteration.errors]
     decisions = [": ".join(filter(None, (d.description, d.rationale))) for d in iteration.decisions]
@@ -239,7 +240,7 @@ def thoughts(iteration: Iteration) -> list[str]:
 
 
 def fit_texts(value: _S) -> _S:
-    """The struct with each of its texts redacted and cut; an empty one is the field's default."""
+    """Return the struct with its texts redacted and cut; an empty text becomes the default."""
     names, defaults = value.__struct_fields__, value.__struct_defaults__
     empty = dict(zip(reversed(names), reversed(defaults), strict=False))
     texts = {
@@ -251,18 +252,18 @@ def fit_texts(value: _S) -> _S:
 
 
 def fit(text: str | None, max_chars: int) -> str:
-    """The text without secrets, within the limit."""
-    # Redacted before it is cut: nobody recognizes half a secret.
+    """Return the text without secrets, cut to the limit."""
+    # Redact before cutting: half a secret is not recognized.
     return cut(records.clean_text(whole_text(text or "")), max_chars)
 
 
 def whole_text(text: str) -> str:
-    """The text as UTF-8 can write it: half a surrogate pair is damage, not content."""
+    """Return the text with lone surrogates replaced, so that UTF-8 can encode it."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def cut(text: str, max_chars: int) -> str:
-    """The text within the limit; what was cut says so."""
+    """Return the text cut to the limit, with a mark if something was cut."""
     if len(text) <= max_chars:
         return text
     if max_chars <= len(TRUNCATED):
@@ -271,7 +272,7 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def relative_path(path: str, root: str | None = None) -> str | None:
-    """The path as seen from the project's root with forward slashes, or None outside it (F9)."""
+    """Return the path relative to the project's root with forward slashes; None outside it (F9)."""
     plain = path.replace("\\", "/")
     base = root.replace("\\", "/").rstrip("/") if root else ""
     if base and plain.startswith(base + "/"):
@@ -283,7 +284,7 @@ def relative_path(path: str, root: str | None = None) -> str | None:
 
 
 def strongest(files: tuple[FileTouched, ...], root: str | None = None) -> tuple[FileTouched, ...]:
-    """Each path inside the project once, with the strongest action, in first-seen order."""
+    """Return each path inside the project once, with its strongest action, in first-seen order."""
     kept: dict[str, FileAction] = {}
     for file in files:
         path = relative_path(file.path, root)

@@ -1,7 +1,7 @@
-"""Knowledge: what one project paid for and another may have for free.
+"""Knowledge: lessons that one project learned and other projects can use.
 
-Three kinds of entry, and what is said of them later: a checkpoint publishes, an outcome tells
-whether a pattern helped, a gate waits for the approval that follows its rejection.
+There are three kinds of entry, and later events about them: a checkpoint publishes entries, an
+outcome says whether a pattern helped, a gate is a rejection that waits for its approval.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ CheckpointKind = Literal["phase_complete", "project_complete", "cancelled", "man
 Quality = Literal["high", "highest"]
 CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = get_args(CheckpointKind)
 
-# Ids must be the same on every machine for ever, so this namespace never changes.
+# Ids must be the same on every machine forever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("5f6a1d0c-7a53-5a0e-9b1e-2f8f0d6c4e17")
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What every entry says of where it comes from; a field it does not have fits any filter."""
+    """The origin, which every entry has; an empty field matches any filter."""
 
     project: str
     agent_type: str = ""
     task_type: str = ""
     technology: str = ""
-    # What was worked on when it happened: a task's title.
+    # The title of the task at the time.
     subject: str = ""
 
     entry_type: ClassVar[EntryType]
     quality: ClassVar[Quality]
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         return {"entry_type": self.entry_type, **to_json(self)}
 
 
 class FailureSolution(_Entry, frozen=True, omit_defaults=True, kw_only=True):
-    """Something failed, and this solved it: seen to work, not hoped for."""
+    """Something failed, and this solved it: it was seen to work."""
 
     failure_description: str
     solution_steps: str
@@ -72,7 +72,7 @@ class GateRejection(_Entry, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class GateApproval(_Entry, frozen=True, omit_defaults=True, kw_only=True):
-    """A person approved something at the first attempt."""
+    """A person approved something on the first attempt."""
 
     gate_type: str
     approved_approach: str
@@ -89,7 +89,7 @@ class PublishedEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """From its time on, these entries are published; what no checkpoint covers is staged."""
+    """Publishes these entries from its time on; entries without a checkpoint are staged."""
 
     project: str
     why: CheckpointKind
@@ -97,7 +97,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Whether a pattern that an agent was given helped; of one task only the last word counts."""
+    """Whether a pattern that an agent was given helped; for one task only the last one counts."""
 
     project: str
     pattern: str
@@ -129,42 +129,42 @@ _READERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.i
 
 
 def entry_id(entry: Entry, *, again: int = 0) -> str:
-    """The id that an entry always gets: the same thing told twice by a project is one.
+    """Return the id that an entry always gets: a project's equal entries are one entry.
 
-    `again` counts how often it was kept, and expired, before.
+    `again` counts how often the entry was saved before and expired.
     """
     fields = [str(getattr(entry, name)) for name in sorted(entry.__struct_fields__)]
     return short_id(_NAMESPACE, entry.entry_type, *fields, *([str(again)] if again else []))
 
 
 def pattern_id(entry: str) -> str:
-    """The id of the pattern that begins with this entry."""
+    """Return the id of the pattern that begins with this entry."""
     return short_id(_NAMESPACE, "pattern", entry)
 
 
 def checkpoint_id(project: str, first: str) -> str:
-    """The id of the checkpoint that covers this entry: it is covered once."""
+    """Return the id of the checkpoint whose first entry is this one: it is published only once."""
     return short_id(_NAMESPACE, CHECKPOINT, project, first)
 
 
 def outcome_id(project: str, pattern: str, task: str, run: str) -> str:
-    """The id of what this run on this task says of a pattern: said once."""
+    """Return the id of a run's outcome for a pattern: one per task and run."""
     return short_id(_NAMESPACE, OUTCOME, project, pattern, task, run)
 
 
 def entry_record(said: Entry | LedgerEvent, id: str, number: int, at: str | None = None) -> Record:
-    """An entry, or what was said of entries or patterns, in its envelope."""
+    """Return an entry or a ledger event in its envelope."""
     moment = utc(at, field="at") if at else now()
     return Record(id, _KINDS[type(said)], number, moment, write_body(said))
 
 
 def is_knowledge_kind(kind: str) -> bool:
-    """Whether records of this kind are read here."""
+    """Whether `knowledge_from` reads records of this kind."""
     return kind in _READERS
 
 
 def knowledge_from(record: Record) -> Any:
-    """What is inside a record: an entry, a Checkpoint, an Outcome or a Gate."""
+    """Return the value inside a record: an entry, a Checkpoint, an Outcome or a Gate."""
     if not is_knowledge_kind(record.kind):
         raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge")
     return read_body(_READERS[record.kind], record)

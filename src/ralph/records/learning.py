@@ -1,7 +1,7 @@
-"""Learning: one thing earlier iterations taught, with where it came from and how far to trust it.
+"""Learning: one lesson from earlier iterations, with its origin and how far to trust it.
 
-A learning is an observation. `reviewed` says that a reviewer looked at it, never that it is true:
-reviewers err too (F27).
+A learning is an observation. `reviewed` says that a reviewer looked at it, not that it is true:
+reviewers make mistakes too (F27).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ralph.records.iteration import cut
 MAX_CHARS = 500
 
 LearningSource = Literal["auto", "agent", "human", "reviewed"]
-# Later is more trusted.
+# A later source is trusted more.
 TRUST: dict[str, int] = {source: i for i, source in enumerate(get_args(LearningSource))}
-# What earlier tools called the same things.
+# Names that earlier tools used for the same sources.
 _ALIASES = {"opus_reviewed": "reviewed"}
 
 
 class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What was learned, from where (F3), why it exists (F31) and for which task (F25).
+    """What was learned, where it came from (F3), why it exists (F31) and for which task (F25).
 
-    `iteration` is where it was first seen, `last_seen` where the extractor saw it last;
-    `task_id` None means the whole feature. Keys that are not Ralph's are left alone in the file.
+    `iteration` is where it was first seen, `last_seen` where the extractor last saw it; `task_id`
+    None means the whole feature. Keys in the file that are not Ralph's are left alone.
     """
 
     text: str
@@ -43,12 +43,12 @@ class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """A short name made from the text, the same wherever the text is the same."""
+        """A short hash of the text: equal texts have equal ids."""
         return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()[:8]
 
     @property
     def provenance(self) -> str:
-        """Where it came from, as a prompt shows it: `[auto, iteration 7, unverified]`."""
+        """The origin as a prompt shows it: `[auto, iteration 7, unverified]`."""
         parts: list[str] = [self.source]
         if self.iteration is not None:
             parts.append(f"iteration {self.iteration}")
@@ -68,7 +68,7 @@ _HINT = "Write a plain text, or a mapping with `text` and any of " + ", ".join(F
 
 
 def read_learning(plain: object, where: str | None = None) -> Learning:
-    """A learning from YAML or JSON; a plain text is one too, anything odd is an error (F36)."""
+    """Read a learning from YAML or JSON data: a text or a mapping, else BadInput (F36)."""
     if isinstance(plain, str):
         return _need_text(Learning(text=cut(plain.strip(), MAX_CHARS)), where)
     if not isinstance(plain, Mapping):
@@ -92,7 +92,7 @@ def read_learning(plain: object, where: str | None = None) -> Learning:
 
 
 def to_plain(learning: Learning) -> dict[str, Any]:
-    """The learning as YAML and JSON keep it; what is unset is left out."""
+    """Return the learning as YAML and JSON store it, without unset fields."""
     plain: dict[str, Any] = {"text": learning.text, "source": learning.source}
     for name in FIELDS[2:]:
         value = getattr(learning, name)

@@ -13,11 +13,11 @@ from ralph.records import short_id, to_json
 NOTE = "note"
 MAX_CHARS = 2000
 
-# Who wrote it, the least trusted first: a model that read a session afterwards.
+# Who wrote it, the least trusted first. A model writes notes after it has read a session.
 Author = Literal["model", "agent", "human"]
 TRUSTED: tuple[str, ...] = get_args(Author)
 
-# Ids must be the same on every machine for ever, so this namespace never changes.
+# Ids must be the same on every machine forever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("7c1de0a4-3a42-5a0e-9a39-0c52b7b1f2d6")
 
 
@@ -31,12 +31,12 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     at: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         return to_json(self)
 
 
 def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
-    """A note with its id: the same words for the same feature are the same note."""
+    """Create a note with its id: the same words for the same feature are the same note."""
     words = text.encode(errors="replace").decode().strip()
     if not words:
         raise BadRecord("the note is empty", todo='Try: ralph remember "The API needs a token."')
