@@ -1,4 +1,4 @@
-"""Pure text work: words in, words out, no files and no clock.
+"""Pure functions on text: words in, words out.
 
-What reads or writes anything does not belong here.
+Code that writes anything, or reads more than its own tables, does not belong here.
 """

@@ -12,27 +12,27 @@ from ralph.text.tokens import table
 
 @cache
 def rule(section: str) -> re.Pattern[str]:
-    """The pattern of a section of `assignments.txt`."""
+    """Return one pattern for all rows of a section of `assignments.txt`."""
     return compiled("|".join(table(__file__, "assignments.txt")[section]))
 
 
-# -- Tests on a single value: does it stand for a secret, is it made of words, is it random?
+# -- Tests on a single value: is it a placeholder, is it made of words, is it random?
 
 
-# How much a value must look like a secret before it is taken for one: after "password" little,
-# after "key" very much.
+# How much a value must look like a secret to count as one: little after "password", a lot after
+# "key".
 PASSWORD, SECRET, TOKEN, KEY = range(4)
 
 
 def filler(value: str) -> bool:
-    """Whether a value only stands for a secret: a placeholder, a reference, a template, a path."""
+    """Whether a value only stands in for a secret: a placeholder, reference, template or path."""
     if not any(map(str.isalnum, value)) or rule("filler").match(value):
         return True
     if value.lower().endswith(("here", "example")) and wordy(value):
         return True
     if rule("template").search(value):
         return True
-    # "%s" may stand in a password too; between words it is a template.
+    # A password may contain "%s" too; between words it is a template.
     return "%s" in value and wordy(value.replace("%s", " "))
 
 
@@ -48,18 +48,18 @@ def wordy(value: str) -> bool:
 
 
 def camel(part: str) -> bool:
-    """Whether letters read as a word or as words run together, not as a random mixture."""
+    """Whether letters read as a word, or as several run together, not as a random mix."""
     if len(part) >= 12:
         return likeness(part) > -0.5
     return len(part) >= 3 * (len(compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)) - 1)
 
 
 def plausible(tier: int, value: str, how: str) -> bool:
-    """Whether the value after a telling name is a secret, given how it was written down.
+    """Whether the value after a telling name is a secret, given `how` it was written.
 
-    quoted: a string literal; phrase: so, and the name is "passphrase".
+    quoted: a string literal; phrase: the same, and the name is "passphrase".
     literal: surely the value itself (environment file, flag, tag).
-    line: bare, alone on its line with its name; variable: so, and the name is UPPER_CASE.
+    line: bare, alone on its line with its name; variable: the same, and the name is UPPER_CASE.
     pair: in a query or a connection string. named: after a key's own name, such as stripe_key.
     prose: the end of a sentence. bare: maybe code. loose: a string somewhere near.
     """
@@ -72,7 +72,7 @@ def plausible(tier: int, value: str, how: str) -> bool:
     code = how in ("bare", "line", "variable")
     if code and rule("reference").match(value):
         return False
-    # A number makes it a variable only where there is code around it: `login(password=pass2)`.
+    # A value with a number is a variable only in the middle of code: `login(password=pass2)`.
     numbered = how != "bare" and any(map(str.isdigit, value))
     if (code or how == "pair") and not numbered and rule("alias").match(value):
         return False
@@ -121,23 +121,23 @@ def _plausible_password(value: str, how: str, mixed: bool) -> bool:
         said = how == "prose" and rule("said").match(value)
         least = 8 if how == "line" else 4
         return len(value) >= least and not said and not rule("prose end").search(value)
-    # Words that a hyphen joins are no name of a variable, nor are those with a number.
+    # Words joined by a hyphen, or followed by a number, are not a variable name.
     joined = compiled(r"[a-z]+(?:-[a-z0-9]+)+\Z|[a-z]+[_.][0-9]{2,}\Z").match(value)
     return bool(joined) and not compiled(r"pass|secret|token|key|name|user|ref").search(value)
 
 
 Span = tuple[int, int, str]
 
-# How many refused values in one run of characters, and how much of a value, are looked at.
+# How many rejected values to try in one run of characters, and how much of a value to check.
 _REFUSALS = 32
 _LOOKED_AT = 512
 
-# These must not be the end of a longer word.
+# These do not count at the end of a longer word.
 _SHORT = "clave chave senha sifre sandi parola klucz jeton mdp haslo heslo clé passe".split()
 
 
 def named(text: str, lowered: str) -> Iterator[Span]:
-    """The values of telling names, as far as they are plausible secrets."""
+    """Yield the values of telling names that are plausible secrets."""
     yield from _named(text, lowered, "name")
     if not text.isascii() and rule("foreign letter").search(lowered):
         yield from _named(text, lowered, "foreign name")
@@ -149,7 +149,7 @@ def _named(text: str, lowered: str, section: str) -> Iterator[Span]:
         first, at = match.start(), match.end()
         if first < done or at == len(text) or text[at] in "${([<,;)}]":
             continue
-        if match["word"] == "pwd" and text[at] in "/~":  # where a shell stands
+        if match["word"] == "pwd" and text[at] in "/~":  # a shell's current folder
             continue
         if match["word"] in _SHORT and not compiled(r"(?:\A|[\W_]|motde)\Z").search(
             lowered[max(0, first - 5) : first]
@@ -159,7 +159,7 @@ def _named(text: str, lowered: str, section: str) -> Iterator[Span]:
         bare = match.lastgroup == "blank" and text[at] not in "\"'`\\"
         if bare and not _is_flag(text, first) and not rule("likely").match(text, at):
             continue
-        # One run of characters holds few names; one made of names alone must not cost a square.
+        # A run of characters holds few names; one made only of names must not take quadratic time.
         if at >= run_end:
             run_end, refused = _run_end(text, at, wide=True, limit=""), 0
         if refused < _REFUSALS and (span := _value(text, match)):
@@ -174,7 +174,7 @@ def _is_flag(text: str, at: int) -> bool:
 
 
 def member(name: str, value: str) -> str | None:
-    """The kind of secret that this value is under this name, if it is one."""
+    """Return the kind of secret that this value is under this name, or None."""
     for section in ("name", "foreign name"):
         match = rule(section).search(lower(name) + "=")
         if match and _own_word(name, match) and not rule("harmless").search(name):
@@ -238,7 +238,7 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
         hidden = tier != KEY and compiled(r"[0-9a-f]{32,}\Z").match(value)
         if not hidden and not random_looking(value, 12 if tier != KEY else 20):
             return None
-    if name.lower() == "pass" and how != "literal":  # "pass" also counts and names tests
+    if name.lower() == "pass" and how != "literal":  # test reports say "pass" too
         if bare and how != "line" and sep not in ("=", ":") and (name.isupper() or sep != ": "):
             return None
         how = "loose"
@@ -251,21 +251,21 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
         how = "loose"
     if not plausible(tier, value[:_LOOKED_AT], how):
         return None
-    # What was too long to be looked at whole goes whole.
+    # A value that is too long to check as a whole is still removed as a whole.
     whole = _run_end(text, at, wide=False, limit="") if len(value) == _LOOKED_AT else at
     return at, max(whole, at + len(value)), kind
 
 
 def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[int, int, str]:
-    """Where the value begins and ends, and how it is written down (see `plausible`)."""
+    """Return where the value begins and ends, and how it is written (see `plausible`)."""
     lead, at = match.lastgroup, match.end()
     sep = text[match.end("close") : at]
     flag = name.startswith("-") or (lead == "blank" and _is_flag(text, match.start()))
     env = sep == "=" and name.isupper()
     quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`])").match(text, at)
     if quote and compiled(r"(?i)\w*(?:env|get|read|input|prompt|load)").search(quote[1] or ""):
-        return at, at, "loose"  # where it comes from
-    if quote and not (env and quote[3] == "`"):  # which runs a command
+        return at, at, "loose"  # a call that fetches the value
+    if quote and not (env and quote[3] == "`"):  # which would run a command
         sure = lead in ("assign", "value", "default", "instead", "typed", "prose") and not quote[1]
         sure = sure or (lead == "blank" and text.endswith("#define ", 0, start))
         if lead == "call":
@@ -302,7 +302,7 @@ def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[in
 
 
 def _closing(text: str, quote: re.Match[str]) -> int:
-    """Where a string literal ends; one that is not closed ends with its word."""
+    """Return where a string literal ends; an unclosed one ends with its word."""
     at = quote.end()
     if quote[2] or len(quote[3]) == 3:
         end = text.find(quote[2] + quote[3], at, at + 4096)

@@ -1,7 +1,7 @@
-"""Replace secrets in text by `[redacted:kind]` and leave everything around them as it was.
+"""Replace secrets in text with `[redacted:kind]` and leave everything around them unchanged.
 
-Known shapes come first, then what headers, URLs, commands and telling names announce, then strings
-that look random. In a URL only the password goes: scheme, user and host stay readable.
+Known shapes come first, then values announced by headers, URLs, commands and telling names, then
+strings that look random. In a URL only the password goes: scheme, user and host stay readable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ralph.text.secrets import compiled, key_blocks
 # -- Secrets by position: `curl -u user:...`, `echo ... | docker login`, `.pgpass`, seed phrases.
 
 
-# A number alone after these is a port.
+# These take the password glued to the flag; after a space comes something else, such as a port.
 _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
 _FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
 
@@ -28,7 +28,7 @@ _PROSE: Final = r"\b(?:the|and|for|with|are|was|from|not|has|its)\b"
 
 
 def commands(text: str, lowered: str) -> Iterator[Span]:
-    """Passwords and tokens given by position."""
+    """Yield passwords and tokens that are recognized by their position."""
     if " -" in text:
         yield from _flags(text, lowered)
     for kind, hint, pattern in secrets.rows("places"):
@@ -64,22 +64,22 @@ def _flags(text: str, lowered: str) -> Iterator[Span]:
                 break
 
 
-# Taking a secret out gives its neighbors new edges, so what lies between is looked at again. More
-# rounds than this only happen to text made for it.
+# Removing a secret gives its neighbors new edges, so the text between secrets is searched again.
+# Only text made for the purpose takes more rounds than this.
 _ROUNDS = 12
 
 
 def redact(text: str) -> str:
-    """Replace every secret by `[redacted:kind]`; doing it again changes nothing."""
+    """Replace every secret with `[redacted:kind]`; doing it again changes nothing."""
     if "[redacted:" not in text:
         return _clean(text, _ROUNDS)
-    # What an earlier pass left is a wall: neither looked into nor looked across.
+    # A mark of an earlier pass is a wall: no search goes into it or across it.
     pieces = compiled(r"(\[redacted:[a-z0-9-]{1,32}\])").split(text)
     return "".join(p if i % 2 else _clean(p, _ROUNDS) for i, p in enumerate(pieces))
 
 
 def redact_tree(value: object) -> object:
-    """Redact every string in JSON-like data; a key such as "password" counts for its value."""
+    """Redact every string in JSON-like data; a key such as "password" announces its value."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, (list, tuple)):
@@ -95,7 +95,7 @@ def _member(key: object, item: object) -> object:
         return redact_tree(item)
     if "[redacted:" not in item and (kind := member(key, item)):
         return f"[redacted:{kind}]"
-    # Read like a line of a file, the key tells what the value is: a header, a digest.
+    # Read as a line of a file: the key says what the value is, such as a header or a digest.
     line = redact(f"{key}: {item}")
     return line[len(key) + 2 :] if line.startswith(f"{key}: ") else redact(item)
 
@@ -111,7 +111,7 @@ def _clean(text: str, rounds: int) -> str:
 
 
 def _spans(text: str) -> list[Span]:
-    """Where the secrets are, in order, without overlaps."""
+    """Return the spans of the secrets, in order, without overlaps."""
     if len(text) < 8:
         return []
     lowered = secrets.lower(text)
@@ -130,20 +130,20 @@ def _spans(text: str) -> list[Span]:
     found += _headers(text, lowered)
     found += commands(text, lowered)
     found += named(text, lowered)
-    if doubtful and not found:  # what only looks random waits until the surer ones are gone
+    if doubtful and not found:  # random-looking strings wait until the surer ones are gone
         random = _inside(words, secrets.tokens)
         found += [span for span in random if not _is_public(text, *span[:2])]
     return _merged(found)
 
 
 def _inside(words: list[tuple[int, str]], find: Callable[[str], Iterator[Span]]) -> Iterator[Span]:
-    """What is found in each of these words, by its place in the text."""
+    """Yield what `find` finds in each of these words, at its position in the text."""
     for at, word in words:
         yield from ((at + start, at + end, kind) for start, end, kind in find(word))
 
 
 def _merged(found: list[Span]) -> list[Span]:
-    """Join what overlaps, under the name of whoever was surest (came first)."""
+    """Join overlapping spans under the kind that was found first, which is the surest."""
     merged: list[tuple[int, int, int]] = []
     for start, end, rank in sorted((s, e, i) for i, (s, e, _) in enumerate(found)):
         if merged and start < merged[-1][1]:
@@ -155,13 +155,13 @@ def _merged(found: list[Span]) -> list[Span]:
 
 @cache
 def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]]]]:
-    """A pattern for all beginnings, and for each the shapes that may follow, the longest first."""
+    """Return a pattern for all prefixes, and the shapes of each prefix, the longest first."""
     shapes: dict[str, list[tuple[int, str, str, bool]]] = {}
     for edged, rows in ((False, secrets.rows("shapes")), (True, secrets.rows("edged"))):
         for kind, literals, tail in rows:
             for literal in literals.split():
                 shapes.setdefault(literal, []).append((len(literal), kind, tail, edged))
-    # "sk_live_" may stand for "sk_" as well.
+    # Text that begins with "sk_live_" may also be a shape of "sk_".
     found = {
         literal: [
             shape for end in range(len(literal), 0, -1) for shape in shapes.get(literal[:end], ())
@@ -172,7 +172,7 @@ def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]
 
 
 def _tree(literals: list[str]) -> str:
-    """A pattern for sorted literals that shares their beginnings, ten times as fast as a list."""
+    """Return a pattern for sorted literals sharing their prefixes, ten times as fast as a list."""
     branches = [
         re.escape(letter) + _tree([one[1:] for one in some])
         for letter, some in groupby((one for one in literals if one), key=itemgetter(0))
@@ -191,7 +191,7 @@ def _known(word: str) -> Iterator[Span]:
                 continue
             if whole := compiled(tail).match(word, start + length):
                 at = whole.end()
-                if len(set(whole[0])) > 3:  # crosses and dots stand for one
+                if len(set(whole[0])) > 3:  # "xxxx" and "...." are placeholders
                     yield start, at, kind
                 break
     for kind, middle, pattern in secrets.rows("middle"):
@@ -203,7 +203,7 @@ def _urls(text: str) -> Iterator[Span]:
     user = r"://(?P<user>[^\s/?#:@\"'<>`\\]{0,200})"
     host = r"@(?=[\w\[.$-])"
     plain = compiled(user + r"(?::(?!\d{1,5}[/?#,])(?P<pw>[^\s/\"'<>`]{1,200}))?" + host)
-    # People put raw passwords into these, slashes and all.
+    # People put unescaped passwords into database URLs, slashes included.
     raw = compiled(user + r":(?!\d{1,5}[/?#,])(?P<pw>[^\s?\"'<>`]{1,200})" + host)
     dbs = compiled(r"(?i)(?:postgres|mysql|maria|mongo|redis|amqp|sql|click|oracle|ldap)[\w+]*\Z")
     for at in compiled("://").finditer(text):
@@ -260,7 +260,7 @@ def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _is_public(text: str, start: int, end: int) -> bool:
-    """Whether this, or the run of characters it is a part of, is data, a digest or an id."""
+    """Whether this span, or the run of characters around it, is data, a digest or an id."""
     before = text[max(0, start - 300) : start]
     head = before.rstrip(secrets.RUN)
     whole = start - len(before) + len(head)
@@ -273,9 +273,9 @@ def _is_public(text: str, start: int, end: int) -> bool:
 
 
 def _encoded(word: str) -> Iterator[Span]:
-    """Base64 of a text that has a secret in it."""
+    """Yield the spans of base64 whose text contains a secret."""
     for run in compiled(r"[A-Za-z0-9+]{16}[A-Za-z0-9+/_-]{8,}={0,2}").finditer(word):
         for _, _, kind in _spans(secrets.decoded(run[0]) or ""):
-            if kind != "high-entropy":  # which base64 in base64 is too
+            if kind != "high-entropy":  # base64 within base64 looks like that too
                 yield *run.span(), kind
                 break

@@ -1,10 +1,10 @@
-"""Whether two texts say the same, contradict each other, or say different things.
+"""Decide whether two texts say the same, contradict each other, or say different things.
 
-A text is read once: its content words, stemmed, which of them it denies, its numbers and names.
-Plain comparisons of two texts (shared words, letters, numbers, denials) are the features of a
-logistic model. It judges learnings by their words alone; recall/sameness.py adds embeddings and
-judges entries of knowledge. bench/fit_sameness.py fits the weights on the pairs in tests/data and
-chooses thresholds for precision: a false merge loses something, a missed one does not.
+Each text is read once: its stemmed content words, which of them it denies, its numbers and names.
+Simple comparisons of two texts (shared words, letters, numbers, denials) are the features of a
+logistic model. Here it compares learnings by their words alone; recall/sameness.py adds embeddings
+and compares knowledge entries. bench/fit_sameness.py fits the weights on the pairs in tests/data
+and chooses thresholds for precision: a false merge loses something, a missed one does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ralph.text.tokens import STOP_WORDS, compiled, rule, stem, table, tokens
 
 Verdict = Literal["unique", "duplicate", "conflict"]
 
-# More of the words in common than this: one sentence, perhaps with something exchanged.
+# Texts that share more words than this are one sentence, perhaps with something exchanged.
 THRESHOLD = 0.7
 # Texts with more in common than this must agree in names and numbers.
 TWINS = 0.5
@@ -29,7 +29,7 @@ _HEAD_CHARS, _TAIL_CHARS = 1000, 500
 # How many content words a denial reaches.
 _REACH = 3
 
-# Kept in the order of words: what stands on which side of them matters.
+# Kept in the order of words, because it matters what comes before and after them.
 _DIRECTIONS = frozenset("by with to from before after over into".split())
 _BREAKS = frozenset(".;!?()\n,\u2013\u2014") | {"but", "because", "since", "otherwise", "so", "-"}
 
@@ -37,13 +37,13 @@ _CJK = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"))
 _AUXILIARY = "can|could|does|do|did|is|are|was|were|will|would|should|must|has|have|had|be|may|need"
 _REWRITES = (
-    # What looks like a denial and is none.
+    # Looks like a denial, but is not one.
     (r"\b(?:not|never|don't|do\s+not)\s+forget\b(?:\s+to\b)?", " "),
     (r"\bnot\s+(?:only|just|merely)\b|\bno\s+(?:doubt|matter)\b", " "),
     (r"\b(?:fails?|breaks?|crash(?:es)?|cannot\s+\w+|does\s+not\s+\w+)\s+without\b", " needs "),
-    # How it was before is neither asked for nor denied.
+    # A former state is neither asked for nor denied.
     (r"\b(?:had|was|were)(?:n't|\s+not|\s+never)\b", " but "),
-    # What is a denial in more than one word.
+    # Denials of more than one word.
     (r"\b(?:instead|in\s+place|in\s+lieu)\s+of\b|\brather\s+than\b", " insteadof "),
     (r"\bno\s+longer\b|\bno\s+need\s+to\b", " donot "),
     (r"\b(?:stay|keep)\s+away\s+from\b|\bsteer\s+clear\s+of\b", " avoid "),
@@ -99,7 +99,7 @@ class Gist(NamedTuple):
     denied: frozenset[str]
     denied_first: frozenset[str]
     asked_for: frozenset[str]
-    # Each content word once, as it is spelled; then stems, with the parts of identifiers.
+    # `spelled` is each content word once, as written; `parts` is stems, also of identifier parts.
     spelled: tuple[str, ...]
     parts: frozenset[str]
     couples: frozenset[tuple[str, ...]]
@@ -113,14 +113,14 @@ class Gist(NamedTuple):
     quoted: frozenset[str]
 
     def signature(self) -> str:
-        """The words in order, denied ones as `not:word`; texts that agree have the same one."""
+        """Return the sorted words, denied ones as `not:word`; texts that agree have the same."""
         denied = [f"not:{word}" for word in sorted(self.denied)]
         return " ".join([*sorted(self.words - self.denied), *denied])
 
 
 @lru_cache(maxsize=8192)
 def gist(text: str) -> Gist:
-    """Read a text: its words, and which way it points."""
+    """Read a text: its words, and which of them it affirms or denies."""
     if len(text) > _HEAD_CHARS + _TAIL_CHARS:
         text = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     text = text.translate(_APOSTROPHES)
@@ -139,7 +139,7 @@ def gist(text: str) -> Gist:
             cue, reached, asking = "" if word in _BREAKS else word, 0, 0
             denials += word not in _BREAKS
         elif word in _words("prepositions") and reached:
-            # Where or why is not denied along with a thing.
+            # A denial of a thing does not reach the words that say where or why.
             cue, asking = ("", 0) if cue in ("not", "no", "without", "insteadof") else (cue, 0)
             reached = _REACH
         elif word not in _words("stop"):
@@ -165,7 +165,7 @@ def gist(text: str) -> Gist:
     return Gist(
         words=frozenset(affirmed | denied),
         affirmed=frozenset(affirmed - first),
-        # A word that is affirmed elsewhere is denied only where that was the point.
+        # A word that is also affirmed counts as denied only if the denial is about it.
         denied=frozenset((denied - affirmed) | first),
         denied_first=frozenset(first),
         asked_for=frozenset(asked_for - first),
@@ -184,7 +184,7 @@ def gist(text: str) -> Gist:
 
 
 def from_signature(signature: str) -> Gist:
-    """The reading that a signature was made of, as far as it goes."""
+    """Rebuild from a signature, as far as possible, the reading that it was made of."""
     words = signature.split()
     denied = frozenset(word[4:] for word in words if word.startswith("not:"))
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
@@ -207,7 +207,7 @@ def _keys(word: str) -> list[str]:
 
 
 def _figures(text: str, *, units: bool = True) -> frozenset[str]:
-    """The numbers in a text; one with a unit counts in it: 2 minutes are 120, `1,000` is 1000."""
+    """Return the numbers in a text, converted by unit: 2 minutes are 120, `1,000` is 1000."""
     found: set[str] = set()
     text = compiled(_COUNTED, re.I).sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
     for digits, unit in rule("number").findall(text):
@@ -226,13 +226,13 @@ def _share(a: Set[str], b: Set[str]) -> float:
 
 
 def jaccard(one: Gist, other: Gist) -> float:
-    """The share of the words of both that both have."""
+    """Return the share of all words that both texts have."""
     return _share(one.words, other.words)
 
 
 def contradict(a: Gist, b: Gist) -> bool:
-    """Whether one affirms what the other denies, or turns it round."""
-    if a == b:  # "X after X" is no exchange of two things
+    """Whether one text affirms what the other denies, or reverses it."""
+    if a == b:  # equal texts agree, even if "X after X" looks like an exchange
         return False
     only_a, only_b = a.words - b.words, b.words - a.words
     opposed = opposites(only_a, only_b)
@@ -247,19 +247,19 @@ def contradict(a: Gist, b: Gist) -> bool:
 
 
 def swapped(a: Gist, b: Gist) -> bool:
-    """Whether two things have changed places, as in `replace X by Y`."""
+    """Whether two things have swapped places, as in `replace X by Y`."""
     return any(
         left != right and (right, middle, left) in b.triples for left, middle, right in a.triples
     )
 
 
 def flipped(a: Gist, b: Gist) -> frozenset[str]:
-    """The words that one affirms and the other denies."""
+    """Return the words that one text affirms and the other denies."""
     return (_point(a) & b.affirmed) | (_point(b) & a.affirmed)
 
 
 def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
-    """The words of one text alone that point the other way than those of the other alone."""
+    """Return the words that only one text has and that are opposites across the two texts."""
     found: set[str] = set()
     for left, right in _groups("opposites"):
         for here, there in ((only_a, only_b), (only_b, only_a)):
@@ -269,7 +269,7 @@ def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
 
 
 def rivals(a: Gist, b: Gist) -> bool:
-    """Whether each speaks of something the other has a rival for."""
+    """Whether each text names a rival of something in the other: npm and yarn."""
     for field in _groups("rivals"):
         here, there = ({n for n, names in enumerate(field) if names & g.parts} for g in (a, b))
         if here - there and there - here:
@@ -278,18 +278,18 @@ def rivals(a: Gist, b: Gist) -> bool:
 
 
 def _point(text: Gist) -> frozenset[str]:
-    """What a text denies in earnest: not that something is used, but what."""
+    """Return the words that a denial is about: what is used, not the verb "use"."""
     return (text.denied_first - light()) or text.denied_first
 
 
 def _offered(text: Gist) -> frozenset[str]:
-    """What a text asks for in place of what it denies."""
+    """Return what a text asks for instead of what it denies."""
     return text.asked_for if text.denied_first else frozenset()
 
 
 @cache
 def light() -> frozenset[str]:
-    """Stems of verbs that say that something is done, not what."""
+    """Return the stems of light verbs: they say that something is done, but not what."""
     return frozenset(map(stem, _words("light")))
 
 
@@ -300,20 +300,20 @@ def _words(section: str) -> frozenset[str]:
 
 @cache
 def _groups(section: str) -> list[list[frozenset[str]]]:
-    """The rows of a table of words: each a list of sets of stems."""
+    """Return the rows of a word table, each a list of sets of stems."""
     rows = table(__file__, "sameness.txt")[section]
     return [[frozenset(map(stem, words.split(","))) for words in row.split()] for row in rows]
 
 
 def no_number_agrees(a: frozenset[str], b: frozenset[str]) -> bool:
-    """Whether both have numbers and agree in none; `1.26` agrees with `1.26.4`."""
+    """Whether both have numbers and agree on none; `1.26` agrees with `1.26.4`."""
     return bool(a and b) and not any(
         f"{x}.".startswith(f"{y}.") or f"{y}.".startswith(f"{x}.") for x in a for y in b
     )
 
 
 def features(a: Gist, b: Gist) -> dict[str, float]:
-    """Two readings compared in numbers; the order does not matter."""
+    """Return the features of two readings compared; their order does not matter."""
     common = len(a.parts & b.parts)
     short, long = sorted((len(a.parts), len(b.parts)))
     common_share = shared(a, b)
@@ -341,12 +341,12 @@ def features(a: Gist, b: Gist) -> dict[str, float]:
 
 
 def shared(a: Gist, b: Gist) -> float:
-    """The share of stems, parts of identifiers included, that both have."""
+    """Return the share of stems, including parts of identifiers, that both have."""
     return _share(a.parts, b.parts)
 
 
 def couples(a: Gist, b: Gist) -> float:
-    """The share of neighboring words that both have; of a signature nobody knows the order."""
+    """Return the share of neighboring words that both have, or of stems if an order is unknown."""
     if not (a.couples and b.couples):
         return shared(a, b)
     return 2 * len(a.couples & b.couples) / (len(a.couples) + len(b.couples))
@@ -372,10 +372,10 @@ def compare(one: str | Gist, other: str | Gist) -> Verdict:
 
 
 def decide_learnings(a: Gist, b: Gist) -> bool | None:
-    """Whether two learnings are the same, where that is plain without weighing."""
+    """Decide whether two learnings are the same; None if it takes the model to tell."""
     if apart(a, b):
         return False
-    # What to do instead is news to a text that only denies.
+    # What to do instead is new to a text that only denies.
     new = (_offered(a) - b.words) | (_offered(b) - a.words)
     if new - light() - opposites(new, a.denied | b.denied) and not _offered(a) & _offered(b):
         return False
@@ -383,7 +383,7 @@ def decide_learnings(a: Gist, b: Gist) -> bool | None:
 
 
 def score(found: dict[str, float]) -> float:
-    """The log odds, less the threshold: 0 or more means yes."""
+    """Return the log odds minus the threshold: 0 or more means yes."""
     weights = weigh()
     column = next(iter(found)).partition(".")[0]
     bias = weights["whole.bias" if column == "problem" else f"{column}.bias"]
@@ -392,7 +392,7 @@ def score(found: dict[str, float]) -> float:
 
 @cache
 def weigh() -> dict[str, float]:
-    """The weight of each feature, from the table."""
+    """Return the weight of each feature, from the table."""
     head, *rows = (line.split() for line in _WEIGHTS.strip().splitlines())
     return {
         f"{column}.{row[0]}": float(value)
@@ -403,7 +403,7 @@ def weigh() -> dict[str, float]:
 
 
 def apart(a: Gist, b: Gist) -> bool:
-    """Whether two texts differ in what decides, however alike their words are."""
+    """Whether two texts differ in something decisive, however similar their words are."""
     if contradict(a, b) or no_number_agrees(a.figures, b.figures) or exchanged(a, b):
         return True
     # The same sentence about another name or number.
@@ -414,18 +414,18 @@ def apart(a: Gist, b: Gist) -> bool:
 
 
 def repeats(a: Gist, b: Gist) -> bool:
-    """Whether one has nearly all words of the other, and adds nothing but a few more."""
+    """Whether one text has the words of the other and adds at most a few."""
     if a.parts == b.parts:
         return True
     return jaccard(a, b) > THRESHOLD and (a.words <= b.words or b.words <= a.words)
 
 
 def exchanged(a: Gist, b: Gist) -> bool:
-    """Whether something stands in place of its opposite, its rival or another value."""
+    """Whether one text has an opposite, a rival or another value in place of something."""
     opposed = bool(opposites(a.words - b.words, b.words - a.words))
     return opposed or rivals(a, b) or differ(a.quoted, b.quoted) or swapped(a, b)
 
 
 def differ(a: frozenset[str], b: frozenset[str]) -> bool:
-    """Whether both have some and none in common."""
+    """Whether both are non-empty and have nothing in common."""
     return bool(a and b) and not a & b

@@ -1,10 +1,10 @@
-"""Makes text that others wrote harmless to read: what hides goes, what commands is broken (F20).
+"""Make text that others wrote safe to read: remove hidden characters, break instructions (F20).
 
 `visible` removes what a person cannot see: control characters, ANSI escapes, zero-width, bidi and
-tag characters. `sanitize` also breaks what speaks as somebody else (tags, chat templates, role
+tag characters. `sanitize` also breaks text that poses as somebody else (tags, chat templates, role
 markers, tool calls, Ralph's own marks), and marks sentences that give orders to a model: their
-words stay, joined by underscores, behind `[not an instruction: ...]`. Look-alike letters count as
-the letters they look like. Honest technical text passes unchanged. Cleaning twice changes nothing
+words stay, joined by underscores, in `[not an instruction: ...]`. Look-alike letters count as the
+letters they look like. Honest technical text passes unchanged. Cleaning twice changes nothing
 more, so text is cleaned when it is written and again wherever it is shown.
 """
 
@@ -18,13 +18,13 @@ from datetime import datetime
 
 from ralph.text.tokens import compiled, rule, table
 
-# -- Letters and signs that look like ASCII ones, read as those.
+# -- Letters and signs that look like ASCII, read as the ASCII they look like.
 #
 # Marks and removed lessons are found however they are spelled: fullwidth, mathematical, circled,
 # small capitals, with accents or strokes, or with letters of another alphabet.
 
 
-# What no normal form brings back: Cyrillic, Greek, Armenian, Cherokee, and signs.
+# Characters that no Unicode normal form maps to ASCII: Cyrillic, Greek, Armenian, Cherokee, signs.
 _ALIKE = str.maketrans(
     "аеорсухіјѕԁһӏԛԝѵкмтпгАВЕКМНОРСТУХІЈЅԌԚԜѴ"
     "αβγεηικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳ"
@@ -40,12 +40,13 @@ _ALIKE = str.maketrans(
 
 
 def folded(text: str) -> str:
-    """The text as it looks, in ASCII as far as it looks like that."""
+    """Return the text with every character that looks like ASCII replaced by that ASCII."""
     return text if text.isascii() else text.translate(_table(text))
 
 
 class Shadow:
-    """A text as it looks, and in small letters; what is found there is replaced in the text."""
+    """A text and its folded forms: `plain`, and `lower` in lower case. A match in a folded form is
+    replaced in the text itself."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,14 +56,14 @@ class Shadow:
         if any(len(new) != 1 for new in table.values()):
             self._from = [i for i, char in enumerate(text) for _ in table.get(ord(char), char)]
             self._from.append(len(text))
-        self.lower = self.plain.lower()  # as long: the one letter that grows is folded
+        self.lower = self.plain.lower()  # same length: the one letter that grows is folded
 
     def piece(self, start: int, end: int) -> str:
-        """The text itself where its plain form has this stretch."""
+        """Return the part of the text at this stretch of its plain form."""
         return self.text[slice(*self._original(start, end))]
 
     def edited(self, edits: Sequence[tuple[int, int, str]]) -> Shadow:
-        """The text with these stretches of its plain form, in order, replaced."""
+        """Return the text with these stretches of its plain form (in order) replaced."""
         if not edits:
             return self
         kept, at = list[str](), 0
@@ -84,7 +85,7 @@ def _table(text: str) -> dict[int, str]:
 
 @functools.cache
 def _plain(char: str) -> str:
-    """What a character looks like: ASCII, nothing for an accent of its own, else itself."""
+    """Return the ASCII that a character looks like, "" for a combining accent, else itself."""
     if alike := _ALIKE.get(ord(char)):
         return chr(alike)
     if unicodedata.category(char) in ("Mn", "Me"):
@@ -102,7 +103,7 @@ def _plain(char: str) -> str:
 
 NOT_AN_INSTRUCTION = "[not an instruction: {}]"
 
-# -- what hides
+# -- hidden characters
 
 # Line breaks and tabs stay. Surrogates cannot be written to any file.
 CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufff9-\ufffb\ufdd0-\ufdef"
@@ -116,19 +117,19 @@ _MAY_HIDE = re.compile(f"[{CONTROL}{HIDDEN}\u200c\u200d\ufe00-\ufe0f]")
 
 
 def visible(text: str) -> str:
-    """The text without anything that cannot be seen; line breaks become plain ones."""
+    """Return the text without invisible characters and with plain line breaks."""
     if not _MAY_HIDE.search(text):
         return text
     text = compiled("\r\n?|[\u2028\u2029\x85]").sub("\n", text)
     before = None
-    while before != text:  # what is left when something is taken out can be hidden again
+    while before != text:  # a removal can bring together another hidden sequence
         before = text
         for hidden in (rule("ansi"), compiled(_UNSEEN), rule("joiner"), rule("selectors")):
             text = hidden.sub("", text)
     return text
 
 
-# -- what speaks as somebody else
+# -- text that poses as somebody else
 
 _ANGLES = ("<", "&lt", "&amp", "&#", "\\u003c", "\\x3c", "%3c")
 _COLONS = ":\uff1a\ufe13\ufe55\ua789\u02d0\u02f8\u2236\u205a\u0589"
@@ -138,15 +139,15 @@ _SAFE = str.maketrans(
     "\u2039\u203a\u2039\u203a\u2039\u203a()()()()()()",
 )
 
-# -- what gives orders to a model: see orders.txt
+# -- text that gives orders to a model: see orders.txt
 
-# The section of what folding would change.
+# The section for scripts that folding would change.
 _OTHER_SCRIPTS = "other scripts"
 _Match = re.Match[str]
 
 
 def sanitize(text: str) -> str:
-    """The text with every attempt to instruct broken, and otherwise as it was."""
+    """Return the text with every attempt to instruct a model broken, otherwise unchanged."""
     shadow = Shadow(visible(text))
     if _any(_ANGLES, shadow.lower):
         shadow = _replaced(shadow, rule("own mark"), _safe)
@@ -171,7 +172,7 @@ def sanitize(text: str) -> str:
 
 
 def break_marks(text: str) -> str:
-    """The text without Ralph's own marks: nothing in it opens or closes a fence or a block."""
+    """Return the text with Ralph's own marks broken: none opens or closes a fence or a block."""
     shadow = Shadow(visible(text))
     if _any(_ANGLES, shadow.lower):
         shadow = _replaced(shadow, rule("own mark"), _safe)
@@ -181,50 +182,50 @@ def break_marks(text: str) -> str:
 
 
 def sanitize_line(text: str) -> str:
-    """The same, on one line."""
+    """Return the sanitized text on one line."""
     return " ".join(sanitize(text).split())
 
 
 def sanitized_error(text: str) -> str:
-    """The same for an error, which may name what cannot be seen by its escape."""
+    """Return a sanitized error on one line, without the escapes of hidden characters in it."""
     hidden = r"\\x(?:[01789][0-9a-f]|ad)|\\u(?:20[0-9a-f]{2}|feff|061c)|\\U000e[0-9a-f]{4}"
     return sanitize_line(compiled(hidden).sub("", text))
 
 
 def plain_id(id: str, chars: int = 80) -> str:
-    """The beginning of an id, only what ids are made of: a journal of others may have anything."""
+    """Return the start of an id, id characters only: somebody else's journal may hold anything."""
     return "".join(c for c in id if c.isascii() and (c.isalnum() or c in "-_."))[:chars]
 
 
 def plain_date(timestamp: str | None, chars: int = 10) -> str:
-    """A timestamp where the person is, by default its day; nothing where it is no time."""
+    """Return a timestamp in local time, by default only its day; "" if it is not a time."""
     try:
         return datetime.fromisoformat(timestamp or "").astimezone().isoformat(" ")[:chars]
-    except (ValueError, OverflowError, OSError):  # the latter two: one that no calendar has
+    except (ValueError, OverflowError, OSError):  # the latter two: outside the calendar
         return ""
 
 
 def _any(words: Sequence[str], text: str) -> bool:
-    """Cheap: nearly every text has none of them, and no pattern need be tried."""
+    """Whether the text contains any of the words: a cheap test before trying a pattern."""
     return any(map(text.__contains__, words))
 
 
 def _replaced(
     shadow: Shadow, pattern: re.Pattern[str], new: Callable[[str, _Match], str]
 ) -> Shadow:
-    """The text with everything replaced that its shadow, in small letters, matches."""
+    """Return the text with every match of the pattern in its lower-case form replaced."""
     found = pattern.finditer(shadow.lower)
     return shadow.edited([(*m.span(), new(shadow.piece(*m.span()), m)) for m in found])
 
 
 def _safe(found: str, _: _Match) -> str:
-    """The same with brackets that are read as such and mean nothing."""
+    """Return the text with its brackets replaced by ones that look alike and mean nothing."""
     found = rule("less").sub("<", found)
     return rule("greater").sub(">", found).translate(_SAFE)
 
 
 def _safe_tag(found: str, match: _Match) -> str:
-    """A tag made harmless; `<System .../>` and `List<System>` are code."""
+    """Return a tag made harmless; `<System .../>` and `List<System>` are code and stay."""
     if compiled(r"<\s*/?\s*[A-Z][a-z]").match(found):
         word = match.string[max(match.start() - 2, 0) : match.start()]
         generic = word[-1:].isalnum() and word[0] != "\\" and "/" not in found
@@ -234,24 +235,24 @@ def _safe_tag(found: str, match: _Match) -> str:
 
 
 def _safe_bracket(found: str, match: _Match) -> str:
-    """A bracket made harmless; `[system]` in small letters heads a part of a settings file."""
+    """Return a bracket made harmless; lower-case `[system]` is a settings section and stays."""
     return found if found in ("[system]", "[assistant]", "[developer]") else _safe(found, match)
 
 
 def _told_json(found: str, _: _Match) -> str:
-    """A piece of JSON that no program takes for a call or a turn."""
+    """Return the JSON changed so that no program takes it for a call or a turn."""
     return compiled(rf"\s*[{_COLONS}]\s*").sub(" is ", found, count=1)
 
 
 def _marked(found: str, _: _Match) -> str:
-    """An order with its words kept, but no sentence any more."""
+    """Return an order with its words kept, but no longer a sentence."""
     words = found.split()
     blanks = found[: len(found) - len(found.lstrip())]
     return blanks + NOT_AN_INSTRUCTION.format("_".join(words if len(words) > 1 else found.strip()))
 
 
 def _roles(shadow: Shadow) -> Shadow:
-    """`System: ...` where a line begins becomes `(System) ...`."""
+    """Change `System: ...` at the start of a line to `(System) ...`."""
 
     def broken(match: _Match) -> tuple[int, int, str]:
         start, end = match.start("role"), match.end()
@@ -266,18 +267,19 @@ def _roles(shadow: Shadow) -> Shadow:
     lines = [
         match
         for match in rule("role line").finditer(shadow.lower)
-        # `system:serviceaccount` is a name, `System:Do it` is somebody who speaks.
+        # `system:serviceaccount` is a name, `System:Do it` is somebody speaking.
         if not shadow.lower[match.end() : match.end() + 1].isalnum()
         or shadow.plain[match.end()].isupper()
     ]
     speaks = [match for match in lines if match["role"].strip("[]()") in _ALWAYS_A_ROLE]
-    # `user: ...` is how code and people write about fields, unless somebody else speaks too.
+    # Code and people also write fields as `user: ...`. So unless another role speaks too, only a
+    # role that looks like a turn of its own counts.
     heard = lines if speaks else [match for match in lines if _stands_alone(shadow, match)]
     return shadow.edited([broken(match) for match in heard])
 
 
 def _stands_alone(shadow: Shadow, match: _Match) -> bool:
-    """Whether `User:` begins a later line, as a new turn of a dialogue does, not indented."""
+    """Whether `User:` begins a later line and is not indented, like a new turn of a dialogue."""
     lead = match["lead"]
     capital = shadow.plain[match.start("role")].isupper()
     return capital and match.start() > 0 and "\t" not in lead and len(lead) < 4
@@ -285,18 +287,17 @@ def _stands_alone(shadow: Shadow, match: _Match) -> bool:
 
 # -- The fences around text that Ralph puts into prompts and answers.
 #
-# What Ralph recalls, and what agents may have written, stands between `<ralph-memory>` marks: it
-# is data, and capture never takes it for news. What the plan asks for stands between
+# Text that Ralph recalls, or that agents may have written, goes between `<ralph-memory>` marks: it
+# is data, and capture never takes it for something new. The plan's requests go between
 # `<ralph-plan>` marks. Nothing inside can close a fence, because everything that reads like one of
-# Ralph's marks is broken there. A random mark would not do instead: a model is fooled by a mark
-# that is nearly right, and a text that changes with every call can neither be kept nor recognized
-# later.
+# Ralph's marks is broken there. A random mark would not work: a model is fooled by a mark that is
+# nearly right, and a text that changes with every call can neither be reused nor recognized later.
 
 
 OPEN = "<ralph-memory>"
 CLOSE = "</ralph-memory>"
 
-# What a model or a browser would still read as the marker: other cases, blanks, invisible
+# Forms that a model or a browser would still read as the marker: other cases, blanks, invisible
 # characters, escaped brackets.
 _BLANK = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*+"
 _MARK_NAME = _BLANK.join("ralph") + _BLANK + "[-_\u2010-\u2015]?" + _BLANK + _BLANK.join("memory")
@@ -308,17 +309,17 @@ _LINE_START = r"[\s>|*#\d.:\-]*\Z"
 
 
 def mark(text: str, begin: str = OPEN, end: str = CLOSE) -> str:
-    """Recalled text between marks that nothing inside it can close."""
+    """Put recalled text between marks that nothing inside it can close."""
     return f"{begin}\n{break_marks(text).strip(chr(10))}\n{end}"
 
 
 def mark_plan(text: str) -> str:
-    """The plan's own text between marks that nothing inside it can close."""
+    """Put the plan's own text between marks that nothing inside it can close."""
     return mark(text, "<ralph-plan>", "</ralph-plan>")
 
 
 def strip_marked(text: str) -> str:
-    """The text without what Ralph injected, also when it was quoted or cut off on either side."""
+    """Return the text without what Ralph injected, even if that was quoted or cut off."""
     out, at = "", 0
     for start, end in _marked_spans(text):
         out += text[at:start]
@@ -327,13 +328,13 @@ def strip_marked(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Only what Ralph injected, without the markers' surroundings."""
+    """Return only the parts of the text that Ralph injected."""
     return "\n".join(text[start:end] for start, end in _marked_spans(text))
 
 
 def _marked_spans(text: str) -> list[tuple[int, int]]:
-    """Where memory stands, in order; two that touch are one."""
-    if not _any(("emory", "EMORY", "CONTEXT"), text):  # nearly every text is none of ours
+    """Return the spans that Ralph injected, in order; spans that touch are joined."""
+    if not _any(("emory", "EMORY", "CONTEXT"), text):  # nearly every text has no mark of ours
         return []
     cuts = _cuts(text, _MARKER, "slash", closes=True) + _cuts(text, _CONTEXT, "open", closes=False)
     spans: list[tuple[int, int]] = []
@@ -346,8 +347,8 @@ def _marked_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[int, int]]:
-    """Where memory stands. A marker without its partner counts only where a line begins: in the
-    middle of a sentence somebody merely mentions it."""
+    """Return the spans between markers. A marker without its partner counts only at the start of a
+    line: in the middle of a sentence somebody merely mentions it."""
     cuts: list[tuple[int, int]] = []
     begun: int | None = None
     begun_on_line = False

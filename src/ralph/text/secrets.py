@@ -1,4 +1,4 @@
-"""What secrets look like: known shapes, random strings, private keys; and what is public."""
+"""What secrets look like: known shapes, random strings, private keys. Also what is public."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def compiled(source: str) -> re.Pattern[str]:
 
 
 def lower(text: str) -> str:
-    """Lower-case text so that every character keeps its place."""
+    """Return the text in lower case, with every character at its old position."""
     lowered = text.lower()
-    # One letter of all grows when it is lower-cased.
+    # Exactly one letter gets longer in lower case.
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
 @cache
 def rows(section: str) -> list[list[str]]:
-    """The rows of a section of `secrets.txt`, each in three parts."""
+    """Return the rows of a section of `secrets.txt`, each split into three parts."""
     return [row.split(" | ", 2) for row in table(__file__, "secrets.txt")[section]]
 
 
 @cache
 def pattern(section: str) -> re.Pattern[str]:
-    """A pattern of all that a section of `secrets.txt` lists."""
+    """Return one pattern for all rows of a section of `secrets.txt`."""
     return compiled("|".join(table(__file__, "secrets.txt")[section]))
 
 
 @cache
 def word_set(section: str) -> frozenset[str]:
-    """The words that a section of `secrets.txt` lists."""
+    """Return the words of a section of `secrets.txt`."""
     return frozenset(" ".join(table(__file__, "secrets.txt")[section]).split())
 
 
@@ -49,14 +49,14 @@ def word_set(section: str) -> frozenset[str]:
 RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.~-"
 
 
-# -- Strings that nothing announces and that look random: which are tokens, which only ids or
-# hashes.
+# -- Strings that look random, without a name that announces them: which are tokens, and which are
+# only ids or hashes.
 #
-# Words are told from random letters by their neighbors: `th` is common in words, `qx` is not.
+# Letter pairs tell words from random letters: `th` is common in words, `qx` is not.
 
 
-# Below this likeness nothing is a word; nine in ten random strings of 8 characters and 98 in 100 of
-# 16 are.
+# Nothing below this likeness is a word. Of random strings, nine in ten with 8 characters and 98 in
+# 100 with 16 are below it.
 _RANDOM: Final = -0.5
 _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
@@ -64,7 +64,7 @@ _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 
 def likeness(text: str) -> float:
-    """How much text resembles words rather than random characters, in bits a character."""
+    """Return how much text resembles words, not random characters, in bits per character."""
     some = text[:_LOOKED_AT]
     return sum(map(_pair, some, some[1:])) / max(len(some), 1)
 
@@ -86,7 +86,7 @@ def _pair(one: str, two: str) -> int:
 
 
 def random_looking(value: str, least: int) -> bool:
-    """Whether a value of at least this length, its prefix apart, can only be random characters."""
+    """Whether a value, without its prefix, has at least this length and can only be random."""
     prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
     body = value[prefix.end() if prefix else 0 :].rstrip("=")
     return least <= len(body) <= _LONGEST and not pattern("hex").match(body) and _restless(body)
@@ -98,7 +98,7 @@ def is_doubtful(word: str) -> bool:
 
 
 def tokens(word: str) -> Iterator[tuple[int, int, str]]:
-    """Where strings in a word are too random and too long for an id."""
+    """Yield the spans in a word that are too random and too long for an id."""
     plain = pattern("escape").sub(lambda match: " " * len(match[0]), word)
     for part in compiled("[^ ]+").finditer(plain):
         for run in pattern("run").finditer(part[0]) if is_doubtful(part[0]) else ():
@@ -107,7 +107,7 @@ def tokens(word: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _restless(body: str) -> bool:
-    """Whether characters follow each other as by chance, which those of an alphabet do not."""
+    """Whether characters follow each other at random; those of an alphabet or a word do not."""
     kinds = {"a" if c.islower() else "A" if c.isupper() else "0" for c in body if c.isalnum()}
     steps = sum(abs(ord(a) - ord(b)) == 1 for a, b in pairwise(body))
     return (
@@ -121,7 +121,7 @@ def _restless(body: str) -> bool:
 
 @lru_cache(1024)
 def _stretches(run: str) -> tuple[tuple[int, int], ...]:
-    """The tokens in a run of characters: what stands between its words, if that is random."""
+    """Return the spans of tokens in a run of characters: random parts between its words."""
     parts = list(compiled(r"[A-Za-z0-9]+").finditer(run))
     if all(_is_word(part[0]) for part in parts if len(part[0]) >= 8):
         return ()
@@ -129,7 +129,8 @@ def _stretches(run: str) -> tuple[tuple[int, int], ...]:
     found = []
     for first, last in zip([-1, *words], [*words, len(parts)], strict=True):
         some = parts[first + 1 : last]
-        # A path, a host and a version end in numbers and small words that are no part of the token.
+        # Paths, hosts and versions have numbers and short words at their ends that are not part of
+        # the token.
         while len(some) > 1 and _is_edge(some[0][0], run[some[0].end()], words):
             del some[0]
         while len(some) > 1 and _is_edge(some[-1][0], run[some[-1].start() - 1], words):
@@ -153,7 +154,7 @@ def _is_word(part: str) -> bool:
 
 
 def _token(run: str, parts: list[re.Match[str]]) -> int | None:
-    """Where the token begins, if these parts are one and no id, hash or address."""
+    """Return where the token begins; None if these parts are an id, a hash or an address."""
     long = [part for part in parts if len(part[0]) >= 8]
     hashes = all(pattern("hex").match(part[0]) for part in long)
     ends = long if hashes else parts
@@ -184,10 +185,10 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
 
 
 def decoded(value: str) -> str | None:
-    """The plain text that a base64 string stands for, if it stands for any."""
+    """Return the text that a base64 string encodes, or None if it encodes no text."""
     plain = value.replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        a2b_base64(plain[:24]).decode("ascii")  # most are not, and this is soon told
+        a2b_base64(plain[:24]).decode("ascii")  # most encode no text, and this finds out fast
         text = a2b_base64(plain + "=" * (-len(plain) % 4)).decode()
     except ValueError:
         return None
@@ -205,7 +206,7 @@ def wrapped(text: str, start: int, end: int) -> bool:
     return bool(after or before)
 
 
-# -- Private keys: blocks of lines between frames, whole or cut off, however each line is prefixed.
+# -- Private keys: blocks of lines between frames, whole or cut off, with any prefix on each line.
 #
 # A log, `grep -n` or a diff puts something before each line; JSON escapes the newlines; some tools
 # print a key without its frame, or encode the block once more.
@@ -215,12 +216,12 @@ _TYPE: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
 _BEGIN: Final = rf"-{{4,5}} ?BEGIN {_TYPE}|Private-Lines: ?\d+"
 _END: Final = rf"-{{4,5}} ?END {_TYPE}"
 _LONGEST_LINE: Final = 1000
-# Lines without a part of the key that may stand between two with one: fields, what a log adds.
+# How many lines in a row may hold no part of the key: header fields at first, then a log's lines.
 _FIELDS, _ADDED = 8, 2
 
 
 def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
-    """Where private keys are; `encoded`: there may be some without a frame."""
+    """Yield the spans of private keys; with `encoded`, also of keys without a frame."""
     if "PRIVATE KEY" in text or "Private-Lines" in text:
         closed = 0
         for begin in compiled(_BEGIN).finditer(text):
@@ -240,7 +241,7 @@ def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
 
 
 def _end(text: str, at: int, most: int) -> int | None:
-    """Where a key ends that begins here: after its last line, or after the frame that closes it."""
+    """Return where a key that begins here ends: after its last line or its closing frame."""
     runs = pattern("runs").match(text, at)
     end = runs.end() if runs else at
     size, others = end - at, 0
@@ -261,7 +262,7 @@ def _end(text: str, at: int, most: int) -> int | None:
 
 
 def _start(text: str, at: int, closed: int) -> int | None:
-    """Where a key begins that ends here and whose frame is missing."""
+    """Return where a key that ends here begins, if its opening frame is missing."""
     start, size, others = at, 0, -1  # the frame's own line may have something before it
     for first, stop in _lines_before(text, at):
         if first < closed or compiled(_BEGIN).search(text, first, stop):
@@ -276,7 +277,7 @@ def _start(text: str, at: int, closed: int) -> int | None:
 
 
 def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
-    """Where in a line a part of a key is: one of the usual width, or a shorter one alone."""
+    """Return the part of a key in a line: one of the usual width, or a shorter one by itself."""
     line = text[start:stop]
     hashes = r"[0-9a-f]+\Z|[A-Z]+\Z"
     full = [one for one in pattern("full").finditer(line) if not compiled(hashes).match(one[0])]

@@ -1,7 +1,7 @@
-"""Documents cut into passages: by headings, then paragraphs, then sentences.
+"""Cut documents into passages: by headings, then paragraphs, then sentences.
 
-A passage is a stretch of the file's own lines, its heading line included. Only a line longer than
-the limit is cut itself: at a sentence, else at a word, else anywhere.
+A passage is a run of the file's own lines, including its heading. A line itself is cut only if it
+is longer than the limit: at a sentence, else at a word, else anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_HEADING = 120
 
 _ATX = r" {0,3}(#{1,6})(?=[ \t]|\Z)"
 _SETEXT = r" {0,3}(?:={3,}|-{3,})[ \t]*\Z"
-# What cannot be the heading above a line of dashes.
+# Lines that cannot be a heading when a line of dashes follows.
 _NO_PARAGRAPH = r" {0,3}(?:[-*+]\s|\d{1,9}[.)]\s|>|\||#{1,6}\s|={3,}|-{3,})|\s{4}|\t"
 _ENDS = (".", "!", "?", ":", "\u3002", '."', ".)")
 
@@ -34,7 +34,7 @@ class TextSection(NamedTuple):
 
 
 class _HeadingPart(NamedTuple):
-    """A heading with everything up to the next; `path` ends with the heading itself."""
+    """A heading and everything up to the next one; `path` ends with the heading itself."""
 
     path: tuple[str, ...]
     first: int
@@ -47,7 +47,7 @@ class _HeadingPart(NamedTuple):
 
 
 def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[TextSection]:
-    """Every line of a Markdown or plain text in passages of at most `max_chars`."""
+    """Split a Markdown or plain text, every line of it, into passages of at most `max_chars`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     begin, title = _front_matter(lines)
     found = list[TextSection]()
@@ -59,14 +59,14 @@ def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> l
 
 
 def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
-    """Where the document proper begins, and the title that was given before it."""
+    """Return the line where the document proper begins, and the title in its front matter."""
     mark = lines[0].rstrip()
     if mark not in {"---", "+++"}:
         return 0, ""
     ends = {mark, "..."} if mark == "---" else {mark}
     end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in ends), 0)
     inside = [line for line in lines[1:end] if line.strip()]
-    # Two rules with prose between them are no front matter.
+    # Two rules with prose between them are not front matter.
     if not end or not all(compiled(r"[\w\"'#\s\-\]}]").match(line) for line in inside):
         return 0, ""
     if inside and not any(compiled(r"[\w\"'-]+\s*[:=]|\[").match(line) for line in inside):
@@ -77,7 +77,7 @@ def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
 
 
 def _fenced(lines: Sequence[str]) -> Iterator[bool]:
-    """For every line, whether it is in a fence of code or one of its marks."""
+    """Yield for every line whether it is in a code fence or is one of its marks."""
     fence = ""
     for line in lines:
         opened = rule("fence").match(line)
@@ -90,7 +90,7 @@ def _fenced(lines: Sequence[str]) -> Iterator[bool]:
 
 
 def _headings(lines: Sequence[str], begin: int) -> Iterator[tuple[int, int, str]]:
-    """Line, level and words of every heading, outside of fences."""
+    """Yield line, level and words of every heading outside code fences."""
     for at, fenced in enumerate(_fenced(lines[begin:]), begin):
         line = lines[at]
         if fenced or not line.strip():
@@ -106,16 +106,16 @@ def _headings(lines: Sequence[str], begin: int) -> Iterator[tuple[int, int, str]
 
 
 def _plain(heading: str) -> str:
-    """The words of a heading: no links, marks or anchors."""
+    """Return the words of a heading, without links, marks or anchors."""
     heading = heading[: 4 * _LONGEST_HEADING]
     heading = compiled(r"!?\[([^\]]*)\]\([^)]*\)").sub(r"\1", heading)
     return " ".join(rule("marks").sub("", heading).split())[:_LONGEST_HEADING]
 
 
 def _parts(lines: list[str], begin: int, title: str) -> list[_HeadingPart]:
-    """The document from heading to heading; what comes before the first belongs to the title."""
+    """Split the document at its headings; text before the first one belongs to the title."""
     headings = list(_headings(lines, begin))
-    # A first-level heading is the document's title already.
+    # A first-level heading is already the document's title.
     titles = (title,) if title else ()
     root = titles if all(level > 1 for _, level, _ in headings) else ()
     bounds = [at for at, _, _ in headings] + [len(lines)]
@@ -139,11 +139,11 @@ def _part(path: tuple[str, ...], lines: list[str], first: int, end: int, head: i
 
 
 def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
-    """Tiny parts with the next of the same parent; a heading alone with what stands below it."""
+    """Join tiny parts with the next of the same parent, and a bare heading with the part below."""
     found = list[_HeadingPart]()
     for part in parts:
         before = found[-1] if found else None
-        # Only neighbors: what is between two parts is in one of them, or blank.
+        # Join only neighbors: there are only blank lines between them.
         if before and before.size + part.size + 1 <= max_chars:
             below = before.bare and part.path[: len(before.path)] == before.path
             beside = part.path[:-1] == before.path[:-1] and part.path and before.path
@@ -160,7 +160,7 @@ def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
 
 
 def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterator[tuple[str, int]]:
-    """The part whole, or cut where it hurts least, each piece with the end of the one before."""
+    """Yield the part whole or cut at the best places; each piece repeats the end of the last."""
     if part.size - 1 <= max_chars:
         yield "\n".join(part.lines).rstrip(), part.first + 1
         return
@@ -171,7 +171,7 @@ def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterato
     for at, block in [*_blocks(part.lines, room, max_chars), (0, None)]:
         if held and (block is None or size + len(block) > room):
             text = "\n".join(held).rstrip()
-            # What needs the whole room gets it.
+            # A piece that needs the whole room repeats less, or nothing.
             again = _tail(before, min(overlap_chars, max_chars - len(text) - 1))
             yield (f"{again}\n{text}" if again else text), line
             before, held, size = text, [], 0
@@ -186,7 +186,7 @@ def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterato
 
 
 def _tail(text: str, max_chars: int) -> str:
-    """The last sentences or lines of a passage, as many as fit."""
+    """Return the last sentences or lines of a passage, as many as fit."""
     if max_chars < 1 or len(text) <= max_chars:
         return ""
     tail = text[-max_chars:]
@@ -196,7 +196,7 @@ def _tail(text: str, max_chars: int) -> str:
 
 
 def _blocks(lines: Sequence[str], room: int, max_chars: int) -> Iterator[tuple[int, str]]:
-    """Paragraphs, lists, tables and fences, each whole where it fits; else in lines, else cut."""
+    """Yield paragraphs, lists, tables and fences: whole if they fit, else in lines, else cut."""
     start = 0
     for end in _block_ends(lines):
         block = "\n".join(lines[start:end])
@@ -208,7 +208,7 @@ def _blocks(lines: Sequence[str], room: int, max_chars: int) -> Iterator[tuple[i
 
 
 def _block_ends(lines: Sequence[str]) -> Iterator[int]:
-    """The lines before which a new block begins: after a blank one, unless a list goes on."""
+    """Yield where each block ends: after a blank line, unless a list goes on."""
     for at, fenced in enumerate(_fenced(lines)):
         if not fenced and not lines[at].strip():
             after = next((one for one in lines[at + 1 : at + 3] if one.strip()), "")
@@ -221,7 +221,7 @@ def _block_ends(lines: Sequence[str]) -> Iterator[int]:
 def _smaller(
     lines: Sequence[str], start: int, end: int, room: int, max_chars: int
 ) -> Iterator[tuple[int, str]]:
-    """A block that is too long: runs of lines that end a sentence where one does."""
+    """Yield a block that is too long as runs of lines that end with a sentence if possible."""
     at = start
     while at < end:
         if len(lines[at]) > max_chars:
@@ -236,14 +236,14 @@ def _smaller(
         if stop < end:
             ends = (one for one in range(stop, at, -1) if lines[one - 1].rstrip().endswith(_ENDS))
             whole = next(ends, stop)
-            # Not at the price of a passage that is nearly empty.
+            # But not if that would leave less than half of the lines.
             stop = whole if whole - at > (stop - at) // 2 else stop
         yield at, "\n".join(lines[at:stop])
         at = stop
 
 
 def _cut(line: str, room: int) -> Iterator[str]:
-    """A line that is too long: at sentences, else at words, else anywhere."""
+    """Yield the pieces of a line that is too long, cut at sentences, words, or anywhere."""
     ends = sentence_ends(line)
     at = 0
     while len(line) - at > room:

@@ -1,9 +1,9 @@
-"""The signature of an error message: what stays the same when it happens again elsewhere.
+"""The signature of an error message: the part that stays the same when the error happens again.
 
-Also which names it has, and whether it or its solution says anything of its own.
+Also the names in a message, and whether a message or a solution says anything specific.
 
-Numbers, paths, ids, addresses, times and durations are folded; error codes, exit codes and the
-names in quotes are not, because they tell one error from another.
+Numbers, paths, ids, addresses, times and durations become placeholders; error codes, exit codes
+and quoted names stay, because they tell one error from another.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ralph.text.tokens import compiled, rule, table, word_set
 LONGEST = 300
 _READ = 2000
 
-# What takes the place of what is only taken out.
+# Replacements that are not placeholders.
 _NOTHING = {"nothing": "", "blank": " "}
 
 
 @cache
 def _folds(section: str) -> list[tuple[re.Pattern[str], str]]:
-    """What may differ, and what stands for it, in this order."""
+    """Return the patterns of what may differ and their placeholders, in order."""
     rows = (row.split(" | ", 1) for row in table(__file__, "rules.txt")[section])
     return [(compiled(row[1]), _NOTHING.get(row[0], f"<{row[0]}>")) for row in rows]
 
 
 def signature(message: str) -> str:
-    """The message with everything folded that may differ when the same error happens again."""
+    """Return the message with placeholders for what may differ when the error happens again."""
     codes: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -50,18 +50,18 @@ def signature(message: str) -> str:
     return " ".join(text.split()).strip(" .:;,-!").lower()[:LONGEST]
 
 
-# -- What a message or a solution says of its own.
+# -- Whether a message or a solution says anything specific.
 
 
 def names_in(message: str) -> frozenset[str]:
-    """What an error names: modules, tables, options, targets, commands, quoted or after a colon."""
+    """Return the names in an error: modules, tables, options, commands, quoted or after a colon."""
     found = rule("names in errors").findall(message[:_READ])
     return frozenset(name.strip(".:").lower() for names in found for name in names if name)
 
 
 def tells(message: str) -> bool:
-    """Whether a message says anything by which one failure differs from another."""
-    folded = signature(message)  # a path in quotes is no name: it differs elsewhere
+    """Whether a message says anything that tells one failure from another."""
+    folded = signature(message)  # a quoted path is not a name: it differs elsewhere
     plain = rule("folded").sub(" ", folded)
     return (
         bool(names_in(folded))
@@ -70,5 +70,5 @@ def tells(message: str) -> bool:
 
 
 def is_solution(text: str) -> bool:
-    """Whether a text says what was done: "Done it." does not."""
+    """Whether a text says what was done; "Done it." does not."""
     return not word_set("empty solution").issuperset(compiled(r"\w+").findall(text.lower()))

@@ -1,8 +1,8 @@
 """Summaries made of a text's own sentences: deterministic, without a model, and fast.
 
-A sentence says much when its words are the text's subject, are rare, or are what was asked; when it
-stands first; and when it is no greeting, offer or announcement. Code, tables and traces are no
-sentences; a list counts as what leads to it and the heads of its items.
+A sentence scores high if its words are the text's subject, are rare, or are in the question; if it
+comes first; and if it is not a greeting, offer or announcement. Code, tables and traces are not
+sentences; a list counts as its lead-in and the heads of its items.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str) -> list[Piece]:
-    """What a Markdown text says in words: no code, tables, traces or tags."""
+    """Return the parts of a Markdown text that are words: no code, tables, traces or tags."""
     for section, new in (("fenced", "\n"), ("injected", "\n"), ("link", r"\1")):
         text = rule(section).sub(new, text)
     found = list[Piece]()
@@ -55,19 +55,19 @@ def pieces(text: str) -> list[Piece]:
 
 
 def _plain(words: str) -> str:
-    """Without emphasis, and with single spaces."""
+    """Return the words without emphasis and with single spaces."""
     return " ".join(rule("emphasis").sub("", words).split())
 
 
 def sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph, in order and without the space between them."""
+    """Return the sentences of a paragraph, in order, without the space between them."""
     ends = sentence_ends(paragraph)
     cut = (paragraph[a:b].strip() for a, b in zip([0, *ends], [*ends, len(paragraph)], strict=True))
     return [sentence for sentence in cut if sentence]
 
 
 def sentence_ends(paragraph: str) -> list[int]:
-    """Where one sentence has ended and the next begins."""
+    """Return the positions where one sentence has ended and the next begins."""
     return [
         end.end()
         for end in rule("sentence end").finditer(paragraph)
@@ -76,7 +76,7 @@ def sentence_ends(paragraph: str) -> list[int]:
 
 
 def _is_short(before: str) -> bool:
-    """Whether the dot after this belongs to an abbreviation, an initial or a list's number."""
+    """Whether the dot after this text belongs to an abbreviation, an initial or a list number."""
     word = before.rpartition(" ")[2].lstrip("(\"'").lower()
     initial = len(word) == 1 and word.isalpha()
     return word in word_set("abbreviations") or initial or (before.isdigit() and len(before) < 4)
@@ -85,24 +85,24 @@ def _is_short(before: str) -> bool:
 TITLE_CHARS = 60
 _ASKED_CHARS = 180
 _OUTCOME_CHARS = 260
-# An answer is read at its beginning and its end; what lies between seldom is its gist.
+# Only the beginning and the end of an answer are read; its gist is seldom in between.
 _READ_FIRST = 1600
 _READ_LAST = 800
 _MOST_SENTENCES = 24
 _HEADS = 6
-# What an answer's best sentence is worth when it is a courtesy.
+# An answer's best sentence with a lower score is a courtesy.
 _COURTESY = -1.0
 
 _HEAD_ENDS = r": | [-\u2013\u2014] |\. |; "
 
 
 def exchange_gist(user: str, assistant: str) -> str:
-    """What was asked and what came out, in a sentence each."""
+    """Return what was asked and what the result was, one sentence each."""
     return " ".join(filter(None, (_asked(user, _ASKED_CHARS), outcome_of(user, assistant))))
 
 
 def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> str:
-    """What a conversation was about and how it ended, in two or three sentences."""
+    """Return what a conversation was about and how it ended, in two or three sentences."""
     asked = [(_asked(user, _ASKED_CHARS), user, answer) for user, answer in exchanges]
     asked = [one for one in asked if one[0]] or asked
     if not asked:
@@ -111,10 +111,10 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
     known = _content(first)
     if title and len(_content(title) - known) * 2 > len(_content(title)):
         first = shorten(f"{title}: {first}", _ASKED_CHARS)
-    # Between the beginning and the end, the question that adds most.
+    # The later question that adds most to the first.
     news = [(len(_content(text) - known), -place, text) for place, (text, _, _) in enumerate(asked)]
     added, _, later = max(news)
-    # Thanks and goodbyes end a conversation, but tell nothing of how it ended.
+    # Thanks and goodbyes end a conversation, but do not say how it ended.
     spoken = [x for x in asked if not rule("aside").match(x[1]) and len(_content(x[0])) >= 3]
     _, user, answer = (spoken or asked)[-1]
     told = [first]
@@ -126,7 +126,7 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
 
 
 def title_of(user: str) -> str:
-    """A title from a first prompt: what is wanted, without courtesies, code and folders."""
+    """Return a title for a first prompt: what is wanted, without courtesies, code and folders."""
     title = rule("url").sub("", _asked(user, 4 * TITLE_CHARS))
     title = rule("folder").sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
     title = " ".join(title.split())
@@ -144,13 +144,13 @@ def _content(text: str) -> frozenset[str]:
 
 
 def _sentences_of(read: list[Piece]) -> list[str]:
-    """Every sentence of the prose; the items and headings where there is none."""
+    """Return every sentence of the prose, or the items and headings if there is no prose."""
     prose = [line for piece in read if piece.kind == "prose" for line in sentences(piece.text)]
     return prose or [piece.text for piece in read]
 
 
 def _weighed(read: list[Piece], about: str) -> list[tuple[float, int, str]]:
-    """What each sentence is worth, its place and its text; of items where there is no prose."""
+    """Return the score, position and text of each sentence, or of each item without prose."""
     found = _sentences_of(read)
     if len(found) > _MOST_SENTENCES:
         found = found[: _MOST_SENTENCES - 6] + found[-6:]
@@ -159,7 +159,7 @@ def _weighed(read: list[Piece], about: str) -> list[tuple[float, int, str]]:
     wanted = _content(about) if about else frozenset[str]()
     weighed = list[tuple[float, int, str]]()
     for place, (sentence, its) in enumerate(zip(found, content, strict=True)):
-        # Said again it is the subject; long, or with a digit or a dot in it, it is rare.
+        # A repeated word is the subject; a long one, or one with a digit or dot, is rare.
         worth = float(sum(min(often[w], 3) + (len(w) > 7 or not w.isalpha()) for w in its))
         worth /= 8 + sentence.count(" ")
         worth += 2.0 * len(its & wanted) / (3 + min(len(wanted), 12))
@@ -175,7 +175,7 @@ def _weighed(read: list[Piece], about: str) -> list[tuple[float, int, str]]:
 
 
 def _asked(user: str, max_chars: int) -> str:
-    """The sentence of a prompt that says what is wanted."""
+    """Return the sentence of a prompt that says what is wanted."""
     found = _sentences_of(pieces(user[:_READ_FIRST]))
     best, most = "", float("-inf")
     for place, sentence in enumerate(found[:12]):
@@ -193,10 +193,10 @@ def _asked(user: str, max_chars: int) -> str:
 
 
 def outcome_of(user: str, assistant: str) -> str:
-    """The sentence of an answer that says what came out; of a list, what it lists."""
+    """Return the sentence of an answer that states the result; for a list, what it lists."""
     text = assistant
     if len(text) > _READ_FIRST + _READ_LAST:
-        # From the next line on: what stands before it may be half a sentence.
+        # Start the end part at a new line: before it there may be half a sentence.
         text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
     likely = [
@@ -205,7 +205,7 @@ def outcome_of(user: str, assistant: str) -> str:
     ]
     most, best = max(likely, key=lambda one: one[0], default=(float("-inf"), ""))
     lead, heads = _listed(read)
-    # "Here's why:" leads to a list and says nothing itself; a result is not what is listed.
+    # "Here's why:" leads to a list and says nothing itself; a stated result needs no list.
     prose = any(piece.kind == "prose" for piece in read)
     if len(heads) >= 3 and (most <= 0 or not prose or (most < 1.3 and len(_content(lead)) >= 3)):
         best = f"{lead}: {', '.join(heads)}" if lead else ", ".join(heads)
@@ -224,7 +224,7 @@ def _tells_a_result(sentence: str) -> bool:
 
 
 def _listed(read: list[Piece]) -> tuple[str, list[str]]:
-    """What leads to the first list, and what its items are called."""
+    """Return the lead-in of the first list, and the heads of its items."""
     lead, heads = "", list[str]()
     for piece in read:
         if piece.kind == "item":
@@ -239,7 +239,7 @@ def _listed(read: list[Piece]) -> tuple[str, list[str]]:
 
 
 def _stopped(sentence: str) -> str:
-    """The sentence with a mark at its end."""
+    """Return the sentence with a punctuation mark at its end."""
     if not sentence or sentence.rstrip("\"')\u201d\u2019")[-1:] in tuple(".!?\u2026\u3002"):
         return sentence
     return f"{sentence.rstrip(':;,')}."

@@ -1,8 +1,8 @@
-"""The time a question asks about, where that is plain: "last week", "in March", "since 2025".
+"""The time a question asks about, if it is clear: "last week", "in March", "since 2025".
 
-A range only ranks what lies in it higher, so a time that is vague or may be a plan ("what should I
-do on Monday") has none. Quoted words, code, and dates in a pasted log are never read as dates.
-Days begin and end at midnight where the person is.
+A range only raises the rank of records in it. A time that is vague or may be a plan ("what should I
+do on Monday") gives no range. Quoted words, code, and dates in a pasted log are never read as
+dates. Days begin and end at midnight in the person's time zone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, cast
 from ralph.errors import BadInput
 from ralph.text.tokens import compiled, names_time, rule, tokens, word_set
 
-# A longer text is no question but a prompt with things pasted into it.
+# A longer text is not a question but a prompt with pasted text.
 LONGEST_QUESTION = 500
 
 Days = tuple[date, date]
@@ -24,7 +24,7 @@ Relation = Literal["before", "after", "since"]
 
 
 class TimeRange(NamedTuple):
-    """The first and the last day, None for no end, and the question without its words for them."""
+    """The first and last day (None for an open end), and the rest of the question without them."""
 
     first: date | None
     last: date | None
@@ -32,32 +32,32 @@ class TimeRange(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else is asked: what happened then, what was said then."""
+        """Whether the question asks only about the time: "what happened then?"."""
         return word_set("activity").issuperset(tokens(self.rest))
 
     def moments(self) -> tuple[str, str]:
-        """The first moment and the first after the last, to compare timestamps in UTC with."""
+        """Return the start and the exclusive end in UTC, to compare timestamps with."""
         return moment_of(self.first), moment_of(self.last, end=True)
 
 
 def local_today() -> date:
-    """The day it is where the person is."""
+    """Return today in the person's time zone."""
     return datetime.now(UTC).astimezone().date()
 
 
 def moment_of(day: date | None, *, end: bool = False) -> str:
-    """The moment, in UTC, at which this day begins or ends; before or after all others for None."""
+    """Return when a day begins or ends, in UTC; for None, a text before or after all times."""
     try:
         midnight = datetime.combine(day + timedelta(days=end), time.min) if day else None
-        # Without the Z: a timestamp of that second, with or without a fraction, is not before it.
+        # No Z: then a timestamp of that second, with or without a fraction, never sorts before it.
         return midnight.astimezone(UTC).isoformat()[:19] if midnight else "9" * end
-    except (OverflowError, ValueError, OSError):  # a clock or a day that no calendar has
+    except (OverflowError, ValueError, OSError):  # outside the calendar
         return "9" * end
 
 
 # -- Whether a sentence asks, and whether it is about the past, by cue words.
 
-# A fragment ("auth bug last week") asks, though nothing says so.
+# A text with at most this many words ("auth bug last week") counts as a question.
 _FRAGMENT_WORDS = 10
 
 _SENTENCE = (". ", "? ", "! ")
@@ -76,7 +76,7 @@ def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
 
 
 def _asks(sentence: str, text: str) -> bool:
-    """Whether a sentence of the text wants to know what was, rather than tell it or get advice."""
+    """Whether a sentence asks about the past, rather than telling about it or asking for advice."""
     for cue, asks in (
         ("advice", False),
         ("earlier talk", True),
@@ -89,7 +89,7 @@ def _asks(sentence: str, text: str) -> bool:
 
 
 def _looks_back(*pieces: str) -> bool:
-    """Whether the first piece with a cue, of smaller and larger ones, speaks of the past."""
+    """Whether the first piece with a cue is about the past; True if no piece has one."""
     for words in pieces:
         for cue, past in (("past auxiliary", True), ("not past", False), ("past verb", True)):
             if _has(cue, words):
@@ -108,7 +108,7 @@ _MONTH_NAMES = (
 )
 _MONTHS = {form: n for n, name in enumerate(_MONTH_NAMES, 1) for form in (name, name[:3])}
 _MONTHS["sept"] = 9
-# Months that are other words when they are not capitalized.
+# Months that are also other words when they are not capitalized.
 _AMBIGUOUS = {name for name in _MONTHS if len(name) < 5} - {"june", "july"} | {"march"}
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
@@ -124,7 +124,7 @@ _DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])"
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
 _LAST = "(?:last|past|previous)"
-# The days of a month that a part of it means.
+# The days that each part of a month stands for.
 _PARTS = {"first": (1, 7), "second": (8, 14), "third": (15, 21), "fourth": (22, 28)}
 _PARTS |= {"last": (22, 31), "early": (1, 11), "mid": (10, 21), "late": (20, 31)}
 _PARTS |= {"beginning": (1, 11), "start": (1, 11), "middle": (10, 21), "end": (20, 31)}
@@ -136,7 +136,7 @@ _PART = (
 _NEAR = {"earlier today": 0, "today": 0, "this morning": 0, "this afternoon": 0}
 _NEAR |= {"yesterday": 1, "last night": 1, "the day before yesterday": 2}
 
-# The kinds of expression, the longer before the shorter that it begins with.
+# The kinds of expression. A longer one comes before a shorter one that it begins with.
 _KINDS = {
     "iso": rf"{_YEAR}[-/](?P<number>0[1-9]|1[0-2])[-/]{_DAY}",
     "iso month": rf"{_YEAR}-(?P<number>0[1-9]|1[0-2])",
@@ -153,14 +153,14 @@ _KINDS = {
     "year": r"(?P<year>20[1-9]\d)",
 }
 _RELATIVE = {"ago", "rolling", "last", "this", "near"}
-# What is a time only after a preposition, unless it has its year.
+# Kinds that count only after a preposition, unless the expression is complete in itself.
 _NEEDS_PREPOSITION = {"part", "iso month", "day month", "month", "rolling", "weekday", "year"}
 
 Expression = tuple[str, dict[str, str]]
 
 
 def _parse(words: str) -> Expression | None:
-    """Which kind of expression the words are, all of them, and its parts as they are written."""
+    """Return the kind of expression that all the words form, with its parts as written, or None."""
     for kind, pattern in _KINDS.items():
         if found := compiled(pattern, re.I).fullmatch(words):
             return kind, {name: value for name, value in found.groupdict().items() if value}
@@ -168,7 +168,7 @@ def _parse(words: str) -> Expression | None:
 
 
 def _days_of(expression: Expression, today: date) -> Days | None:
-    """The days an expression means; one without a year is the last that has begun."""
+    """Return the days an expression means; without a year, the latest that has begun."""
     kind, written = expression
     parts = {name: value.lower() for name, value in written.items()}
     try:
@@ -176,7 +176,7 @@ def _days_of(expression: Expression, today: date) -> Days | None:
             return _counted_days(kind, parts, today)
         if "weekday" in parts:
             back = (today.weekday() - _WEEKDAYS.index(parts["weekday"]) - 1) % 7 + 1
-            # "Last Monday", said on a Thursday, may be either.
+            # "Last Monday", said on a Thursday, may be this week's or the one before.
             either = 7 if "last" in parts and back <= today.weekday() else 0
             return today - timedelta(days=back + either), today - timedelta(days=back)
         if "near" in parts:
@@ -188,7 +188,7 @@ def _days_of(expression: Expression, today: date) -> Days | None:
 
 
 def _named_days(parts: dict[str, str], today: date) -> Days:
-    """A day, a month or a year by its name or number."""
+    """Return the days of a day, month or year given by name or number."""
     if not parts.keys() & {"month", "number"}:
         return _period(date(int(parts["year"]), 1, 1), "year")
     month = int(parts["number"]) if "number" in parts else _MONTHS[parts["month"]]
@@ -207,7 +207,7 @@ def _named_days(parts: dict[str, str], today: date) -> Days:
 
 
 def _counted_days(kind: str, parts: dict[str, str], today: date) -> Days:
-    """The days of this or the last week, month or year, or of so many of them back."""
+    """Return the days of this or the last week, month or year, or of a number of them back."""
     unit, number = parts["unit"], parts.get("count", "one")
     if unit == "weekend" and "count" not in parts:
         # "The past weekend", said on a weekend, is not the one that has just begun.
@@ -225,13 +225,14 @@ def _counted_days(kind: str, parts: dict[str, str], today: date) -> Days:
         day = first.replace(day=min(today.day, last.day))
     if kind == "rolling":
         return day, today
-    # The further back, the less exactly anybody counts days.
+    # The further back, the less exactly people count days.
     slack = timedelta(_SLACK_DAYS.get(unit, 0 if count < 3 else 1 if count < 7 else 2))
     return day - slack, min(today, day + slack)
 
 
 def _period(day: date, unit: str, back: int = 0) -> Days:
-    """The day, week, month, quarter or year with this day in it, or one of those before."""
+    """Return the day, week, month, quarter or year with this day in it, or the one `back` units
+    before."""
     if unit in {"day", "week"}:
         length = 7 if unit == "week" else 1
         first = day - timedelta(days=day.weekday() % length + length * back)
@@ -242,7 +243,7 @@ def _period(day: date, unit: str, back: int = 0) -> Days:
     return date(start // 12, start % 12 + 1, 1), date(years, after + 1, 1) - _ONE_DAY
 
 
-# -- The time a question speaks of.
+# -- The time a question mentions.
 
 _PREPOSITIONS = {
     "since": r"since|starting (?:in|on|from)",
@@ -253,15 +254,15 @@ _PREPOSITIONS = {
     "no": r"by|as of|due|next|every|each|per|half|like|such as|(?:more|less) than|at least",
 }
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c]*\u201c|(?<!\w)'[^']+'(?!\w)"
-# What makes an expression part of a name, a path, or a line of a log.
+# Must not be followed by text that makes it part of a name, a path, or a log line.
 _EDGE = r"(?![\w/\\@%\[(-]|[.:]\w| \d\d?:\d\d:\d\d)"
-# Of the length of what they stand for.
+# Each is replaced by one character, so positions stay the same.
 _TYPEWRITER = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """An expression with its preposition."""
+    """Return the pattern of an expression with its preposition."""
     words = "|".join(re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in _KINDS.values())
     before = "|".join(f"(?P<{name}>{forms})" for name, forms in _PREPOSITIONS.items())
     return re.compile(
@@ -272,12 +273,12 @@ def _pattern() -> re.Pattern[str]:
 
 
 def time_range(question: str, today: date) -> TimeRange | None:
-    """The days that a question asks about; None if it plainly names none."""
-    today = date(today.year, today.month, today.day)  # a time of day would not compare
+    """Return the days that a question asks about, or None if it does not clearly name any."""
+    today = date(today.year, today.month, today.day)  # a datetime would not compare with a date
     plain = " ".join(question.split())
     if len(plain) > LONGEST_QUESTION or not names_time(plain):
         return None
-    # Quoted words keep their length and lose their meaning.
+    # Blank out quoted words, but keep their length.
     text = plain.translate(_TYPEWRITER)
     text = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), text)
     matches = ((match, _single(match, text, today)) for match in _pattern().finditer(text))
@@ -292,7 +293,7 @@ def time_range(question: str, today: date) -> TimeRange | None:
 
 
 def event_range(question: str) -> tuple[Relation, str] | None:
-    """The event that a question about the past is tied to ("before the release"), undated."""
+    """Return the relation and the event in a question about the past: "before the release"."""
     text = " ".join(question.split()).translate(_TYPEWRITER)
     found = rule("event").search(text) if len(text) <= LONGEST_QUESTION else None
     if found is None:
@@ -301,14 +302,14 @@ def event_range(question: str) -> tuple[Relation, str] | None:
     sentence = _around(text, found.span(), _SENTENCE)
     if not _asks(sentence, text) or not _has_past(sentence.replace(event, "")):
         return None
-    # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
+    # "Since the cache is stale, ..." gives a reason, not a time; a date is for `time_range`.
     if len(event.split()) > 9 or _has("reason", event) or names_time(event):
         return None
     return cast(Relation, found["relation"].lower().replace("prior to", "before")), event
 
 
 def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
-    """The days of one expression after its preposition, if it is plain that they are meant."""
+    """Return the days of one expression with its preposition, if they are clearly meant."""
     preposition = next((name for name in _PREPOSITIONS if found[name]), "")
     expression = _parse(found["words"])
     days = _days_of(expression, today) if expression else None
@@ -325,7 +326,7 @@ def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
 
 
 def _is_meant(expression: Expression, preposition: str, found: re.Match[str], text: str) -> bool:
-    """Whether these words ask for a time that is over, and for nothing else."""
+    """Whether these words clearly mean a time in the past."""
     kind, parts = expression
     start, end = found.span()
     if preposition == "no" or not _asks(_around(text, (start, end), _SENTENCE), text):
@@ -335,7 +336,7 @@ def _is_meant(expression: Expression, preposition: str, found: re.Match[str], te
     if kind in _NEEDS_PREPOSITION and not (preposition or complete):
         return False
     of_more = kind in _RELATIVE and text.startswith(" of ", end)  # the last week of March
-    # Half of a range that is not read: "March 3 to 10".
+    # Half of a range, which we do not read: "March 3 to 10".
     half = compiled(r" ?(?:-|to|and|through|until) ?\d\d?\b").match(text, end)
     named = kind in {"iso", "iso month", "year"} and rule("named like a date").search(text[:start])
     if of_more or half or named:
@@ -347,13 +348,13 @@ def _is_meant(expression: Expression, preposition: str, found: re.Match[str], te
     if kind == "this" or not _NEAR.get(parts.get("near", "yesterday").lower()):
         return _looks_back(clause) and (_has_past(clause) or len(text.split()) < 5)
     name = parts.get("month", "")
-    # "may" and "march" are verbs, "MAY" is a rule.
+    # "may" and "march" are verbs, "MAY" is the keyword of a specification.
     verb = name.lower() in _AMBIGUOUS and not name.istitle() and not (preposition and ends)
     return dated or (_looks_back(clause, text) and not verb and not name.isupper())
 
 
 def _joined(found: list[Bounds]) -> Bounds | None:
-    """One range of all that was found: what is open on one side each meets, the rest is united."""
+    """Return one range: intersect ranges such as "after X" and "before Y", else unite all."""
     firsts = [first for first, _ in found if first]
     lasts = [last for _, last in found if last]
     if firsts and lasts and len(firsts) + len(lasts) == len(found):  # each is open on one side
@@ -363,21 +364,21 @@ def _joined(found: list[Bounds]) -> Bounds | None:
     return (first, last) if first or last else None
 
 
-# -- Days that were given, not asked about.
+# -- Days given as options, not found in a question.
 
 _AGO = re.compile(r"(\d{1,5})\s*([dw])")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
 def moments_between(since: str | None, until: str | None) -> tuple[str, str]:
-    """The moments in which days that a person gives begin and end, both included."""
+    """Return when the first given day begins and the last one ends, both included."""
     first = date.fromisoformat(day_of(since, "since")) if since else None
     last = date.fromisoformat(day_of(until, "until")) if until else None
     return moment_of(first), moment_of(last, end=True)
 
 
 def day_of(text: str, field: str) -> str:
-    """The day that `7d`, `2w`, `today`, `yesterday`, a date or a time means, as 2026-02-07."""
+    """Return the day of `7d`, `2w`, `today`, `yesterday`, a date or a time, as 2026-02-07."""
     words = text.strip().lower()
     if ago := _AGO.fullmatch(words):
         days = int(ago[1]) * (7 if ago[2] == "w" else 1)

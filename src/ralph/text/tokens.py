@@ -18,9 +18,9 @@ def compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 
 @functools.cache
 def table(module: str, name: str) -> dict[str, list[str]]:
-    """The rows by section of a text file beside the module with this `__file__`.
+    """Return the rows, by section, of a text file beside the module with this `__file__`.
 
-    A section is `[name]` and a line for each row; `[macros]` come first, where rows use them.
+    A section is `[name]` and one line per row; `[macros]` come first, if rows use any.
     """
     with open(os.path.join(os.path.dirname(module), name), encoding="utf-8") as file:
         text = file.read()
@@ -38,28 +38,29 @@ def table(module: str, name: str) -> dict[str, list[str]]:
 
 @functools.cache
 def rule(section: str) -> re.Pattern[str]:
-    """A pattern of all that a section of `rules.txt` lists."""
+    """Return one pattern for all rows of a section of `rules.txt`."""
     return re.compile("|".join(table(__file__, "rules.txt")[section]))
 
 
 @functools.cache
 def word_set(section: str) -> frozenset[str]:
-    """The words that a section of `rules.txt` lists."""
+    """Return the words of a section of `rules.txt`."""
     return frozenset(" ".join(table(__file__, "rules.txt")[section]).split())
 
 
 # -- Words as the index sees them: code-aware, accent-blind, stemmed.
 #
-# An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and
-# `get-user-by-id` all give `getuserbyid user id`. A dotted name or a path gives itself and its
-# segments; the line of `file:line` stands apart. Tokens hold letters, digits and `. / + #` only:
-# never a space or a quote, so that FTS5's `ascii tokenchars './+#'` passes them through untouched.
+# An identifier yields itself, joined, and its parts: `getUserById`, `get_user_by_id` and
+# `get-user-by-id` all yield `getuserbyid user id`. A dotted name or a path yields itself and its
+# segments; the line of `file:line` is a token of its own. Tokens hold letters, digits and `. / + #`
+# only, never a space or a quote, so FTS5's `ascii` tokenizer with these `tokenchars` passes them
+# through untouched.
 
 
 # -- Porter's stemmer (1980), so that `failed`, `fails` and `failing` are one word.
 #
 # Written from the published description: a word is [C](VC)^m[V]; each step takes the longest
-# ending it knows and replaces it when what stays before it is long enough (its measure m).
+# ending it knows and replaces it if the part before it is long enough (its measure m).
 
 
 # A word is mapped to c (consonant) and v (vowel) once; y is a vowel after a consonant.
@@ -75,7 +76,7 @@ _ENDINGS = (
     "al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ion: ou: ism: ate: iti: ous:"
     " ive: ize:",
 )
-# With how long what stays before them must be.
+# Each step's endings, and the least measure of the part before an ending.
 _STEPS = [
     (dict(row.split(":") for row in endings.split()), least)
     for endings, least in zip(_ENDINGS, (1, 1, 2), strict=True)
@@ -83,7 +84,7 @@ _STEPS = [
 
 
 def stem(word: str) -> str:
-    """The stem of one lower-case ASCII word; anything else comes back as it is."""
+    """Return the stem of a lower-case ASCII word; return anything else unchanged."""
     if len(word) < 3 or not (word.isascii() and word.isalpha() and word.islower()):
         return word
     if word[-1] == "s" and not word.endswith("ss"):
@@ -108,7 +109,7 @@ def _measure(word: str) -> int:
 
 
 def _ends_short(word: str) -> bool:
-    """Consonant, vowel, consonant at the end, the last not w, x or y (as in hop, not in snow)."""
+    """Whether a word ends in consonant, vowel, consonant other than w, x, y (hop, not snow)."""
     return word[-1] not in "wxy" and _shape(word)[-3:] == "cvc"
 
 
@@ -135,7 +136,7 @@ def _replaced(word: str, endings: dict[str, str], least: int) -> str:
     return word
 
 
-# Written into the index's manifest: a change of what comes out means a rebuild.
+# Saved in the index's manifest. Change it whenever the tokens change: the index is then rebuilt.
 TOKENISER_VERSION = "1"
 
 _LONGEST_TOKEN = 64
@@ -154,10 +155,10 @@ would you your yours yourself yourselves ll ve re
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _NEGATIONS = frozenset(("cannot", "cant", "dont", "doesnt", "didnt", "isnt", "wont"))
-# What stands before the n't of a contraction and says nothing itself.
+# Words before the n't of a contraction that say nothing themselves.
 _AUXILIARIES = STOP_WORDS | {"ai", "ca", "must", "need", "sha", "wo"}
 
-# Possessive throughout: a million underscores, or a megabyte without a space, stays linear.
+# Possessive throughout, so that a million underscores or a megabyte without a space stays linear.
 _ASCII = (
     r"[cC]\+\+|[cCfF]#(?!\w)"
     r"|[A-Za-z0-9_]++(?:(?:[/\\:]{1,3}|[.@#-])[A-Za-z0-9_]++)*+(?:'[A-Za-z]{1,2}(?![A-Za-z]))?+"
@@ -174,10 +175,10 @@ _CHUNK = rf"{_ASCII}|{_UNSPACED}++|(?:(?!{_UNSPACED})[\w\u0900-\u0963\u0966-\u0d
 _SEGMENTS = r"[/\\:@#]+"
 _HUMP = r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
 _VERSION = r"[vV]?([0-9]+(?:\.[0-9]+)+)"
-# Addresses and hashes say something as a whole only.
+# Addresses and hashes mean something only as a whole.
 _OPAQUE = r"0[xX][0-9a-fA-F]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0-9a-f]{7,}"
 
-# Accents, and the points of Hebrew and Arabic; then the Latin letters that NFD leaves whole.
+# Accents, and the points of Hebrew and Arabic; then the Latin letters that NFD does not split.
 _MARKS = "[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]+"
 _LATIN = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "ẞ": "SS"}
@@ -187,16 +188,16 @@ _LATIN = str.maketrans(
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a passage, in order, stop words dropped."""
+    """Return the tokens of a passage, in order, without stop words."""
     return list(chain.from_iterable(map(_known, _chunks(text))))
 
 
 def query_tokens(text: str) -> list[str]:
-    """The tokens of a question, each once; stop words only when there is nothing else."""
+    """Return the tokens of a question, each once; stop words only if there is nothing else."""
     chunks = _chunks(text)
     found: dict[str, None] = {}
     for chunk in chunks:
-        # Pairs of characters are surer than characters: those are for questions of one.
+        # Pairs match better than single characters, which are only for one-character questions.
         unspaced = not chunk.isascii() and len(chunk) > 1 and compiled(_UNSPACED).match(chunk)
         found |= dict.fromkeys(_pairs(chunk) if unspaced else _known(chunk))
     if not found:
@@ -205,13 +206,13 @@ def query_tokens(text: str) -> list[str]:
     return list(found)
 
 
-@functools.lru_cache(maxsize=8)  # every hit asks for those of its question
+@functools.lru_cache(maxsize=8)  # called for every hit of the same question
 def spellings(text: str) -> Mapping[str, str]:
-    """How the text writes its tokens, for people: `valid` as `validation`."""
+    """Return how the text spells each of its tokens, to show people: `valid` as `validation`."""
     written: dict[str, str] = {}
     for chunk in _chunks(text):
         known = _known(chunk)
-        # Of a name made of several words each is told, and the whole.
+        # A name made of several words has a spelling for each word and for the whole.
         for part in compiled(_HUMP).findall(chunk) if len(known) > 1 else ():
             for token in _known(part)[:1]:
                 written.setdefault(token, part.lower())
@@ -223,14 +224,14 @@ def spellings(text: str) -> Mapping[str, str]:
 
 
 def names_time(text: str) -> bool:
-    """Whether a text may speak of a time. Cheap: nearly no question does."""
+    """Whether a text may mention a time: a cheap test, since almost no question does."""
     return "20" in text or not word_set("time words").isdisjoint(
         compiled(r"\W+").split(text.lower())
     )
 
 
 def _chunks(text: str) -> list[str]:
-    """Words, identifiers, paths and runs of an unspaced script, as they stand, accents gone."""
+    """Return words, identifiers, paths and runs of unspaced script as written, without accents."""
     if text.isascii():
         return compiled(_ASCII).findall(text)
     apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
@@ -239,7 +240,7 @@ def _chunks(text: str) -> list[str]:
 
 
 def _known(chunk: str) -> tuple[str, ...]:
-    """The chunk's tokens; those of a short one are kept, since the same words come again."""
+    """Return the chunk's tokens; those of a short one are cached, since words come again."""
     return _cached(chunk) if len(chunk) <= _LONGEST_TOKEN else tuple(_tokens_of(chunk))
 
 
@@ -283,7 +284,7 @@ def _contraction(chunk: str) -> list[str]:
 
 
 def _compound(chunk: str) -> list[str]:
-    """A path, dotted name or identifier: the whole once, then its parts."""
+    """Return the tokens of a path, dotted name or identifier: the whole once, then its parts."""
     names, found = _named_parts(map(_dotted, compiled(_SEGMENTS).split(chunk)))
     while names and names[-1].isdigit():  # the line and column of file:line:column
         names.pop()
@@ -293,7 +294,7 @@ def _compound(chunk: str) -> list[str]:
 
 
 def _named_parts(pieces: Iterable[tuple[str, list[str]]]) -> tuple[list[str], list[str]]:
-    """The names of the pieces that have one, and all their tokens."""
+    """Return the names of the pieces that have one, and all tokens of those pieces."""
     named = [(name, parts) for name, parts in pieces if name]
     return [name for name, _ in named], [part for _, parts in named for part in parts]
 
@@ -325,11 +326,11 @@ def _identifier(piece: str) -> tuple[str, list[str]]:
     return whole, found
 
 
-# -- Small helpers for text: token estimates, plurals, shortening, patterns compiled on first use.
+# -- Token estimates.
 
 
 # Long words are several tokens, punctuation and digits often one each, and scripts without
-# spaces about one a character. Measured against public tokenisers this lies within a sixth.
+# spaces about one per character. The estimate is within a sixth of public tokenizers.
 _PIECES = r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+"
 _LETTERS_A_TOKEN = 6
 
@@ -339,12 +340,12 @@ def _tokens_in(piece: str) -> int:
 
 
 def estimate_tokens(text: str) -> int:
-    """The number of tokens, estimated a little high rather than low."""
+    """Estimate the number of tokens, a little high rather than low."""
     return sum(map(_tokens_in, compiled(_PIECES).findall(text)))
 
 
 def first_tokens(text: str, count: int) -> str:
-    """The beginning of a text, about `count` tokens of it, ending at a word."""
+    """Return the beginning of a text, about `count` tokens, ending at a word."""
     total = 0
     for found in compiled(_PIECES).finditer(text):
         total += _tokens_in(found[0])
@@ -357,12 +358,12 @@ def first_tokens(text: str, count: int) -> str:
 
 
 def plural(number: int, word: str, words: str | None = None) -> str:
-    """The number and its noun: `1 record`, `2 records`."""
+    """Return the number and its noun: `1 record`, `2 records`."""
     return f"{number} {word if number == 1 else words or word + 's'}"
 
 
 def shorten(text: str, max_chars: int) -> str:
-    """The text, or its beginning up to a word and an ellipsis."""
+    """Return the text, or its beginning up to a word with an ellipsis."""
     if len(text) <= max_chars:
         return text
     head = text[: max(0, max_chars - 1)]
@@ -374,22 +375,22 @@ def shorten(text: str, max_chars: int) -> str:
 # -- The words of a passage.
 
 
-# Some words of a passage, each with how often it stands there.
+# Some words of a passage, each with how often it occurs, weighted by field.
 Times = list[tuple[str, float]]
-# How much a word counts by where it stands.
+# How much a word counts in each field.
 _IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
-FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # what it is of counts nothing
+FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # facets count nothing
 
 
 class PassageWords:
-    """The tokens of a passage as one string, each between blanks: first those of its title, from
-    `text_at` on those of its text, from `places_at` on those of its places. `count` is how many
-    there are, `length` how many without the places; an empty field counts as one."""
+    """The tokens of a passage as one string, each between blanks: the title, from `text_at` on the
+    text, from `places_at` on the places. `count` is the number of tokens, `length` the number
+    without places; an empty field counts as one token."""
 
     __slots__ = ("count", "length", "padded", "places_at", "text_at")
 
     def __init__(self, title: str, text: str, places: str) -> None:
-        """From the tokens of each field, separated by blanks."""
+        """Take the tokens of each field, separated by blanks."""
         self.padded = f" {title}  {text}  {places} "
         self.text_at = len(title) + 2
         self.places_at = self.text_at + len(text) + 2
@@ -397,7 +398,7 @@ class PassageWords:
         self.count = self.length + places.count(" ") + 1
 
     def times(self, words: Iterable[str]) -> Times:
-        """Those of these words that it holds, and how often, by where they stand."""
+        """Return those of these words that the passage has, with their weighted counts."""
         padded, found = self.padded, list[tuple[str, float]]()
         for word in words:
             if (needle := f" {word} ") in padded:
