@@ -1,7 +1,7 @@
-"""One agent dialect a file: the lines an agent printed become one value, and complaints beside it.
+"""Turn the lines that an agent printed into one AgentRun, plus complaints about bad lines.
 
 Capture is dumb and total: it reads whatever it is given, never raises on a line, keeps little,
-redacts what it keeps, and takes nothing for news that Ralph itself had put into the prompt.
+redacts what it keeps, and never treats text that Ralph put into the prompt as something new.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from ralph.records import Complaint
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, Outcome
 
-# The name of an output format; clients/ has them.
+# The name of an output format; the modules in clients/ define them.
 Dialect = str
 
 # How a run ended. `unknown`: a transcript does not say, and may still be growing.
@@ -32,20 +32,20 @@ TerminalReason = Literal[
 ]
 
 
-# What an iteration keeps of a run as it is.
+# The fields that an iteration takes from a run unchanged.
 _ITERATION_FIELDS = (
     "summary errors decisions files_touched tokens_used cost_usd duration_ms model session_id"
 ).split()
 
 
 class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run of an agent left behind, redacted, before anybody judged it.
+    """The result of one run of an agent, redacted, before anybody judged it.
 
-    `is_error` is the agent's own word, or true when it could not say one. `tokens_used` counts
-    everything that was processed, cached input too. `cost_usd` is the session's: a resumed
-    session's includes what came before. `permission_denials` has a tool for each denial, of a shell
-    with its command. `outcome` is what the run itself proves. `stumbles` counts what was not worth
-    keeping.
+    `is_error` is what the agent itself said, or True if it could not say anything. `tokens_used`
+    counts everything that was processed, including cached input. `cost_usd` is the cost of the
+    session; for a resumed session it includes what came before. `permission_denials` has one tool
+    per denial, for a shell with its command. `outcome` is what the run itself proves. `stumbles`
+    counts the failures that were not worth keeping.
     """
 
     dialect: Dialect
@@ -75,9 +75,9 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     def to_iteration(
         self, *, feature: str, outcome: Outcome | None = None, **facts: Any
     ) -> Iteration:
-        """The iteration this run was; what only the caller knows comes from the caller.
+        """Return this run as an iteration; the caller adds the facts that only it knows.
 
-        Without an outcome it is what the run proves or `rate_limited`: never a failure by default.
+        Without `outcome`, it is `rate_limited` or what the run proves: never a failure by default.
         """
         limited = self.terminal_reason == "rate_limited"
         own = {name: getattr(self, name) for name in _ITERATION_FIELDS}
@@ -92,27 +92,27 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct):
-    """What can be told while the agent still runs; the caller has the clock."""
+    """The state of an agent that is still running; the caller has the clock."""
 
     last_tool: str | None = None
     last_target: str | None = None
     tool_uses: int = 0
-    # Tool calls under way; what was left to run in the background counts until the end.
+    # Tool calls in progress; calls left running in the background count until the end.
     running: int = 0
     turns: int = 0
     cost_usd: float | None = None
-    # Why nothing seems to happen: the agent waits to ask its provider again.
+    # Why nothing seems to happen: the agent waits before it asks its provider again.
     waiting: str | None = None
 
 
 class Capture(Protocol):
-    """A dialect being read line by line; every dialect keeps these promises."""
+    """Reads a dialect line by line; every dialect keeps these promises."""
 
     live: Live
     complaints: list[Complaint]
 
     def feed(self, line: bytes) -> None:
-        """Take one line, with or without its end; never raises, whatever is on it."""
+        """Read one line, with or without its line end; never raises, whatever is on it."""
 
     def finish(self) -> AgentRun:
-        """What the run left behind; nothing is fed after this."""
+        """Return the result of the run; do not feed lines after this."""

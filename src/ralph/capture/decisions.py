@@ -1,7 +1,7 @@
-"""What was chosen in a session, and why; what was asked, and what became of it.
+"""The decisions of a session and their reasons; what was asked, and how it ended.
 
-Choices are found in the agent's words, commit messages, plans and a person's words. A question, a
-possibility, a quotation or a piece of code is not a decision; better to miss one.
+Decisions are found in the agent's words, commit messages, plans and a person's words. A question, a
+possibility, a quotation or a piece of code is not a decision; it is better to miss one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CUES = rows("cues")
 
 
 def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
-    """The decisions stated in a text, in order; `strict`: only those that call themselves one."""
+    """Return the decisions stated in a text, in order; with `strict`, only explicit ones."""
     text = text[:_READ]
     if not any(cue in text for cue in _CUES):
         return []
@@ -64,7 +64,7 @@ def _decision(sentence: str, strict: bool) -> Decision | None:
         if before.count('"') % 2 or before.count("`") % 2 or pattern("others").search(before):
             return None
         description, rationale = _apart(match["d"])
-        # A doubt in the reason is a reason; a doubt in the choice is no choice.
+        # Doubt in the reason is fine; doubt in the choice means that nothing was decided.
         if "?" in sentence or _UNSURE.search(before) or _UNSURE.search(description):
             return None
         if len(description) < 12:
@@ -87,7 +87,7 @@ def _apart(said: str) -> tuple[str, str]:
 
 
 def commit_message(line: str) -> str:
-    """The message that a command line commits with, without its trailers; or nothing."""
+    """Return the message that a command line commits with, without trailers, or ""."""
     if ("commit" not in line and "describe" not in line) or not pattern("commits").search(line):
         return ""
     message = _here_document(line)
@@ -104,7 +104,7 @@ def commit_message(line: str) -> str:
 
 
 def _here_document(line: str) -> str:
-    """The text of a heredoc or of PowerShell's here-string that a commit takes."""
+    """Return the text of the heredoc or PowerShell here-string that a commit uses."""
     at = pattern("commits").search(line)
     rest = line[at.end() :] if at else ""
     if "@'\n" in rest.replace("\r", ""):
@@ -117,7 +117,7 @@ def _here_document(line: str) -> str:
 
 
 def committed(message: str) -> Decision | None:
-    """What a commit decided: its subject, and the part of its body that says why."""
+    """Return a commit as a decision: its subject, and the part of its body that says why."""
     subject, _, body = message.partition("\n")
     subject, body = subject.strip(), body.strip()
     if len(subject) < 15 or (pattern("housekeeping").match(subject) and not body):
@@ -126,7 +126,7 @@ def committed(message: str) -> Decision | None:
 
 
 def _reasons(body: str) -> str:
-    """A commit's body; of a long one the sentences that say why, else its first."""
+    """Return a commit's body; of a long one, the sentences that say why, else the first."""
     if not body:
         return ""
     plain = " ".join(line.strip() for line in body.split("\n") if line.strip())
@@ -147,20 +147,20 @@ _PLAN_ENDS = (
 
 
 def plan_text(text: str) -> str:
-    """A plan without what the client wrote before and after it."""
+    """Return a plan without the client's text before and after it."""
     for end in _PLAN_ENDS:
         text = text.partition(end)[0]
     return text.strip().removeprefix(BOILERPLATE).strip()
 
 
 def plan_title(text: str) -> str:
-    """What a plan is called, or nothing."""
+    """Return a plan's title, or ""."""
     found = pattern("title").search(plan_text(text)[:2000])
     return found["t"].strip(" #*") if found else ""
 
 
 def planned(text: str) -> Decision | None:
-    """The decision that an accepted plan is: its title, why, and what it does."""
+    """Return an accepted plan as a decision: its title, why, and what it does."""
     plan = plan_text(text)
     title = plan_title(plan)
     if not title:
@@ -175,13 +175,13 @@ def planned(text: str) -> Decision | None:
 
 
 def _gist(body: str) -> str:
-    """The first paragraph of a section, on one line."""
+    """Return the first paragraph of a section, on one line."""
     first = re.split(r"\n\s*\n", FENCED.sub("\n", body).strip(), maxsplit=1)[0]
     text = re.sub(r"\*\*|^\s*(?:[-*]|\d+\.) ", "", first, flags=re.M)
     return clip(" ".join(text.split()), 200)
 
 
-# -- What the person said: refusals with words, answers, corrections.
+# -- What the person said: rejections with words, answers, corrections.
 
 
 _REFUSED = "To tell you how to proceed, the user said:"
@@ -190,13 +190,13 @@ _ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")
 
 
 def refusal(output: str) -> str:
-    """The words with which a person turned a call down; or nothing."""
+    """Return what a person said when rejecting a call, or ""."""
     words = pattern("refused note").sub("", output.partition(_REFUSED)[2]).strip()
     return "" if words.startswith(_CLARIFY) else words
 
 
 def answers(result: Any, output: str) -> list[Decision]:
-    """The questions that a person was asked, each with its answer, as decisions."""
+    """Return the questions that a person was asked, each with its answer, as decisions."""
     found = list(mapping(mapping(result).get("answers")).items()) or _ANSWERED.findall(output)
     told: list[Decision] = []
     for question, given in found:
@@ -208,17 +208,16 @@ def answers(result: Any, output: str) -> list[Decision]:
 
 
 def refused(words: str, what: str) -> Decision:
-    """What the person said when refusing a call or a plan."""
+    """Return what a person said when rejecting a call or a plan, as a decision."""
     return Decision(clip(_line(words), _LONGEST_BODY), f"said when refusing {what}", "human")
 
 
-# Says nothing by itself.
 _SETS_A_RULE = words("sets a rule", re.I)
 _OBJECTS = words("objects", re.I)
 _CORRECTS = pattern("corrects")
-# What a program printed, not what the person says.
+# Lines that a program printed, not the person's words.
 _PRINTED = pattern("printed")
-# One question is a correction only when it objects.
+# A prompt that is one question is a correction only if it objects.
 _QUESTION = re.compile(r"[^.!?]{1,400}\?\W*")
 
 
@@ -228,9 +227,9 @@ def is_plain(text: str) -> bool:
 
 
 def asked(text: str, *, first: bool | None) -> Decision | None:
-    """What a prompt decides: an accepted plan, a rule, or a choice or correction later on.
+    """Return what a prompt decides: an accepted plan, a rule, or a later choice or correction.
 
-    Where it is not known whether a prompt is the first, a long one is taken for a request.
+    If it is not known whether a prompt is the first, a long one counts as a request.
     """
     if text.startswith(BOILERPLATE) and plan_title(text):
         return planned(text)
@@ -242,14 +241,14 @@ def asked(text: str, *, first: bool | None) -> Decision | None:
 
 
 def _required(text: str) -> str:
-    """The sentences of a first prompt that set a rule, beside what it asks for."""
+    """Return the sentences of a first prompt that set a rule, if it also asks for something."""
     parts = _clauses(text[:4000])
     rules = [one for one in parts if _SETS_A_RULE.search(one)] if len(parts) > 1 else []
     return " ".join(rules[:4])
 
 
 def _choices(text: str) -> str:
-    """The sentences of a prompt that choose or correct; a short prompt whole."""
+    """Return the sentences of a prompt that choose or correct; a short prompt as a whole."""
     own = "\n".join(line for line in text[:4000].split("\n") if not _PRINTED.match(line)).strip()
     if not _CORRECTS.search(own) or (_QUESTION.fullmatch(own) and not _OBJECTS.search(own)):
         return ""
@@ -266,7 +265,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-# -- What became of a session: its title, a summary of every turn, and the outcome that is proven.
+# -- How a session went: its title, a summary of every turn, and the outcome that is proven.
 
 
 _LONGEST = 1900
@@ -277,8 +276,8 @@ _LONGEST_COMMITS = 400
 _MOST_TURNS = 200
 _LAST_WORDS = 800
 
-# `passed`, `failed`: a check, or a commit that hooks turned down. `saved`: committed or opened as
-# a pull request. `refused`: a person said no, or stopped the agent.
+# `passed`, `failed`: a check, or a commit that hooks rejected. `saved`: committed or opened as a
+# pull request. `refused`: a person said no, or stopped the agent.
 Proof = Literal["edited", "passed", "failed", "saved", "refused"]
 
 
@@ -299,25 +298,25 @@ class SessionAccount:
         self._last: Proof | None = None
 
     def ask(self, text: str) -> None:
-        """A person's prompt begins a turn."""
+        """Begin a turn with a person's prompt."""
         if len(self._turns) < _MOST_TURNS:
             self._turns.append(_Turn(plan_text(text)[:8000]))
 
     def say(self, text: str) -> None:
-        """The agent's words; the last ones of a turn stay."""
+        """Note the agent's words; the last ones of a turn stay."""
         if not self._turns:
             self._turns.append(_Turn(""))
         self._turns[-1].said = text
 
     def commit(self, subject: str) -> None:
-        """Something was committed."""
+        """Note a commit."""
         if not self._turns:
             self._turns.append(_Turn(""))
         if subject and subject not in self._turns[-1].commits:
             self._turns[-1].commits = [*self._turns[-1].commits, subject[:200]]
 
     def prove(self, proof: Proof) -> None:
-        """Something happened that tells how the session goes."""
+        """Note an event that shows how the session is going."""
         if proof == "edited":
             self._edited, self._last = True, None
         elif proof != "refused":
@@ -334,11 +333,11 @@ class SessionAccount:
         return self.own_title or (title_from(prompts[0]) if prompts else "")
 
     def summary(self, last: str) -> str:
-        """What was asked, answered and committed, turn by turn; `last` are the final words."""
+        """Return what was asked, answered and committed per turn; `last` is the final words."""
         turns = [turn for turn in self._turns if turn.asked or turn.said or turn.commits]
         if len(turns) < 2 or not any(turn.asked for turn in turns):
             return _with_commits(last, [subject for turn in turns for subject in turn.commits])
-        # The first turns say what it was about, the latest how it went.
+        # The first turns say what it was about, the last ones how it went.
         told = [self._told(turn) for turn in [*turns[:-1][:6], *turns[6:-1][-8:]]]
         end = _with_commits(clip(last, _LAST_WORDS), turns[-1].commits)
         asked = turns[-1].asked
@@ -361,7 +360,7 @@ class SessionAccount:
         return " ".join(part for part in (asked, commits, said) if part)
 
     def outcome(self, *, stopped: bool) -> Outcome:
-        """What is proven: success by a check or commit after the last edit, never by words."""
+        """Return what is proven: success by a check or commit after the last edit, not by words."""
         if (stopped or self._refused) and self._last != "saved":
             return "partial" if self._edited else "unknown"
         if self._last == "failed":
@@ -371,7 +370,7 @@ class SessionAccount:
 
 
 def title_from(prompt: str, *, plans_only: bool = False) -> str:
-    """A title from a prompt: of the plan in it, else what it asks for."""
+    """Return a title for a prompt: the title of the plan in it, else what it asks for."""
     prompt = prompt.strip()
     if prompt.startswith((BOILERPLATE, "# ")) and (title := plan_title(prompt)):
         return clip(title, _LONGEST_TITLE)

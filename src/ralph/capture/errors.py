@@ -1,4 +1,4 @@
-"""Errors in a command's output: typed, placed where they say so, one entry for each cause."""
+"""Find errors in a command's output: their type, their place if stated, one entry per cause."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ralph.capture.rules import pattern, rows
 from ralph.records.iteration import ErrorSeen, ErrorType
 from ralph.text.signature import signature
 
-# Where the place or the reason stands when a line itself does not tell it.
+# Where to look for the place or the reason if the line itself does not give it.
 Look = str
-# From a path as printed to the path in the project, or None outside it.
+# Turns a printed path into the path in the project, or None outside it.
 Resolve = Callable[[str], str | None]
 Place = tuple[str | None, int | None]
 
@@ -23,7 +23,7 @@ MOST_PER_OUTPUT = 10
 LONGEST_LINE = 2000
 _HEAD, _TAIL = 64_000, 192_000
 
-# GitHub's mark of an error; a linter's begins with its place.
+# GitHub's mark of an error; after it, a linter's error begins with its place.
 _ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
 _ARROWS = ("--> ", "╭─[")
 _CHAINED = re.compile(r"(?:During handling of the above|The above exception was the direct cause)")
@@ -50,11 +50,11 @@ def _wordings(section: str) -> tuple[Wording, ...]:
     )
 
 
-# Only believed when the command failed and nothing better was said: the weak ones.
+# The weak ones count only if the command failed and no strong one matched.
 STRONG, WEAK = _wordings("strong"), _wordings("weak")
 
-# What every wording holds one of. Finding these is fast, matching the table is not, so only the
-# lines that hold one are matched.
+# Every wording contains one of these. Finding them is fast, matching the table is not, so only the
+# lines that contain one are matched.
 TRIGGERS = (
     *("rror", "ERR", "FATAL", "fatal: ", "FAIL", "Fail", "(fail)", "xception", "Traceback"),
     *("anic", "ault", "denied", "EACCES", "EPERM", "ermitted", "Read-only"),
@@ -63,27 +63,27 @@ TRIGGERS = (
     *("(eval):", "zsh:", "recogni", "CategoryInfo", "\nLine |", "ignored by one", "warning["),
     *("error \u2022", "error -", "rejected]"),
 )
-# What the weak wordings hold besides; only failed commands are asked for them.
+# More of these for the weak wordings, which are tried only on failed commands.
 WEAK_TRIGGERS = tuple("make irectory cannot can't nable invalid illegal nrecogni nknown".split())
 
 
 @cache
 def any_of(wordings: tuple[Wording, ...]) -> re.Pattern[str]:
-    """One pattern for all, to tell a line that none of them fits."""
+    """Return one pattern for all wordings, to rule out lines that none of them matches."""
     whole = "|".join(f"(?:{wording.pattern.pattern})" for wording in wordings)
     return re.compile(re.sub(r"\(\?P<\w+>", "(?:", whole))
 
 
-# Lines that speak of errors to say that there are none.
+# Lines that mention errors only to say that there are none.
 NOT_AN_ERROR = pattern("not an error")
-# Frames that are not the project's own.
+# Stack frames outside the project.
 FOREIGN = pattern("foreign")
 COMPILE_CLASSES = re.compile(r"(?:Syntax|Indentation|Tab)Error|Parse ?Error")
 PERMISSION = re.compile(r"PermissionError|permission denied|EACCES|EPERM|not permitted", re.I)
 TEST_CLASSES = re.compile(r"Assertion(?:Error|Failed)|^assert |ComparisonFailure|expect\(")
 LINT_WORDS = re.compile(r"need to be formatted|not (?:properly )?formatted")
 
-# Where below an error its place stands, and where its reason; each with how far.
+# Patterns of an error's place and of its reason, and how many lines below the error to search.
 _PLACES: dict[Look, tuple[re.Pattern[str], int]] = {
     "arrow": (_ARROW, 5),
     "must_arrow": (_ARROW, 5),
@@ -92,7 +92,7 @@ _PLACES: dict[Look, tuple[re.Pattern[str], int]] = {
     "back": (_PYTEST_PLACE, 11),
 }
 _REASONS: dict[Look, tuple[re.Pattern[str], int]] = {
-    # "mismatched types" fits any program; what was found says which.
+    # "mismatched types" fits any program; the types that were found are specific.
     "arrow": (re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-][^`]*`.*)"), 8),
     "must_arrow": (re.compile(r"\s*\|[\s^~-]+ (?P<m>[^\s^~-][^`]*`.*)"), 8),
     "symbol": (re.compile(r"\s+symbol: +(?P<m>.+)"), 4),
@@ -104,14 +104,14 @@ _REASONS: dict[Look, tuple[re.Pattern[str], int]] = {
 JUDGED = frozenset({"test", "compile", "lint"})
 _MANY_NAMES = 4
 _CLEAR = 4
-# Says only that something failed, or what to do.
+# Lines that say only that something failed, or what to do.
 ASIDE = pattern("aside")
 
 
 def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]:
-    """The errors a command's output tells of, at most a handful, one entry for each cause.
+    """Return the errors in a command's output, at most a handful, one entry per cause.
 
-    A command that went well is only looked at where it began and where it ended.
+    For a command that succeeded, only the beginning and the end of the output are read.
     """
     head, tail, most = (_HEAD, _TAIL, 400) if failed else (1_000, 6_000, 40)
     if len(output) > head + tail:
@@ -123,12 +123,12 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
     if not at:
         return []
     if len(at) > most:
-        # A log of errors handled: what counts stands at its end.
+        # A log of errors that were handled: what counts is at its end.
         at = set(sorted(at)[-most:])
     lines = [line[:LONGEST_LINE].rstrip() for line in output.split("\n")]
     found = list(_strong(lines, at, resolve))
     if any(error.error_type in JUDGED for error in found):
-        # A compiler, linter or test runner gave its verdict: the rest is what it logged.
+        # A compiler, linter or test runner gave its verdict: the rest is its log.
         found = [error for error in found if error.error_type in JUDGED]
     if not found and failed:
         weak = list(_worded(lines, at, WEAK, resolve))
@@ -137,7 +137,7 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
 
 
 def plain_output(output: str) -> str:
-    """The output without colors, and without what CI and task runners put before each line."""
+    """Return the output without colors, and without the line prefixes of CI and task runners."""
     if "\x1b" in output or "^[[" in output:
         output = pattern("ansi").sub("", output)
     if "\r" in output:
@@ -148,7 +148,7 @@ def plain_output(output: str) -> str:
 
 
 def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
-    """One entry for each cause: a linter's rule, the reason of several tests; each with a count."""
+    """Return one entry per cause (a linter's rule, the reason of several tests), with a count."""
     causes: dict[str, ErrorSeen] = {}
     for error in errors:
         key = _cause(error)
@@ -156,7 +156,7 @@ def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
         before = causes.setdefault(same, error)
         if before is error:
             continue
-        # A test's name alone, and with its reason, is one failure.
+        # A test's name alone, and the name with a reason, are one failure.
         longer = error if len(key) > len(same) else before
         place = next((one for one in (longer, before, error) if one.file_path), error)
         causes[same] = msgspec.structs.replace(
@@ -169,27 +169,27 @@ def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
     bare = [e for e in causes.values() if e.error_type == "test" and ": " not in e.message]
     if len(bare) <= _MANY_NAMES:
         return list(causes.values())
-    # Many tests of which only the names are known fail for one reason, more often than not.
+    # Many tests of which only the names are known usually fail for one reason.
     first = f"{bare[0].message} and {len(bare) - 1} more tests"
     whole = msgspec.structs.replace(bare[0], message=first, count=len(bare))
     return [whole, *(error for error in causes.values() if error not in bare)]
 
 
 def _says_more(one: str, other: str) -> bool:
-    """Whether one is the other with a reason, or with the name of a part."""
+    """Whether one is the other plus a reason, or plus the name of a part."""
     shorter, longer = sorted((one, other), key=len)
     return longer.startswith((f"{shorter}: ", f"{shorter}/"))
 
 
 def _cause(error: ErrorSeen) -> str:
-    """What makes two errors of one output the same: their rule, or their reason."""
+    """Return what two errors of one output have in common if they are the same: rule or reason."""
     message = error.message
     if error.error_type == "lint" and (rule := pattern("rule").search(message)):
         words = message[: rule.start()].split()[:4] if rule.start() else message.split()[1:5]
         return f"{rule[0]} {' '.join(words)}"
     name, _, reason = message.partition(": ")
     if name == "command not found":
-        return name  # a text with backticks in it, run by the shell word by word
+        return name  # a text with backticks, which the shell ran word by word
     if error.error_type == "test" and len(reason) > 25:
         # Wrapped errors name their cause last.
         parts = reason.split(": ")
@@ -201,7 +201,7 @@ def _cause(error: ErrorSeen) -> str:
 
 
 def best_line(output: str) -> str:
-    """The line of a failed command's output that tells the error, by its wording; or nothing."""
+    """Return the line of a failed command's output whose wording best states the error, or ""."""
     lines = [line.strip()[:LONGEST_LINE] for line in plain_output(output[-_TAIL:]).split("\n")]
     if len(lines) > 120:
         lines = lines[:40] + lines[-80:]
@@ -215,7 +215,7 @@ def best_line(output: str) -> str:
 
 
 def _telling(line: str) -> int:
-    """How plainly a line tells an error."""
+    """Score how clearly a line states an error."""
     if not 6 <= len(line) <= 500:
         return 0
     score = 4 if pattern("tells").search(line) else 0
@@ -226,7 +226,7 @@ def _telling(line: str) -> int:
 
 
 def _holding(text: str, parts: tuple[str, ...], most: int) -> set[int]:
-    """The numbers of the lines that hold one of the parts."""
+    """Return the numbers of the lines that contain one of the parts."""
     found: set[int] = set()
     for part in parts:
         at = text.find(part)
@@ -248,7 +248,7 @@ def _strong(lines: list[str], at: set[int], resolve: Resolve) -> Iterator[ErrorS
         taken.update(range(first, last + 1))
         if error:
             yield error
-    # pytest says the same twice; its summary knows the test's name.
+    # pytest reports each failure twice; its summary has the test's name.
     if any(lines[number].startswith(("FAILED ", "ERROR ")) for number in at):
         taken.update(number for number in at if lines[number].startswith("E "))
     yield from _worded(lines, at - taken, STRONG, resolve)
@@ -294,7 +294,7 @@ def _error(
     file, number, test = groups.get("f"), groups.get("l"), groups.get("t")
     if test:
         message = f"{test}: {message}" if message else test
-        # The n-th failure in a file has its n-th place above.
+        # The n-th failure of a file belongs to the file's n-th place above.
         same = next((p for p in places if p["f"] == file), None) if file and not number else None
         if same:
             places.remove(same)
@@ -318,7 +318,7 @@ def _error(
 
 
 def typed(error_type: ErrorType, message: str) -> ErrorType:
-    """The type of an error, by its message where the tool does not tell it."""
+    """Return the type of an error, from its message if the tool does not give one."""
     if error_type != "runtime":
         return error_type
     if PERMISSION.search(message):
@@ -331,7 +331,7 @@ def typed(error_type: ErrorType, message: str) -> ErrorType:
 
 
 def placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
-    """The file in the project, and the line."""
+    """Return the file in the project, and the line."""
     # Nobody has a file of a hundred million lines.
     line = int(number) if number and len(number) < 9 else None
     if not file or FOREIGN.search(file):
@@ -341,7 +341,7 @@ def placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
 
 
 def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
-    """What the lines around say more about an error: a reason, and a place."""
+    """Return the reason and the place that the lines around an error give."""
     above = lines[max(0, at - 40) : at][::-1]
     reason = ""
     place: Place = (None, None)
@@ -371,7 +371,7 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
 
 
 def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
-    """Why a Go test failed: below its name, and with -v between its beginning and its name."""
+    """Return why a Go test failed: stated below its name, or with -v above it."""
     name = lines[at].split("FAIL: ")[1].split(" ")[0]
     above: list[str] = []
     for line in reversed(lines[max(0, at - 80) : at]):
@@ -386,7 +386,7 @@ def _go_reason(lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]
 
 
 def _next(lines: list[str], at: int) -> int:
-    """The next line that is not blank."""
+    """Return the number of the next line that is not blank."""
     after = at + 1
     while after < len(lines) and not lines[after].strip():
         after += 1
@@ -404,7 +404,7 @@ def _first(pattern: re.Pattern[str], lines: list[str], resolve: Resolve) -> Plac
 def _tracebacks(
     lines: list[str], at: set[int], resolve: Resolve
 ) -> Iterator[tuple[ErrorSeen | None, int, int]]:
-    """Python's tracebacks: the last line is the message, the deepest frame of ours the place."""
+    """Yield Python's tracebacks: the message is the last line, the place our deepest frame."""
     for first in sorted(number for number in at if pattern("traceback").search(lines[number])):
         place: Place = (None, None)
         last = first + 1

@@ -1,4 +1,4 @@
-"""From the bytes of a session's lines to plain values, and to exchanges with an agent."""
+"""Turn the bytes of a session's lines into plain values and into exchanges with an agent."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _one_after_another = json.JSONDecoder()
 
 
 class UnreadableLine(Exception):
-    """A line that holds nothing to read; the message says why."""
+    """A line that cannot be read; the message says why."""
 
 
 class LineReader:
-    """A file being read line by line: where it is, and what was stepped over so far."""
+    """Reads a file line by line; knows the current line and what was skipped so far."""
 
     def __init__(self, file: str, line: int = 0) -> None:
         self.file = file
@@ -53,7 +53,7 @@ class LineReader:
     def read(
         self, line: bytes, parts: Callable[[bytes], Iterable[Part]], take: Callable[[Part], None]
     ) -> None:
-        """Take what stands on one line, and complain about what cannot be read."""
+        """Pass each part of one line to `take`, and complain about a line that cannot be read."""
         self.line += 1
         if self.line == 1:
             line = line.removeprefix(BOM)
@@ -67,7 +67,7 @@ class LineReader:
             self.complain(f"{error}; stepped over")
 
     def complain(self, what: str) -> None:
-        """Note what was stepped over on this line; beyond a hundred they are only counted."""
+        """Note what was skipped on this line; after a hundred complaints, only count them."""
         self._complained += 1
         if self._complained <= MOST_COMPLAINTS:
             self.complaints.append(Complaint(self.file, self.line, redact(what)))
@@ -76,7 +76,7 @@ class LineReader:
 
 
 def objects(line: bytes) -> list[dict[str, Any]]:
-    """The JSON objects on a line: one; several when line ends were lost; or those of a list."""
+    """Return the JSON objects on a line: one, several if line ends were lost, or a list of them."""
     try:
         return _objects_of(_decode(line))
     except _UNREADABLE:
@@ -84,7 +84,7 @@ def objects(line: bytes) -> list[dict[str, Any]]:
 
 
 def loose_objects(line: bytes) -> list[dict[str, Any]]:
-    """The same for a line that is not quite JSON: half of an emoji, infinity, a lost line end."""
+    """Return the objects of a line that is not quite JSON: half an emoji, NaN, a lost line end."""
     text = line.decode("utf-8", "replace").strip()
     found: list[dict[str, Any]] = []
     at = 0
@@ -101,10 +101,10 @@ def loose_objects(line: bytes) -> list[dict[str, Any]]:
 
 
 def line_reader(keys: str, *, put_off: str) -> tuple[Callable[[bytes], Any], LineParts]:
-    """A decoder of one line, and what reads the objects on a line, whatever is on it.
+    """Return a decoder of one line, and a reader of all objects on a line, whatever is on it.
 
-    They have these keys as attributes, each of any type and None where it is missing; the decoder
-    skips the others. What is put off stays raw: it is often large, and seldom needed.
+    The objects have these keys as attributes, each of any type and None if it is missing; other
+    keys are skipped. The keys in `put_off` stay raw: they are often large and seldom needed.
     """
     late = put_off.split()
     fields = [(key, Any, None) for key in keys.split()]
@@ -133,7 +133,7 @@ def _objects_of(value: Any) -> list[dict[str, Any]]:
 
 
 def whole(value: Any) -> Any:
-    """The value with lone surrogates replaced, which no file could hold."""
+    """Return the value with lone surrogates replaced, which no file can hold."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
@@ -149,7 +149,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a Markdown text without its code; every line ends one."""
+    """Yield the sentences of a Markdown text without its code; every line end ends one."""
     for line in FENCED.sub("\n", text).split("\n") if "\n" in text else [text]:
         if ". " in line or "! " in line or "? " in line:
             yield from _SENTENCE_END.split(line)
@@ -158,22 +158,22 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def text_of(value: Any) -> str:
-    """The value if it is a text, else nothing."""
+    """Return the value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Mapping[str, Any]]:
-    """The objects in a list; nothing when it is no list."""
+    """Return the objects in a list; [] if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def count(value: Any) -> int | None:
-    """A number of things: not negative, not a bool, not beyond reason."""
+    """Return the value if it is a count (not negative, not a bool, not absurd), else None."""
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -181,12 +181,12 @@ def count(value: Any) -> int | None:
 
 
 def tokens(usage: Mapping[str, Any]) -> int:
-    """Everything that was processed: what came in, cached or not, and what went out."""
+    """Return the number of tokens processed: input, cached or not, and output."""
     return sum(count(usage.get(key)) or 0 for key in _TOKENS)
 
 
 def money(value: Any) -> float | None:
-    """An amount: finite and not negative."""
+    """Return the value if it is an amount (finite, not negative), else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -197,7 +197,7 @@ def money(value: Any) -> float | None:
 
 
 def moment(value: Any) -> str | None:
-    """A time as it is written everywhere, from ISO text or seconds or milliseconds since 1970."""
+    """Return a timestamp in UTC, from ISO text, or from seconds or milliseconds since 1970."""
     try:
         if isinstance(value, str) and len(value) <= 40:
             when = datetime.fromisoformat(value)
@@ -212,7 +212,7 @@ def moment(value: Any) -> str | None:
 
 
 def clip(text: str, most: int) -> str:
-    """The text within the limit, cut between words so that no half of a secret stays."""
+    """Return the text cut to the limit, between words so that no half of a secret stays."""
     if len(text) <= most:
         return text
     cut = text[:most]
@@ -220,14 +220,14 @@ def clip(text: str, most: int) -> str:
 
 
 def content_text(content: Any) -> str:
-    """The words of a message or a tool's result: a text, or a list of blocks."""
+    """Return the text of a message or a tool result, which is a string or a list of blocks."""
     if isinstance(content, str):
         return content
     return "\n".join(text_of(block.get("text")) for block in items(content) if block.get("text"))
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value put off, as the decoder puts off what may not be needed."""
+    """Return a value as raw JSON, as the decoder leaves values that may not be needed."""
     try:
         return msgspec.Raw(msgspec.json.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -235,7 +235,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 def unraw(put_off: msgspec.Raw) -> Any:
-    """The value that was put off, or nothing when it cannot be read after all."""
+    """Return the decoded value of raw JSON, or None if it cannot be read."""
     try:
         return _decode(put_off)
     except _UNREADABLE:
@@ -253,7 +253,7 @@ LONGEST_ANSWER = 500
 LONGEST_FINAL = 20_000
 LONGEST_USER = LONGEST_FINAL
 LONGEST_TITLE = 200
-# Of a long exchange, how it began and how it ended.
+# The first and the last steps that are kept of a long exchange.
 MOST_FIRST = 50
 MOST_LAST = 150
 _MOST_OPEN = 1000
@@ -264,7 +264,7 @@ STATUS = {"ok": "complete", "interrupted": "interrupted", "unknown": "interrupte
 
 
 class SessionHead(msgspec.Struct, frozen=True):
-    """What the beginning of a file says of the session it holds."""
+    """What the beginning of a file says about its session."""
 
     session: str = ""
     cwd: str = ""
@@ -273,10 +273,10 @@ class SessionHead(msgspec.Struct, frozen=True):
 
 
 class SessionStart(msgspec.Struct, frozen=True):
-    """Where reading starts: the file, the byte, and what is known of the session.
+    """Where reading starts: the file, the byte, and what is known about the session.
 
-    `line` is how many lines come before `offset`, for the places of complaints; `title` is what the
-    session was called when it was read before.
+    `line` is how many lines come before `offset`, for the line numbers of complaints; `title` is
+    the session's title when it was read before.
     """
 
     file: str = "-"
@@ -288,12 +288,12 @@ class SessionStart(msgspec.Struct, frozen=True):
 
 
 class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange as the transcript tells it, redacted.
+    """One exchange from a transcript, redacted.
 
-    `key` names its prompt, however often and however far the file is read. `session_id` is the
-    session it was held in: in a copy of a session, the first one. Of `captured`, the cost is not
-    known. Not `finished`: nobody has asked anything after it yet, so it may go on; `ends_at` is
-    then how far it was read.
+    `key` identifies its prompt, however often and however far the file is read. `session_id` is the
+    session it was held in: in a copy of a session, the original. `captured` has no cost. If it is
+    not `finished`, nobody has asked anything after it yet and it may go on; `ends_at` is then how
+    far it was read.
     """
 
     key: str
@@ -316,17 +316,17 @@ class OpenExchange(ABC):
     begins_at: int
     key: str
     steps: Steps
-    # What the person said, and where.
+    # What the person typed, and in which folder.
     typed: list[str]
     folder: str
     head: SessionHead
 
     @abstractmethod
     def finish(self) -> AgentRun:
-        """What it left behind so far."""
+        """Return the result so far."""
 
     def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
-        """The exchange as it stands."""
+        """Return the exchange as it stands."""
         captured = self.finish()
         return SessionExchange(
             key=self.key,
@@ -345,9 +345,9 @@ class OpenExchange(ABC):
 
 
 class SessionReader(ABC):
-    """A session's file being read, from its beginning or from where an exchange ended."""
+    """Reads a session's file, from its beginning or from where an exchange ended."""
 
-    # What reads the objects on a line.
+    # Reads the objects on a line.
     _parts: LineParts
     _open: OpenExchange | None = None
 
@@ -360,7 +360,7 @@ class SessionReader(ABC):
         self._finished: list[SessionExchange] = []
 
     def feed(self, line: bytes) -> list[SessionExchange]:
-        """Take one line with its end; return the exchanges it finished. Never raises."""
+        """Read one line with its line end; return the exchanges it finished. Never raises."""
         self._at = self._next
         self._next += len(line)
         self._reading.read(line, self._parts, self._take)
@@ -368,11 +368,11 @@ class SessionReader(ABC):
         return finished
 
     def rest(self) -> list[SessionExchange]:
-        """The exchange under way, if any, as it stands; reading may go on after it."""
+        """Return the open exchange, if any, as it stands; reading may go on after this."""
         return [self._open.seen(self.ends_at, finished=False)] if self._open else []
 
     def _close(self, at: int) -> None:
-        """The exchange under way, if any, is over, and its lines end here."""
+        """Finish the open exchange, if any; its lines end here."""
         self._finished += [self._open.seen(at, finished=True)] if self._open else []
         self._open = None
 
@@ -381,12 +381,12 @@ class SessionReader(ABC):
 
     @property
     def ends_at(self) -> int:
-        """How far everything was read; what may become an exchange yet is not."""
+        """The offset up to which everything was read, except what may still become an exchange."""
         return self._next
 
     @property
     def title(self) -> str | None:
-        """What the session was called last."""
+        """The session's latest title."""
         return self._title
 
 
@@ -405,12 +405,12 @@ class Steps:
         self._first: list[_ExchangeStep] = []
         self._last: deque[_ExchangeStep] = deque(maxlen=MOST_LAST)
         self._open: dict[str, _ExchangeStep] = {}
-        # What was said since the last tool was called.
+        # What was said since the last tool call.
         self._after: list[tuple[_ExchangeStep, str]] = []
         self._last_said = ""
 
     def said(self, text: str) -> None:
-        """The assistant's words."""
+        """Add the assistant's words."""
         if text.strip():
             step = self._add(_ExchangeStep("assistant", _clip(text, LONGEST_TEXT)))
             self._last_said = text[: 2 * LONGEST_FINAL]
@@ -418,11 +418,11 @@ class Steps:
                 self._after.append((step, self._last_said))
 
     def asked(self, text: str) -> None:
-        """More words of the person's, while the assistant was at work."""
+        """Add words that the person typed while the assistant was at work."""
         self._add(_ExchangeStep("user", _clip(text, LONGEST_TEXT)))
 
     def called(self, identity: str, tool: str, target: str) -> None:
-        """The assistant called a tool."""
+        """Add a tool call of the assistant."""
         self._after.clear()
         if len(self._open) >= _MOST_OPEN:
             del self._open[next(iter(self._open))]
@@ -430,7 +430,7 @@ class Steps:
         self._open[identity] = self._add(step)
 
     def answered(self, identity: str, output: str, *, failed: bool) -> None:
-        """A tool answered."""
+        """Add the answer to a tool call."""
         if step := self._open.pop(identity, None):
             step.answer, step.failed = _clip(output.lstrip(), LONGEST_ANSWER), failed
 
@@ -443,7 +443,7 @@ class Steps:
 
     @property
     def final(self) -> str:
-        """The assistant's final words: all since its last tool call, else the last there were."""
+        """The assistant's final words: all since its last tool call, else its last ones."""
         said = [text for _, text in self._after] or [self._last_said]
         return cleaned("\n\n".join(text.strip() for text in said), LONGEST_FINAL)
 
@@ -466,47 +466,47 @@ class Steps:
 
 
 def _clip(text: str, most: int) -> str:
-    # More than will stay, so that what is cut off at the end is cut after redaction.
+    # Keep more than will stay, so that the final cut comes after redaction.
     return clip(text, 4 * most)
 
 
 def cleaned(text: str, most: int) -> str:
-    """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
+    """Return a text as it may be saved: without what Ralph injected, redacted, cut to the limit."""
     return clip(redact(strip_marked(text).strip()), most)
 
 
 def session_name(session: str | None) -> str | None:
-    """A session's id as it may be kept: a UUID is no secret, anything else might be."""
+    """Return a session's id as it may be saved: a UUID is not a secret, anything else might be."""
     if not session:
         return None
     return session if _UUID.fullmatch(session) else clip(redact(session[:200]), 100)
 
 
 def session_title(text: str) -> str:
-    """What a session is called, as it may be kept."""
+    """Return a session's title as it may be saved."""
     return cleaned(text[: 4 * LONGEST_TITLE], LONGEST_TITLE)
 
 
 class FileStamp(NamedTuple):
-    """How large a session is, and when it last changed: as long as both stay, so does it."""
+    """A session's size and last change; while both stay the same, so does the session."""
 
     size: int
     mtime_ns: int
 
 
 def file_stamp(path: Path) -> FileStamp:
-    """Those of a file."""
+    """Return the stamp of a file."""
     stat = path.stat()
     return FileStamp(stat.st_size, stat.st_mtime_ns)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A session's lines, where it is a file."""
+    """Open a session that is a file."""
     return path.open("rb")
 
 
 def jsonl_files(folder: Path) -> Iterator[Path]:
-    """Every `.jsonl` file under a folder, in a steady order."""
+    """Yield every `.jsonl` file under a folder, in a stable order."""
     for here, folders, files in os.walk(folder):
         folders.sort()
         yield from (Path(here) / name for name in sorted(files) if name.endswith(".jsonl"))

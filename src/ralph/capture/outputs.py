@@ -1,8 +1,8 @@
-"""What a shell command's output tells, and errors in words: the agent's, or pasted by a person.
+"""Read the output of shell commands, and errors in prose: the agent's, or pasted by a person.
 
-Some failures say nothing about the project. A stumble is a call that the client itself turned down:
-not approved, not read yet, cancelled. A probe is a command that answers a question with its exit
-code. Both are counted, not kept.
+Some failures say nothing about the project. A stumble is a call that the client itself rejected:
+not approved, file not read yet, cancelled. A probe is a command that answers a question with its
+exit code. Both are counted, not kept.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ StumbleKind = Literal[
     "denied", "refused", "cancelled", "blocked", "edit", "read", "call", "sandbox", "probe"
 ]
 
-# What the clients say instead of running a tool.
+# What clients answer instead of running a tool.
 _STUMBLES = tuple(
     (msgspec.convert(kind, StumbleKind), re.compile(text, re.M))
     for kind, _, text in (row.partition(" ") for row in rows("stumbles"))
 )
 _STUMBLE_CHARS = 600
-# What a client's sandbox keeps from a command, which the same command may do outside of it.
+# Failures that a client's sandbox causes; outside it, the same command may succeed.
 SANDBOX = pattern("sandbox")
 
 
 def stumble(output: str) -> StumbleKind | None:
-    """Why the client itself turned a call down; None when the tool ran and failed."""
+    """Return why the client itself rejected a call, or None if the tool ran and failed."""
     start = output[:_STUMBLE_CHARS]
     if pattern("ran").match(start):
         return None
     return next((kind for kind, pattern in _STUMBLES if pattern.search(start)), None)
 
 
-# Ask something; their exit code is the answer.
+# Commands that ask something; their exit code is the answer.
 _ASKING = shell.READERS | shell.LOOKERS | names("asking")
-# Says that a program was called wrongly, which is worth knowing.
+# Messages that a program was called wrongly, which is worth knowing.
 USAGE = pattern("usage")
 _NEUTRAL = frozenset("cd pushd popd export set source . echo printf mkdir".split())
 _LISTING = frozenset("ls cat rm head tail stat find wc file du rg".split())
@@ -66,7 +66,7 @@ _INLINE = frozenset({"-c", "-e", "--eval", "-"})
 
 
 def is_probe(line: str, output: str) -> bool:
-    """Whether a line that failed only asked a question, and was answered with no."""
+    """Whether a line that failed only asked a question, and the answer was no."""
     if pattern("no").search(output[-2000:]) or is_unmatched(line, output[-500:]):
         return True
     asking = [command.words for command in shell.deciding(line) if command.words[0] not in _NEUTRAL]
@@ -74,7 +74,7 @@ def is_probe(line: str, output: str) -> bool:
 
 
 def _asks(words: list[str]) -> bool:
-    """Whether a simple command asks; what runs over ssh, or behind another program, decides."""
+    """Whether a simple command only asks; for ssh, sudo and the like, what they run decides."""
     name = posixpath.basename(words[0]) if words else ""
     rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if name == "ssh":
@@ -91,19 +91,19 @@ def _asks(words: list[str]) -> bool:
 
 
 def _unset(words: list[str]) -> list[str]:
-    """The words without the variables that are set for them."""
+    """Return the words without variable assignments."""
     return [word for word in words if "=" not in word.split("/")[0]] or words
 
 
 def is_unmatched(line: str, output: str) -> bool:
-    """Whether a pattern of names that matched nothing was only to be listed."""
+    """Whether the failure is a glob without matches in a command that lists files."""
     globs = pattern("no match").findall(output)
     holds = (x for x in shell.commands(line) if any(g in word for word in x.words for g in globs))
     return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
 
 
 def is_scratch(line: str, message: str) -> bool:
-    """Whether an error is that of a script written for the moment, about nothing but itself."""
+    """Whether an error comes from a throwaway script and is only about that script."""
     is_missing = pattern("no module").search(message) is not None
     if is_missing and pattern("scratch").search(message):
         return True
@@ -111,7 +111,7 @@ def is_scratch(line: str, message: str) -> bool:
         words = _unset(command.words)
         inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
         if inline and pattern("interpreters").fullmatch(posixpath.basename(words[0])):
-            # A module that is missing tells something about the project still.
+            # A missing module still says something about the project.
             return not is_missing and "ImportError" not in message
     return False
 
@@ -120,11 +120,11 @@ def is_scratch(line: str, message: str) -> bool:
 
 
 _READ = 64_000
-# Somebody stopped it.
+# Exit codes of a command that somebody stopped.
 _STOPPED = frozenset({130, 143})
 # A job's log is fetched because the job failed.
 _JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
-# An exception as the last line was caught by nobody.
+# An exception on the last line was not caught.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
 
 
@@ -134,17 +134,17 @@ def is_job_log(command: str) -> bool:
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
-    """What a command's output tells; without text where it is a file's.
+    """What a command's output says; `text` is None if the output is the content of a file.
 
-    `here` is the folder that it ended in.
+    `here` is the folder that the command ended in.
     """
 
     errors: list[ErrorSeen] = []
     text: str | None = None
     here: str = ""
-    # It is known that the command failed, or that it did not.
+    # Whether it is certain that the command failed, or that it did not.
     sure: bool = True
-    # Why nothing was kept, though it failed.
+    # Why nothing was kept although the command failed.
     probe: StumbleKind | None = None
 
 
@@ -156,7 +156,7 @@ def read_output(
     failed: bool,
     is_known: Callable[[str], bool] = lambda text: False,
 ) -> CommandOutput:
-    """Read what a command printed; `is_known` tells a text that was read before."""
+    """Read what a command printed; `is_known` says whether a text was read before."""
     exit_line = pattern("exit").match(output)
     code = int(exit_line["code"]) if exit_line else None
     text = output[exit_line.end() :] if exit_line else output
@@ -171,7 +171,7 @@ def read_output(
     if is_known(text):
         return CommandOutput([], text)
     loose = is_log or (shell.is_masked(command) and not shell.passed(text))
-    # What a command logs that went well is no error of it; nor what is logged where tests ran.
+    # Errors in the log of a command that succeeded are not its own, nor those that tests log.
     any_type = is_log or (loose and not pattern("tests").search(text[-1500:]))
     errors = [
         error
@@ -186,16 +186,16 @@ def read_output(
 
 
 def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> CommandOutput:
-    """The errors of a command that failed; none when it only asked something."""
+    """Return the errors of a command that failed; none if it only asked something."""
     if SANDBOX.search(text[-4000:]):
         return CommandOutput([], text, probe="sandbox")
-    # What a reader prints when it fails stands at the end; the rest may be a file.
+    # A reader prints its own error at the end; the rest may be a file.
     own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
     worth = [error for error in errors if not pattern("unreadable").match(error.message)]
     worth = [error for error in worth if not is_scratch(command, error.message)]
     if is_probe(command, text):
-        # How a program was called wrongly is worth knowing, though it only asked.
+        # A wrong call is worth knowing, even if the command only asked.
         called = [error for error in worth if USAGE.search(error.message)]
         worth = [error for error in called if not is_unmatched(command, error.message)]
     elif not (errors or code in _STOPPED or shell.is_masked(command) or is_scratch(command, "")):
@@ -204,7 +204,7 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
 
 
 def _best(output: str, resolve: Resolve) -> list[ErrorSeen]:
-    """The line that tells the error best, as one; a formatter's ends with its file."""
+    """Return the line that best states the error, as an error; a formatter's ends with its file."""
     message = best_line(output)
     error_type = typed("runtime", message)
     path = message.rpartition(" ")[2] if error_type == "lint" else ""
@@ -212,7 +212,7 @@ def _best(output: str, resolve: Resolve) -> list[ErrorSeen]:
 
 
 def _failure(command: str, code: int | None, text: str) -> str:
-    """The message of a command that failed without a known error; two such commands differ."""
+    """Return a message for a failure without a known error; it names the command."""
     words = shell.GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
     last = text.strip().rpartition("\n")[2].strip()
@@ -220,7 +220,7 @@ def _failure(command: str, code: int | None, text: str) -> str:
     return f"`{words}` {ended}" + (f": {last}" if last else "")
 
 
-# -- Errors in words.
+# -- Errors in prose.
 
 
 _NAMED = pattern("named")
@@ -230,14 +230,14 @@ _CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w
 
 
 def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
-    """Errors the agent reports in its own words, with class and message; never supposed ones."""
+    """Return errors that the agent reports in its own words, but not hypothetical ones."""
     if not any(one in text for one in _NAMING):
         return []
     return list(_named(text[:_READ], resolve, words("supposed", re.I)))[:MOST_PER_OUTPUT]
 
 
 def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
-    """Errors in a person's words: a pasted output or log line, or one quoted in the text."""
+    """Return errors in a person's words: pasted output, a log line, or a quotation."""
     text = text[:_READ]
     if not pattern("trouble").search(text) and not pattern("logged").search(text):
         return []
@@ -257,7 +257,7 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
 
 
 def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[ErrorSeen]:
-    """The errors that sentences name by their class, or quote as a message."""
+    """Yield the errors that sentences name by their class, or quote as a message."""
     for sentence in sentences(text):
         if len(sentence) > LONGEST_LINE or sentence.lstrip().startswith(">"):
             continue
@@ -267,7 +267,7 @@ def _named(text: str, resolve: Resolve, supposed: re.Pattern[str]) -> Iterator[E
         if found is None or supposed.search(around):
             continue
         message = found[0] if named else found["m"]
-        # What is in backticks may be code; what is named alone on its line was printed.
+        # Text in backticks may be code; an error alone on its line was printed.
         is_met = words("met", re.I).search(around) or not around.strip(" `*-\t")
         if is_met if named else pattern("trouble").search(message) and not _CODE.search(message):
             message = message.strip().removeprefix("error: ").removeprefix("fatal: ").rstrip(" .*")

@@ -9,23 +9,23 @@ from ralph.text.tokens import table
 
 
 def rows(section: str) -> list[str]:
-    """The lines of a section."""
+    """Return the lines of a section."""
     return table(__file__, "rules.txt")[section]
 
 
 @cache
 def pattern(section: str) -> re.Pattern[str]:
-    """A pattern of all that a section lists."""
+    """Return one pattern for all lines of a section."""
     return re.compile("|".join(rows(section)))
 
 
 @cache
 def words(section: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """The same for whole words."""
+    """Return one pattern for all lines of a section that matches whole words only."""
     return re.compile(rf"\b(?:{'|'.join(rows(section))})\b", flags)
 
 
 @cache
 def names(section: str) -> frozenset[str]:
-    """The names that a section lists."""
+    """Return the names in a section."""
     return frozenset(" ".join(rows(section)).split())

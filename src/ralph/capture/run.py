@@ -1,7 +1,7 @@
-"""What is gathered while a run is read: the part that every dialect shares.
+"""The findings gathered while a run is read: the part that every dialect shares.
 
-It is bounded: a run of any length leaves at most so many errors, decisions, files and complaints.
-Everything that leaves it has gone through redaction.
+They are bounded: a run of any length gives a limited number of errors, decisions, files and
+complaints. Everything in the result is redacted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunFindings(LineReader):
 
     session: str | None = None
     model: str | None = None
-    # The error that it ended with, which may not be its end yet.
+    # The error that the run ended with, unless it goes on.
     failure = ""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
@@ -70,7 +70,7 @@ class RunFindings(LineReader):
         self._last_time: Any = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
-        # Met where the exit code was another's: kept only if they were solved.
+        # Errors met while the exit code was another command's: kept only if they were solved.
         self._unsure: set[str] = set()
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
@@ -82,19 +82,19 @@ class RunFindings(LineReader):
     # Places
 
     def at_home(self, cwd: str) -> None:
-        """The folder the agent works in; paths in it are the project's, unless a root says less."""
+        """Note the agent's folder; its paths are the project's unless a root is narrower."""
         cwd = plain_path(cwd)
         if not cwd or cwd == self.cwd:
             return
         first = not self.cwd
         self.cwd = cwd
-        # A recording from another machine, or another name of the same folder: its own folder is
-        # the project. A folder above the given root is not.
+        # In a recording from another machine, or with another name of the same folder, its own
+        # folder is the project. A folder above the given root is not.
         if first and not any(_inside(cwd, r) or _inside(r, cwd) for r in self._roots):
             self._roots.append(cwd)
 
     def place(self, path: str, base: str | None = None) -> str | None:
-        """The path as seen from the project's root, or None outside it."""
+        """Return the path relative to the project's root, or None outside it."""
         path = plain_path(pattern("job folder").sub("", path) if "runner/work" in path else path)
         if not path or path[0] == "~" or "\0" in path or "\n" in path or len(path) > 500:
             return None
@@ -111,23 +111,23 @@ class RunFindings(LineReader):
         return None
 
     def touch(self, path: str, action: FileAction, base: str | None = None) -> None:
-        """Something was done to a file; the strongest action stays."""
+        """Note what was done to a file; the strongest action stays."""
         placed = self.place(path, base)
         if placed is None or (placed not in self._files and len(self._files) >= MOST_FILES):
             return
         before = self._files.get(placed)
         if before == "deleted" and action in {"created", "modified"}:
-            # Removed and written again: it was there before and is there now.
+            # Removed and written again: it existed before and exists now.
             self._files[placed] = "modified"
         elif before is None or _STRENGTH[action] > _STRENGTH[before]:
             self._files[placed] = action
 
     def knows(self, path: str) -> bool:
-        """Whether the file was met before, and was not deleted since."""
+        """Whether the file was seen before and not deleted since."""
         return self._files.get(self.place(path) or "", "deleted") != "deleted"
 
     def edited(self, path: str, old: str = "", new: str = "", base: str | None = None) -> None:
-        """An edit that was made, with what it took out and put in where that is known."""
+        """Note an edit, with what it removed and added if that is known."""
         place = self.place(path, base)
         self.attempts.edit(FileEdit(place or ELSEWHERE, old, new))
         if place:
@@ -137,33 +137,33 @@ class RunFindings(LineReader):
         self.attempts.dropped.clear()
 
     def see_time(self, value: Any) -> None:
-        """Something happened at this time."""
+        """Note the time of an event."""
         if self.started is None:
             self.started = moment(value)
-        # Only the last one is ever asked for; most look like this.
+        # Only the last one is ever needed, so it is parsed later; most look like this.
         if (isinstance(value, str) and value[:2] == "20") or moment(value) is not None:
             self._last_time = value
 
     @property
     def ended(self) -> str | None:
-        """When the last thing happened."""
+        """The time of the last event."""
         return moment(self._last_time) or self.started
 
     # What was said
 
     def remember_injected(self, text: str) -> None:
-        """Ralph's own words, which may come back as an echo in the agent's."""
+        """Remember Ralph's own words, which the agent may echo."""
         for line in text.splitlines():
             if len(line) > 20 and len(self._echoes) < MOST_ECHOES:
                 self._echoes.add(_bare(line))
 
     def see_injected(self, text: str) -> None:
-        """The same for whatever stands between Ralph's markers in a text the agent was given."""
+        """Remember everything between Ralph's markers in a text that the agent was given."""
         if "alph" in text or "ORCHESTRATOR" in text:
             self.remember_injected(marked(text[:_READ]))
 
     def hear(self, text: str, *, first: bool | None = False) -> None:
-        """A person's words: a request, a choice, a correction, an error that was pasted."""
+        """Read a person's words: a request, a choice, a correction, a pasted error."""
         text = strip_marked(text[:_READ]).strip() if text else ""
         if not text or text in self._prompts:
             return
@@ -177,7 +177,7 @@ class RunFindings(LineReader):
             self.decide(decision)
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
-        """A person turned a call down, perhaps with words."""
+        """Note that a person rejected a call, perhaps with words."""
         self.account.prove("refused")
         if words := decisions.refusal(output):
             title = decisions.plan_title(plan) if plan else ""
@@ -185,18 +185,18 @@ class RunFindings(LineReader):
             self.attempts.ask(words)
 
     def take_answers(self, result: Any, output: str) -> None:
-        """A person answered questions."""
+        """Note a person's answers to questions."""
         for decision in decisions.answers(result, output):
             self.decide(decision)
             self.attempts.ask(decision.description)
 
     def accept(self, plan: str) -> None:
-        """A person accepted a plan."""
+        """Note that a person accepted a plan."""
         if decision := decisions.planned(plan):
             self.decide(decision)
 
     def decide(self, decision: Decision) -> None:
-        """Keep a decision, once; a person's stays when there are too many."""
+        """Keep a decision once; if there are too many, a person's replaces an agent's."""
         key = _bare(decision.description)
         if self._echoed(decision.description) or key in self._decisions:
             return
@@ -208,12 +208,12 @@ class RunFindings(LineReader):
         self._decisions[key] = decision
 
     def summarize(self, text: str) -> None:
-        """What the client kept of a conversation that grew too long."""
+        """Keep the explicit decisions in the client's summary or in the model's thinking."""
         for decision in decisions.decisions_in(strip_marked(text[:_READ]), strict=True):
             self.decide(decision)
 
     def say(self, text: str) -> None:
-        """The main agent's words: perhaps the summary, an error it met, a decision it made."""
+        """Read the main agent's words: perhaps the summary, an error it met, a decision it made."""
         text = strip_marked(text[:_READ])
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
@@ -234,7 +234,7 @@ class RunFindings(LineReader):
     # Tools
 
     def use_tool(self, name: str, target: str) -> None:
-        """A tool was called."""
+        """Note a tool call."""
         name = name[:100]
         if name in self.used_tools or len(self.used_tools) < MOST_TOOLS:
             self.used_tools[name] += 1
@@ -245,7 +245,7 @@ class RunFindings(LineReader):
     def ran(
         self, command: str, output: str, *, failed: bool, base: str | None = None
     ) -> outputs.CommandOutput:
-        """A shell command came back: the files it removed or moved are noted, the rest returned."""
+        """Read a finished shell command: note the files it changed, return what it printed."""
         base = base or self.cwd
         effects, here = shell.file_effects(command, base)
         if not failed and "worktree add" in command and len(self._roots) < _MOST_ROOTS:
@@ -265,13 +265,13 @@ class RunFindings(LineReader):
         return msgspec.structs.replace(seen, here=here)
 
     def stumble(self, output: str) -> outputs.StumbleKind | None:
-        """Why the client itself turned a call down, and count it."""
+        """Return why the client itself rejected a call, and count it."""
         if kind := outputs.stumble(output):
             self.stumbles[kind] += 1
         return kind
 
     def _again(self, text: str) -> bool:
-        """Whether the very same text was read before; then it tells nothing new."""
+        """Whether the same text was read before; then it says nothing new."""
         seen = hash(text)
         if seen in self._read:
             return True
@@ -282,13 +282,13 @@ class RunFindings(LineReader):
     # Errors
 
     def add_error(self, error: ErrorSeen, *, met: int = 1) -> str:
-        """Keep an error, or count it when the same is there, by signature; its name here, or
-        nothing when it is not kept. `met` is 0 for an error that was only mentioned."""
+        """Keep an error, or count it if one with the same signature is kept. Return its name here,
+        or "" if it is not kept. `met` is 0 for an error that was only mentioned."""
         message, key = _named_error(error.message)
         if not key:
             return ""
         path = redact(error.file_path) if error.file_path else None
-        # Told again with a little more or less around it.
+        # The same error with a little more or less text around it.
         known = next((name for name in self._errors if name == key or _starts(name, key)), None)
         if known is None:
             if len(self._errors) >= MOST_ERRORS:
@@ -300,7 +300,7 @@ class RunFindings(LineReader):
         before = self._errors[known]
         placed = before if before.file_path or not path else error
         longer = message if known != key and len(message) > len(before.message) else before.message
-        # Several modules are missing for one reason: each is worth finding.
+        # Several modules may be missing for one reason; each of them should be found.
         new = [name for name in pattern("module").findall(message) if name not in longer]
         longer += f", {new[0]}" if new and len(longer) < LONGEST_MESSAGE - 80 else ""
         self._errors[known] = msgspec.structs.replace(
@@ -315,7 +315,7 @@ class RunFindings(LineReader):
     def tried_command(
         self, command: str, ran: outputs.CommandOutput, *, failed: bool, begun: int
     ) -> None:
-        """The main agent's command came back: its errors are kept, and see what it solved."""
+        """Read a finished command of the main agent: keep its errors, and see what it solved."""
         self._prove(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
             return
@@ -330,7 +330,7 @@ class RunFindings(LineReader):
             self.attempts.do("ran", command)
 
     def _prove(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
-        """What a command proves about the session: a check, a commit, a pull request."""
+        """Note what a command proves about the session: a check, a commit, a pull request."""
         message = decisions.commit_message(command)
         if message or pattern("opens").search(command):
             if failed or ran.errors:
@@ -353,7 +353,7 @@ class RunFindings(LineReader):
         went: shell.CallOutcome,
         begun: int,
     ) -> None:
-        """A call came back: its errors are kept, and those that it shows to be gone are solved."""
+        """Keep the errors of a finished call, and mark those solved that it shows to be gone."""
         before = set(self._errors)
         names = [name for error in ran.errors if (name := self.add_error(error))]
         if not ran.sure:
@@ -381,7 +381,7 @@ class RunFindings(LineReader):
     # Results
 
     def told(self) -> str:
-        """A summary of every turn; where the last words are unfinished, with what was changed."""
+        """Return a summary of every turn; if the last words break off, add the changed files."""
         summary = self.account.summary(self.last_text)
         changed = [path for path, action in self._files.items() if action != "read"]
         if not changed or not summary.rstrip().endswith((":", "\u2026")):
@@ -391,12 +391,12 @@ class RunFindings(LineReader):
 
     @property
     def errors(self) -> tuple[ErrorSeen, ...]:
-        """The errors worth remembering, each at a place that is a file of the project."""
+        """The errors worth remembering, each placed in a file of the project if possible."""
         kept = (one for name, one in self._errors.items() if name not in self._unsure)
         return tuple(self._in_its_file(error) for error in kept)
 
     def _in_its_file(self, error: ErrorSeen) -> ErrorSeen:
-        """The error at the one file of that name: some tools print no folder."""
+        """Return the error placed in the only file of that name: some tools print no folder."""
         path = error.file_path
         if not path or path in self._files:
             return error
@@ -407,7 +407,7 @@ class RunFindings(LineReader):
     def result(
         self, dialect: str, reason: TerminalReason, *, summary: str, **facts: Any
     ) -> AgentRun:
-        """The run so far."""
+        """Return the run so far."""
         before = dict(self._errors)
         if self.failure:
             self.add_error(ErrorSeen(clip(self.failure, 2000), "runtime"))
@@ -449,13 +449,13 @@ def _shown(target: str) -> str:
 
 @lru_cache(maxsize=256)
 def _named_error(text: str) -> tuple[str, str]:
-    """An error's message as it may be kept, and its name."""
+    """Return an error's message as it may be saved, and its name."""
     message = clip(redact(clip(text.strip(), 2000)), LONGEST_MESSAGE)
     return message, signature(message)
 
 
 def plain_path(path: str) -> str:
-    """The path with forward slashes and no end slash; Windows paths become comparable."""
+    """Return the path with forward slashes and no slash at the end, comparable on Windows too."""
     if _on_drive(path) or path.startswith("\\\\"):
         path = path.replace("\\", "/")
         path = path[:1].lower() + path[1:]
@@ -474,7 +474,7 @@ def _inside(path: str, folder: str) -> bool:
 
 def _starts(one: str, other: str) -> bool:
     shorter, longer = sorted((one, other), key=len)
-    # At the end of a word: `test_get` is not `test_get_all`.
+    # Only at the end of a word: `test_get` is not `test_get_all`.
     if len(shorter) <= 25 or not longer.startswith(shorter):
         return False
     return not (longer[len(shorter)].isalnum() or longer[len(shorter)] == "_")

@@ -1,8 +1,8 @@
-"""Shell lines: what they did to files, whose words they print, and whether two are the same call.
+"""Shell lines: what they do to files, whose words they print, and whether two are the same call.
 
 Only plain forms are understood (redirections, `tee`, `sed -i`, `cp`, `rm`, `git rm`, `mv`, `cd`,
-joined by `&&`, `;` or lines). What is behind `||`, in a loop or a condition may not have happened,
-and is not counted.
+joined by `&&`, `;` or lines). Commands after `||`, in a loop or in a condition may not have run,
+and do not count.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _TO_FILE = {">", ">>", ">|", "1>", "1>>", "&>", "&>>"}
 _JOINS = {"&&", ";", "\n", ";;"}
 _PIPES = {"|", "|&"}
 
-# Show what is in files (or in git's or Ralph's history), so errors in it are not news.
+# Commands that show files, or git's or Ralph's history, so errors in their output are not new.
 READERS = names("readers")
 _GIT_READERS = frozenset("log show diff blame grep reflog shortlog cat-file stash ls-files".split())
-# Look at the machine, and say little.
+# Commands that look at the machine and print little.
 LOOKERS = names("lookers")
 _SILENT = LOOKERS | frozenset(
     "cd pushd popd export set unset source . mkdir touch echo printf chmod rm mv cp clear".split()
 )
-# Leaves something running behind its result.
+# Commands that leave something running after they return.
 LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
 
 
 class ShellCommand(msgspec.Struct):
-    """One simple command in a line, and what joined it to the one before."""
+    """One simple command in a line, and what joins it to the one before."""
 
     words: list[str]
     joined: str = "\n"
     piped: bool = False
-    # The file its output went into, and whether at its end.
+    # The file its output goes to, and whether it is appended.
     silenced: str = ""
     appends: bool = False
 
@@ -55,10 +55,10 @@ class ShellCommand(msgspec.Struct):
 Origin = Literal["own", "file", "mixed"]
 
 
-# The same line is asked for its effects and for its output's origin.
+# The same line is parsed for its effects and for the origin of its output.
 @lru_cache(maxsize=64)
 def commands(line: str) -> tuple[ShellCommand, ...]:
-    """The simple commands of a line, in order; none when it is not plain shell."""
+    """Return the simple commands of a line, in order; none if it is not plain shell."""
     line = line.strip()[:_LONGEST]
     if called := pattern("subshell call").match(line):
         try:
@@ -101,13 +101,13 @@ def _unquoted(word: str) -> str:
 
 
 def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], str]:
-    """The files a successful command wrote, removed or moved, and the folder it ended in."""
+    """Return the files a successful command wrote, removed or moved, and the folder it ended in."""
     effects: list[tuple[str, FileAction]] = []
     here = base
     for command in commands(line):
         name = command.words[0]
         if name in _CONTROL or command.joined not in _JOINS:
-            # From here on it is not sure what ran, but for what the pipe itself went through.
+            # From here on it is not certain what ran, except for a `tee` in the pipe.
             if name == "tee" and command.joined in _PIPES:
                 effects += [(posixpath.join(here, path), how) for path, how in _written(command)]
             break
@@ -131,7 +131,7 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
 
 
 def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
-    """The files that a command writes: by redirection, `tee`, `sed -i` or `cp`."""
+    """Return the files that a command writes by redirection, `tee`, `sed -i` or `cp`."""
     name, rest = command.words[0], command.words[1:]
     plain = [word for word in rest if word and word[0] != "-" and not _NOT_PLAIN.search(word)]
     found: list[tuple[str, FileAction]] = []
@@ -147,7 +147,7 @@ def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
 
 
 def written_by(line: str) -> list[str]:
-    """The files that a script on the command line writes, as far as it names them."""
+    """Return the files that a script on the command line writes, as far as it names them."""
     if not re.search(r" -[ce] ", line[:200]) or not pattern("script writes").search(line):
         return []
     return list(dict.fromkeys(pattern("script file").findall(line)))[:2]
@@ -168,7 +168,7 @@ def _moved(paths: list[str], here: str) -> list[tuple[str, FileAction]]:
     effects: list[tuple[str, FileAction]] = []
     for source in sources:
         name = posixpath.basename(source.rstrip("/"))
-        # A file with an ending moved to a name without one: the target is a folder.
+        # A file with an extension moved to a name without one: the target is a folder.
         into = len(sources) > 1 or target.endswith("/") or target in {".", ".."}
         into = into or ("." in name and "." not in posixpath.basename(target))
         there = posixpath.join(target, name) if into else target
@@ -179,7 +179,7 @@ def _moved(paths: list[str], here: str) -> list[tuple[str, FileAction]]:
 
 @lru_cache(maxsize=64)
 def origin(line: str) -> Origin:
-    """Whether the output is the commands' own words, the content of files, or both."""
+    """Return whether the output is the commands' own words, the content of files, or both."""
     kinds: set[str] = set()
     written: set[str] = set()
     previous_piped = False
@@ -199,7 +199,7 @@ def origin(line: str) -> Origin:
 
 
 def kind_of(words: list[str]) -> str:
-    """Whose words a simple command prints: its `own`, a `file`s, or none (`silent`)."""
+    """Return whose words a simple command prints: its `own`, a `file`'s, or none (`silent`)."""
     plain = [word for word in words if "=" not in word.split("/")[0]] or words
     name = posixpath.basename(plain[0])
     if name == "git":
@@ -215,12 +215,12 @@ def kind_of(words: list[str]) -> str:
 
 
 def _works(command: ShellCommand) -> bool:
-    """Whether a command is run for its own sake, not to show what another printed."""
+    """Whether a command is run for its own sake, not to show the output of another."""
     return command.joined not in _PIPES and kind_of(command.words) == "own"
 
 
 def deciding(line: str) -> list[ShellCommand]:
-    """The commands whose exit code the line's may be: the last one, and those it waited for."""
+    """Return the commands that may set the line's exit code: the last, and those it waited for."""
     found = commands(line)
     deciders: list[ShellCommand] = []
     at = len(found) - 1
@@ -236,7 +236,7 @@ def deciding(line: str) -> list[ShellCommand]:
 
 @lru_cache(maxsize=64)
 def is_masked(line: str) -> bool:
-    """Whether the exit code of the line is not that of the work it does."""
+    """Whether the line's exit code comes from a command other than the one that does the work."""
     found = commands(line)
     if not found or "pipefail" in line:
         return False
@@ -246,9 +246,9 @@ def is_masked(line: str) -> bool:
     return any(one.joined != "&&" for one in found[work[-1] + 1 :])
 
 
-# -- Calls compared: whether one was made before, how it went, what was changed in it.
+# -- Comparing calls: whether one was made before, how it went, what was changed in it.
 #
-# Careful on purpose: what is not plainly the same call, or not plainly a success, is not one.
+# Careful on purpose: a call that is not clearly the same, or not clearly a success, does not count.
 
 
 CallOutcome = Literal["well", "badly", "unclear"]
@@ -257,28 +257,28 @@ _SHORT = 60
 _READ = 2000
 GOING = re.compile(r"\A(?:cd (?:\"[^\"]*\"|[^\s;&]+)\s*(?:&&|;|\n)\s*)+")
 
-# Run what follows them.
+# Programs that run the command that follows them.
 _WRAPPERS = frozenset({"time", "nice", "nohup", "exec", "command", "npx", "bunx", "env", "stdbuf"})
 _RUN = frozenset({"uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
-# Check everything when they are not told what: so a run of more proves a run of less.
+# Programs that check everything unless they get a target, so a wider run proves a narrower one.
 _CHECKS = words("checks")
-# What is committed or pushed is always the project.
+# These always work on the whole project.
 ON_ALL = frozenset({("git", "commit"), ("git", "push"), ("git", "pull"), ("git", "rebase")})
-# The last word of a runner counts, whatever was logged before it.
+# The final verdict of a test runner counts, whatever was logged before it.
 _FAILURES = re.compile(r"\b[1-9]\d* (?:fail|failed|failures?|failing|errors?|issues?)\b|\bFAIL")
 _FAILED = re.compile(
     rf"(?i:{_FAILURES.pattern}|\b[1-9]\d* problems?\b|\bnot ok\b|\berror(?:\[|:| TS))"
     r"|\bTraceback\b|✗|✖|\u00d7"
 )
 _FILTERED = re.compile(r"\| *(?:head|tail|tee)\b(?!.*\| *(?!head|tail|tee)\w)")
-# Runners of tests always say something.
+# Test runners always print something.
 _TALKS = re.compile(r"test|spec|jest|nox|tox")
 _WORD = re.compile(r"[\w./\\=:@*'\"-]+")
 _SHOWN = pattern("shown")
 
 
 class ShellCall(NamedTuple):
-    """One program that a line runs for its own sake, with what it works on."""
+    """One program that a line runs for its own sake, with its targets and options."""
 
     program: tuple[str, ...]
     targets: frozenset[str] = frozenset()
@@ -291,25 +291,25 @@ class ShellCall(NamedTuple):
 
 
 class ToolAttempt(msgspec.Struct, frozen=True):
-    """A shell line, as far as it matters for telling whether it is run again."""
+    """A shell line, parsed as far as is needed to tell whether it is run again."""
 
     text: str
     line: str = ""
     calls: tuple[ShellCall, ...] = ()
     folder: str = ""
-    # Its exit code is another command's.
+    # Whether its exit code is another command's.
     masked: bool = False
 
     @property
     def hint(self) -> str:
-        """What the lines hold that are this call again."""
+        """A word that every repetition of this call contains."""
         last = self.calls[-1].program[-1] if self.calls else ""
         return last if last and last in self.text else self.text.partition(" ")[0]
 
 
 @lru_cache(maxsize=64)
 def shell_call(line: str, folder: str = "") -> ToolAttempt:
-    """The call that a shell's command line is, in the folder it goes to."""
+    """Return a shell line as a call in this folder."""
     work = filter(_works, commands(line))
     calls = tuple(call for one in islice(work, 20) if (call := _shell_call(one)).program)
     return ToolAttempt(GOING.sub("", " ".join(line.split())), line, calls, folder, is_masked(line))
@@ -333,7 +333,7 @@ def _shell_call(command: ShellCommand) -> ShellCall:
 
 
 def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
-    """The program, with its verb where it has many, and the words after it."""
+    """Return the program, with its verb if it has many, and the words after it."""
     words = list(command.words)
     while words:
         name, verb = posixpath.basename(words[0]), words[1:2]
@@ -366,10 +366,10 @@ def _plain(target: str) -> str:
 
 
 def again(call: ToolAttempt, failed: ToolAttempt, place: str | None) -> bool:
-    """Whether the call, had it gone well, shows that an error of the failed one is gone."""
+    """Whether the call, if it succeeds, shows that an error of the failed one is gone."""
     if call.folder != failed.folder or call.text == failed.text or not failed.calls:
         return call.folder == failed.folder and call.text == failed.text
-    # Of several programs in a line the last one is the one that failed, or none after it ran.
+    # Of several programs in a line the last one failed, or none after the failed one ran.
     last = failed.calls[-1]
     wanted = [last] if failed.masked or last.checks or last.program[:2] in ON_ALL else failed.calls
     return all(any(_covers(one, less, place) for one in call.calls) for less in wanted)
@@ -392,14 +392,14 @@ def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
 
 
 def _within(target: str, others: frozenset[str]) -> bool:
-    """Whether one of the others is the target, or holds it: a folder, a file, a class."""
+    """Whether one of the others is the target or contains it: a folder, a file, a class."""
     return any(target == one or target.startswith((one + "/", one + "::")) for one in others)
 
 
 def how_it_went(call: ToolAttempt, output: str, *, failed: bool) -> CallOutcome:
-    """How a command went; where its exit code is another's, its words must say so.
+    """Return how a command went; if its exit code is another command's, its output must say so.
 
-    It `failed` by its exit code, or by the errors in its output.
+    `failed` is by its exit code, or by the errors in its output.
     """
     if failed:
         return "badly"
@@ -407,11 +407,11 @@ def how_it_went(call: ToolAttempt, output: str, *, failed: bool) -> CallOutcome:
 
 
 def _silent(call: ToolAttempt, output: str) -> bool:
-    """Whether a check printed nothing, as it does when there is nothing to complain about."""
+    """Whether a check printed nothing, as checks do when they find nothing wrong."""
     bare = output.replace("(Bash completed with no output)", "").strip()
     if len(bare) > 20 or _TALKS.search(call.line) or not _FILTERED.search(call.line[-500:]):
         return False
-    # "OK" is what the line itself prints at its end.
+    # The line itself may print "OK" at its end.
     own = not bare or f"echo {bare}" in call.line.replace('"', "").replace("'", "")
     return own and is_check(call.line)
 
@@ -430,27 +430,27 @@ def _says_passed(end: str) -> bool:
 
 
 def is_check(line: str) -> bool:
-    """Whether a line runs tests, a build or a linter, by itself or through a task."""
+    """Whether a line runs tests, a build or a linter, directly or through a task."""
     may_check = _CHECKS.search(line[:_READ]) is not None
     return may_check and any(call.checks for call in shell_call(line).calls)
 
 
 def short(line: str) -> str:
-    """A command line as it is told: its first line, without going to a folder, not endless."""
+    """Return a command line as it is shown: its first line, without leading `cd`, cut short."""
     text = GOING.sub("", line.strip()[:_READ].replace("\\\n", " "))
     text = " ".join(text.partition("\n")[0].split())
-    # Redacted before it is cut: half a secret would not be known for one.
+    # Redact before cutting: half a secret would not be recognized.
     return clip(redact(text), _SHORT).replace("`", "'")
 
 
 def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
-    """What passed in place of a line that was called wrongly; nothing when it is another matter.
+    """Return what passed instead of a line that was called wrongly; "" if they are unrelated.
 
-    Another program counts only where the error, `wrong`, is that the first one is not there.
+    Another program counts only if the error, `wrong`, is that the first one is missing.
     """
-    # Without what only shows more or less of the output.
+    # Without parts that only show more or less of the output.
     core, failed_core = (_SHOWN.sub("", one.text[:_READ]).strip() for one in (call, failed))
-    if core == failed_core:  # perhaps it went to a folder that is not there
+    if core == failed_core:  # perhaps one went to a folder that does not exist
         core, failed_core = (" ".join(one.line[:_READ].split()) for one in (call, failed))
     new, old = _words(core), _words(failed_core)
     part = new <= old or old <= new
@@ -474,6 +474,6 @@ def _words(text: str) -> set[str]:
 
 
 def _lacking(text: str, other: str) -> str:
-    """The first words of a line that the other lacks."""
+    """Return the first words of a line that the other lacks."""
     words = [word for word in text.split() if word not in other.split()]
     return clip(redact(" ".join(words[:4])), 80).replace("`", "'")

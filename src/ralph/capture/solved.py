@@ -1,8 +1,9 @@
 """How an error was solved: what changed between a call that failed and the same call that passed.
 
 A solution is claimed only when the passing command is the same program on the same target. It
-tells the edits as they were made, the command that passed instead, or the words that explain it. A
-test that was removed or skipped is not solved, and what destroys work is never told as a cure.
+gives the edits that were made, the command that passed instead, or the words that explain it. A
+test that was removed or skipped is not solved, and a command that destroys work is never given as
+a solution.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ _EXPLAINS = re.compile(
 )
 _OPENING = pattern("opening")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
-# Never told as a cure.
+# Never given as a solution.
 _DESTROYS = pattern("destroys")
-# Wrong in the call itself, not in the project, if the line names it.
+# The call itself was wrong, not the project, if the line contains what the error names.
 _WRONG = re.compile(
     rf"{USAGE.pattern}|No such file or directory|no such file or directory:|ignored by one of your"
     r"|did not match any|not a git repository|No version is set",
@@ -59,7 +60,7 @@ _WRONG = re.compile(
 
 
 class FileEdit(NamedTuple):
-    """A change of a file as it was made; without texts where only the file is known."""
+    """An edit of a file; without texts if only the file is known."""
 
     path: str
     old: str = ""
@@ -68,13 +69,13 @@ class FileEdit(NamedTuple):
 
 class _FailedCall(msgspec.Struct):
     error: ErrorSeen
-    # None: somebody else saw the error and told of it.
+    # None: somebody else met the error and reported it.
     call: shell.ToolAttempt | None
     first: int
     last: int
     nth: int
     turn: int
-    # When the same call got past this error, though it failed over another.
+    # The time when the same call got past this error but failed with another one.
     until: int = 0
 
 
@@ -86,7 +87,7 @@ class _AttemptStep(NamedTuple):
 
 
 class Attempts:
-    """The errors of calls that failed, until the same call goes well."""
+    """The errors of calls that failed, until the same call succeeds."""
 
     def __init__(self) -> None:
         self._time = 0
@@ -95,25 +96,25 @@ class Attempts:
         self._failed: dict[str, _FailedCall] = {}
         self._steps: deque[_AttemptStep] = deque(maxlen=_MOST_STEPS)
         self._said: deque[_AttemptStep] = deque(maxlen=6)
-        # Solved a moment ago: the next words may say why.
+        # Errors solved just now: the agent's next words may say why.
         self._fresh: dict[str, tuple[ErrorSeen, str]] = {}
-        # Tests that were taken out, and why.
+        # Tests that were removed, and why.
         self.dropped: list[tuple[str, str]] = []
 
     @property
     def open(self) -> bool:
-        """Whether any error waits to be solved."""
+        """Whether any error is still unsolved."""
         return bool(self._failed)
 
     def begin(self) -> int:
-        """A call begins; the moment is needed when it comes back."""
+        """Note that a call begins; return the time, which is needed when the call ends."""
         self._time += 1
         self._calls += 1
         self._fresh.clear()
         return self._time
 
     def fail(self, name: str, call: shell.ToolAttempt | None, error: ErrorSeen) -> None:
-        """A call failed with this error; without a call, somebody told of it."""
+        """Note that a call failed with this error; without a call, somebody reported the error."""
         self._time += 1
         before = self._failed.pop(name, None)
         first = before.first if before else self._time
@@ -122,14 +123,14 @@ class Attempts:
             del self._failed[next(iter(self._failed))]
 
     def do(self, did: str, what: str = "", edit: FileEdit | None = None) -> None:
-        """Something was done that may help: `edited`, `ran`, what a `person` said, or an `agent`
-        came back whose work is not seen here."""
+        """Note something that may help: `edited`, `ran`, what a `person` said, or an `agent` came
+        back whose work is not visible here."""
         if self._failed:
             self._time += 1
             self._steps.append(_AttemptStep(self._time, did, what[:_LONGEST_TEXT], edit))
 
     def edit(self, edit: FileEdit) -> None:
-        """A file was changed; a change that takes the last one back is none."""
+        """Note a change of a file; a change that undoes an earlier one removes that one instead."""
         back = FileEdit(edit.path, edit.new, edit.old)
         for step in reversed(self._steps):
             if edit.old and step.edit == back:
@@ -143,7 +144,7 @@ class Attempts:
                 self.dropped.append((failed.error.message.partition(": ")[0], why))
 
     def ask(self, text: str) -> None:
-        """A person said something; what others saw long ago is let go."""
+        """Note what a person said; drop errors that others reported more than a turn ago."""
         self._turn += 1
         for name, failed in list(self._failed.items()):
             if failed.call is None and self._turn - failed.turn > 1:
@@ -151,7 +152,7 @@ class Attempts:
         self.do("person", text)
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
-        """The agent said something; a better account of the errors it has just solved."""
+        """Note what the agent said; return better solutions of the errors it has just solved."""
         better = [
             (name, _joined(solution, why))
             for name, (error, solution) in self._fresh.items()
@@ -166,8 +167,8 @@ class Attempts:
     def get_past(
         self, call: shell.ToolAttempt, begun: int, names: list[str], echoed: Echoed
     ) -> list[tuple[str, str]]:
-        """A call did not fail over these errors any more, but over `names`, or it is not known
-        how it went: what was done so far helped."""
+        """Note a call that failed with the errors `names`, or whose result is unclear. Return the
+        solutions of earlier errors that it got past."""
         solved: list[tuple[str, str]] = []
         over = [self._failed[name] for name in names if name in self._failed]
         if any(USAGE.search(failed.error.message) for failed in over):
@@ -190,14 +191,14 @@ class Attempts:
     def succeed(
         self, call: shell.ToolAttempt, begun: int, echoed: Echoed, *, reads: bool = False
     ) -> list[tuple[str, str]]:
-        """A call went well: the errors that are gone with it, and how each was solved.
+        """Note a call that succeeded; return the errors that it solved, and how.
 
-        One that only `reads` proves nothing, but may stand in place of a call that was wrong.
+        A call that only `reads` proves nothing, but may replace a call that was wrong.
         """
         solved: list[tuple[str, str]] = []
         self._fresh.clear()
         for name, failed in list(self._failed.items()):
-            # What was begun before the failure was known is no second try.
+            # A call that began before the failure was known is not a second try.
             if begun <= failed.last:
                 continue
             instead = self._instead(call, failed)
@@ -221,7 +222,7 @@ class Attempts:
         """Whether a call that passed shows that the error is gone."""
         message, before = failed.error.message, failed.call
         if before is None:
-            # Others saw it: a check after an edit, or after a linter's own fix, is the proof.
+            # Others met it: the proof is a check after an edit, or after a linter's own fix.
             is_lint = failed.error.error_type == "lint"
             if is_lint and _FIXES.search(call.line):
                 self.do("ran", call.line)
@@ -235,11 +236,11 @@ class Attempts:
         return not blamed or blamed in _words(call.line)
 
     def _instead(self, call: shell.ToolAttempt, failed: _FailedCall) -> str:
-        """What was called in place of a call that was wrong in itself, a few calls later."""
+        """Return what was called, a few calls later, instead of a call that was itself wrong."""
         if failed.call is None or self._calls - failed.nth > _NEAR:
             return ""
         blamed = _blamed(failed.error.message, failed.call.line)
-        # Called the same way again, it is something else that changed.
+        # If it is called the same way again, something else has changed.
         same = blamed in _words(call.line) and any(s.edit for s in self._since(failed))
         return (
             "" if not blamed or same else shell.instead_of(call, failed.call, failed.error.message)
@@ -263,7 +264,7 @@ class Attempts:
                 done.append(f"with `{given}`")
         if not done and (paths := dict.fromkeys(step.edit.path for step in steps if step.edit)):
             if not why:
-                return ""  # much was changed, and nothing says what of it helped
+                return ""  # many changes, and nothing says which one helped
             done.append(f"edited {_few(list(paths))}")
         person = [step.what for step in steps if step.did == "person"]
         if person and 12 <= len(person[-1]) <= _LONGEST_WORD:
@@ -281,12 +282,12 @@ class Attempts:
         return _joined(whole, why)
 
     def _told_since(self, failed: _FailedCall) -> list[str]:
-        """The agent's words since the failure, the newest first."""
+        """Return the agent's words since the failure, newest first."""
         later = [step.what for step in self._said if step.at > failed.last]
         return (later or [step.what for step in self._said if step.at > failed.first])[::-1]
 
     def _since(self, failed: _FailedCall) -> list[_AttemptStep]:
-        """What came after the failure; after the first one when nothing came after the last."""
+        """Return the steps after the last failure or, if there are none, after the first."""
         for moment in (failed.last, failed.first):
             until = failed.until or self._time + 1
             later = [step for step in self._steps if moment < step.at < until]
@@ -295,7 +296,7 @@ class Attempts:
         return []
 
     def may_be(self, line: str) -> bool:
-        """Whether the line could be one that failed; only a closer look can tell."""
+        """Whether the line could be a call that failed before: a cheap test before a real one."""
         return any(
             failed.call is None or failed.call.hint in line or self._calls - failed.nth <= _NEAR
             for failed in self._failed.values()
@@ -303,7 +304,7 @@ class Attempts:
 
 
 def _blamed(message: str, line: str) -> str:
-    """The word of a line that an error is about; nothing when it is about what the line runs."""
+    """Return the word of a line that an error is about; "" if the call itself was not wrong."""
     if not _WRONG.search(message):
         return ""
     for blamed in reversed(pattern("blamed").findall(message)):
@@ -317,10 +318,10 @@ def _words(line: str) -> list[str]:
     return re.split(r"[\s'\"=;|&()]+", line)
 
 
-# Asked of the same few commands for each error that is open.
+# Called with the same few commands for each unsolved error.
 @lru_cache(maxsize=_MOST_STEPS)
 def _may_help(line: str) -> bool:
-    """Whether a command may be what helped: it installs, fixes, writes or sets something up."""
+    """Whether a command may have helped: it installs, fixes, writes or sets something up."""
     if _DESTROYS.search(line) or pattern("keeps").search(line):
         return False
     if _FIXES.search(line) or shell.written_by(line):
@@ -329,7 +330,7 @@ def _may_help(line: str) -> bool:
 
 
 def _drops(edit: FileEdit, test: str) -> bool:
-    """Whether an edit takes a failing test out, or skips it."""
+    """Whether an edit removes a failing test, or skips it."""
     name = pattern("leaf").search(test.partition(": ")[0].strip())
     if name is None or len(name[0]) < 5:
         return False
@@ -339,13 +340,13 @@ def _drops(edit: FileEdit, test: str) -> bool:
 
 
 def _given(text: str, before: str) -> str:
-    """The variables that a line sets and the one before did not."""
+    """Return the variables that a line sets and the earlier one did not."""
     new = [word for word in text.split() if pattern("set").match(word) and word not in before]
     return _code(" ".join(new).rstrip(";"), _LONGEST_WORD)
 
 
 def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
-    """The changes that bear on the error, as hunks; the other files by name."""
+    """Return the edits that bear on the error as hunks, and the other files by name."""
     edits = [step.edit for step in steps if step.edit]
     words = _names(error.message)
 
@@ -353,7 +354,7 @@ def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
         here = 2 if error.file_path and edit.path == error.file_path else 0
         return here + min(3, len(words & _names(f"{edit.old} {edit.new}")))
 
-    # Of many edits, or beside another agent's, only those that bear on the error are told.
+    # If there are many edits, or another agent's, show only those that bear on the error.
     least = 2 if any(step.did == "agent" for step in steps) else int(len(edits) > _MOST_TOLD)
     best = sorted((edit for edit in edits[::-1] if weight(edit) >= least), key=weight, reverse=True)
     best = best[:_MOST_TOLD]
@@ -370,17 +371,17 @@ def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
 
 
 def _few(names: list[str]) -> str:
-    """The last few of many."""
+    """Return the last few names, and how many more there are."""
     more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
     return ", ".join(names[-_MOST_TOLD:]) + more
 
 
 def _hunk(edit: FileEdit, share: int) -> str:
-    """What an edit took out and put in, without what stayed; its share of the room there is."""
+    """Return what an edit removed and added, without unchanged lines, cut to its share of room."""
     old, new = edit.old.splitlines()[:_MOST_LINES], edit.new.splitlines()[:_MOST_LINES]
     diff = list(unified_diff(old, new, n=0, lineterm=""))[2:]
     gone, put = (_telling([line[1:] for line in diff if line[0] == sign]) for sign in "-+")
-    # From a little before where they begin to differ.
+    # Start a little before the first difference.
     same = next((at for at, (a, b) in enumerate(zip(gone, put, strict=False)) if a != b), 0)
     if same >= 2 * _AROUND:
         start = gone.rfind(" ", 0, same - _AROUND) + 1
@@ -391,19 +392,19 @@ def _hunk(edit: FileEdit, share: int) -> str:
 
 
 def _telling(lines: list[str]) -> str:
-    """The lines on one line, without imports and brackets where there is anything else."""
+    """Join the lines into one, without imports and brackets if there is anything else."""
     own = [line for line in lines if not pattern("filler").fullmatch(line)]
     return " ".join(" ".join(own or lines).split())
 
 
 def _code(text: str, most: int) -> str:
-    # Far more was redacted than stays, so no half of a secret does.
+    # Redact far more than will be kept, so that no half of a secret is.
     text = redact(text[: 4 * most + 200]).replace("`", "'")
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def _ran(steps: list[_AttemptStep]) -> str:
-    """The last few commands that may have helped, each once, in order."""
+    """Return the last few commands that may have helped, each once, in order."""
     each = list(dict.fromkeys(step.what for step in steps if step.did == "ran"))
     told = []
     for line in each:
@@ -414,14 +415,14 @@ def _ran(steps: list[_AttemptStep]) -> str:
 
 
 def _names(text: str) -> frozenset[str]:
-    """The words of a text that may name something, in lower case."""
+    """Return the words of a text that may name something, in lower case."""
     return frozenset(re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())) - names("common")
 
 
 def _sentence(
     texts: list[str], error: ErrorSeen, echoed: Echoed, explains: re.Pattern[str] = _EXPLAINS
 ) -> str:
-    """The sentence that best says why, in the agent's own words; the newest text first."""
+    """Return the agent's sentence that best says why; `texts` has the newest first."""
     words, best, most = _names(error.message), "", 1.4
     for age, text in enumerate(texts[:4]):
         for sentence in sentences(text):
