@@ -1,6 +1,6 @@
-"""The agent programs that Ralph knows: a table, and what the module of each one offers.
+"""The agent programs that Ralph knows: a table, and the interface of each program's module.
 
-A new client is one row here and one module beside it.
+To add a client, add one row here and one module beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ralph.capture.lines import FileStamp, SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
-# Where an agent that is not in the table finds its MCP servers.
+# The variable that tells an agent outside the table where the file with its MCP servers is.
 MCP_CONFIG = "RALPH_MCP_CONFIG"
 
 
@@ -36,14 +36,14 @@ _COMMANDS = Path(__file__).with_name("project_commands.txt")
 
 
 class AgentPermissions(msgspec.Struct, frozen=True):
-    """Which shell commands an agent may run: any, or those that begin with one of these."""
+    """The shell commands an agent may run: any (`full`), or those that begin with `commands`."""
 
     full: bool = False
     commands: tuple[str, ...] = ()
 
 
 def agent_permissions(setting: str, *scripts: str) -> AgentPermissions:
-    """What the setting allows: `project` or `full`, and more commands after commas."""
+    """Return what the setting allows: `project` or `full`, and more commands after commas."""
     lines = _COMMANDS.read_text(encoding="utf-8").splitlines()
     project = [one.strip() for line in lines if line[:1] != "#" for one in line.split(",")]
     parts = [" ".join(part.split()) for part in setting.split(",")]
@@ -54,7 +54,7 @@ def agent_permissions(setting: str, *scripts: str) -> AgentPermissions:
 class AgentCall(msgspec.Struct, frozen=True):
     """What an agent is started with, besides the prompt on its standard input.
 
-    The servers are those of the file, by name.
+    `mcp_servers` are the servers in the file `mcp_config`, by name.
     """
 
     model: str | None = None
@@ -67,61 +67,61 @@ class SessionFiles(Protocol):
     """The session files that a client leaves on this machine."""
 
     def session_folder(self, environ: Mapping[str, str]) -> Path:
-        """Where they are."""
+        """Return the folder they are in."""
 
     def session_files(self, folder: Path) -> Iterator[Path]:
-        """Every session's file under a folder."""
+        """Return every session's file under a folder."""
 
     def session_stamp(self, path: Path) -> FileStamp:
-        """How large one is, and when it last changed."""
+        """Return a session's size and last change."""
 
     def open_session(self, path: Path) -> BinaryIO:
-        """The lines of one."""
+        """Open the lines of a session."""
 
     def session_head(self, path: Path, file: BinaryIO) -> SessionHead | None:
-        """The session that a file holds, None when it holds none."""
+        """Return the session in a file, or None if there is none."""
 
     def session_reader(self, start: SessionStart) -> SessionReader:
-        """A reader that cuts a file into exchanges."""
+        """Create a reader that cuts a file into exchanges."""
 
 
 class AgentProgram(Protocol):
-    """What the module of a client offers."""
+    """The interface of a client's module."""
 
     # Its output formats; the first is what its command prints.
     DIALECTS: tuple[str, ...]
     # What `record` accepts from it, for error messages.
     OUTPUTS: tuple[str, ...]
-    # Events that only its session files have: they are imported, not recorded.
+    # Types of events that only its session files have: those are imported, not recorded.
     SESSION_TYPES: frozenset[str]
-    # Whether it runs commands in login shells, which may set their PATH anew.
+    # Whether it runs commands in login shells, which may reset PATH.
     LOGIN_SHELLS: bool
-    # The model for reviews, where the settings name none; None for the program's own choice.
+    # The model for reviews if the settings name none; None for the program's own choice.
     REVIEW_MODEL: str | None
-    # Whether one run of it can be given MCP servers.
+    # Whether a single run can be given MCP servers.
     TAKES_SERVERS: bool
 
     def command(self, call: AgentCall) -> list[str]:
-        """The command line of one run."""
+        """Return the command line of one run."""
 
     def variables(self, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-        """What it must find in its environment for this call."""
+        """Return the environment variables that it needs for this call."""
 
     def dialect_of(self, event: Mapping[str, Any]) -> str | None:
-        """The dialect that an event belongs to, None for another program's."""
+        """Return the dialect of an event, or None if the event is another program's."""
 
     def open_capture(self, dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
-        """A fresh capture of one of its dialects."""
+        """Create a capture for one of its dialects."""
 
     def sessions(self) -> SessionFiles:
-        """Its session files."""
+        """Return its session files."""
 
     def setup(self) -> ClientSetup:
-        """How Ralph is put into its settings."""
+        """Return the setup that puts Ralph into its settings."""
 
 
 class Client(msgspec.Struct, frozen=True):
-    """One agent program: what it is called where, and the module with everything about it."""
+    """One agent program: its names, and the module with everything about it."""
 
     agent: str  # for --agent and the setting `agent`
     source: str  # in the ids of its conversations
@@ -143,13 +143,13 @@ CLIENTS = (
 )
 BY_AGENT = {client.agent: client for client in CLIENTS}
 BY_SOURCE = {client.source: client for client in CLIENTS}
-# Editors that take the MCP server and nothing else.
+# Editors that get the MCP server and nothing else.
 EDITORS = {"cursor": "Cursor", "vscode": "VS Code", "zed": "Zed", "windsurf": "Windsurf"}
 TITLES = {client.agent: client.title for client in CLIENTS} | EDITORS
 
 
 def client_setup(agent: str) -> ClientSetup:
-    """How Ralph is put into the settings of a client or an editor."""
+    """Return the setup that puts Ralph into the settings of a client or an editor."""
     if agent in BY_AGENT:
         return BY_AGENT[agent].program.setup()
     from ralph.clients.editors import EditorSetup
@@ -163,24 +163,24 @@ def takes_servers(agent: str) -> bool:
 
 
 def uses_login_shells(agent: str) -> bool:
-    """Whether this agent's commands may find another PATH than the agent itself."""
+    """Whether this agent's commands may get a different PATH than the agent itself."""
     return agent in BY_AGENT and BY_AGENT[agent].program.LOGIN_SHELLS
 
 
 def review_model(agent: str) -> str | None:
-    """The stronger model that reviews by default; None for the agent's own choice."""
+    """Return the stronger model that reviews by default; None for the agent's own choice."""
     return BY_AGENT[agent].program.REVIEW_MODEL if agent in BY_AGENT else None
 
 
 def output_dialect(agent: str) -> str | None:
-    """What this agent prints; None for a program that is not in the table."""
+    """Return the dialect that this agent prints; None for a program that is not in the table."""
     return BY_AGENT[agent].program.DIALECTS[0] if agent in BY_AGENT else None
 
 
 def agent_command(agent: str, call: AgentCall) -> list[str]:
-    """The command line of an agent: a client's name, or any command as one would type it.
+    """Return the command line of an agent: a client's name, or any command as typed.
 
-    The prompt goes by standard input: as an argument it would be limited to 128 KiB.
+    The prompt goes to standard input: as an argument it would be limited to 128 KiB.
     """
     if agent in BY_AGENT:
         return BY_AGENT[agent].program.command(call)
@@ -192,7 +192,7 @@ def agent_command(agent: str, call: AgentCall) -> list[str]:
 
 
 def agent_variables(agent: str, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """What an agent must find in its environment for this call."""
+    """Return the environment variables that an agent needs for this call."""
     found = {} if call.mcp_config is None else {MCP_CONFIG: str(call.mcp_config)}
     if agent in BY_AGENT:
         found |= BY_AGENT[agent].program.variables(call, environ)
@@ -213,9 +213,9 @@ def _words(command: str) -> list[str]:
 def found_command(
     command: Sequence[str], env: Mapping[str, str], *, root: Path | None = None
 ) -> list[str]:
-    """The command with its program's full path, or an error that says what to do.
+    """Return the command with its program's full path; raise BadInput if there is none.
 
-    A program that lies in the project at `root` counts only where its path is given.
+    A program inside the project at `root` counts only if its path is given.
     """
     program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
@@ -230,8 +230,8 @@ def found_command(
 # -- The environment variables an agent gets, and how it calls Ralph.
 
 
-# Ralph's own keys, and the address that holds a password: an agent's memory server is told them
-# where it needs them, the agent is not.
+# Ralph's own keys, and the URL that contains a password: an agent's memory server gets them if it
+# needs them, the agent does not.
 _WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL", "RALPH_TOKEN")
 
 
@@ -241,7 +241,7 @@ def agent_environment(
     given: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The variables an agent gets: the usual ones, those named in `also`, and what we give."""
+    """Return the variables an agent gets: the usual ones, those named in `also`, and `given`."""
     source = os.environ if environ is None else environ
     patterns = [*" ".join(table(__file__, "environment.txt")["passed"]).split(), *also]
     passed = {
@@ -255,13 +255,13 @@ def agent_environment(
 
 
 def _with_ralph(path: str) -> str:
-    """The agent is told to call `ralph`; it must find the one that drives it.
+    """Return the PATH with our folder: an agent that calls `ralph` must find the one that runs it.
 
-    Our folder comes last, because it may hold a `python` too and the project's own must stay the
-    first; only another `ralph` before it puts it in front.
+    Our folder comes last, because it may also contain a `python`, and the project's own must stay
+    first. It comes first only if the PATH has another `ralph`.
     """
     ours = str(Path(sys.executable).parent)
-    # Relative entries lead into the project: what lies there must not pass for a program.
+    # Relative entries lead into the project, whose files must not pass for programs.
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     if ours not in folders:
         folders.append(ours)
@@ -272,10 +272,10 @@ def _with_ralph(path: str) -> str:
 
 
 def own_command(environ: Mapping[str, str], *, agent: str = "") -> str:
-    """How a program in this environment calls Ralph: by its name where that is found."""
+    """Return how a program in this environment calls Ralph: by name if that finds it."""
     path = environ.get("PATH")
     if found := find_program("ralph", path=path):
-        # A login shell may set its path anew.
+        # A login shell may reset PATH.
         by_name = not uses_login_shells(agent) and shutil.which("ralph", path=path) == found
         return "ralph" if by_name else shlex.quote(found)
     return shlex.join([*python(), "-m", "ralph"])
@@ -285,7 +285,7 @@ def _folded(name: str) -> str:
     return name.upper() if sys.platform == "win32" else name
 
 
-# -- Which dialect a stream is, told by its first readable lines; and reading one of unknown kind.
+# -- Detecting the dialect of a stream from its first readable lines, and reading an unknown one.
 
 
 # Noise in front of a stream (a shell's greeting, a warning) is rarely longer.
@@ -294,26 +294,26 @@ _PATIENCE_BYTES = 4_000_000
 
 
 def expected(*more: str) -> str:
-    """What to give instead of what is no agent's output, or none of `more` either."""
+    """Return a hint that lists the accepted inputs: every agent's output, and `more`."""
     outputs = [output for client in CLIENTS for output in client.program.OUTPUTS]
     *first, last = [*outputs, *more]
     return f"Give it {', '.join(first)}, or {last}."
 
 
 def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
-    """The dialect a single event belongs to, if it is an agent's."""
+    """Return the dialect of a single event, or None if it is not an agent's."""
     return next(filter(None, (client.program.dialect_of(event) for client in CLIENTS)), None)
 
 
 def session_client(event: Mapping[str, Any]) -> Client | None:
-    """The client in whose session files an event stands, if it is no output of a run."""
+    """Return the client that writes such an event only to its session files, or None."""
     return next((c for c in CLIENTS if event.get("type") in c.program.SESSION_TYPES), None)
 
 
 def open_capture(
     dialect: Dialect | None, *, file: str = "-", root: str | None = None, injected: str = ""
 ) -> Capture:
-    """A fresh capture of this dialect, or of one that it finds out."""
+    """Create a capture for this dialect or, for None, one that detects the dialect."""
     source: dict[str, Any] = {"file": file, "root": root, "injected": injected}
     if dialect is None:
         return Detecting(**source)
@@ -322,7 +322,7 @@ def open_capture(
 
 
 class Detecting:
-    """A capture that finds out the dialect by itself; until then it holds the lines back."""
+    """A capture that detects the dialect itself; until then it holds the lines back."""
 
     dialect: Dialect | None = None
     _capture: Capture | None = None
@@ -335,7 +335,7 @@ class Detecting:
         self.complaints: list[Complaint] = []
 
     def feed(self, line: bytes) -> None:
-        """Take one line; BadInput once it is clear that this is no agent's output."""
+        """Read one line; raise BadInput once it is clear that this is not an agent's output."""
         if self._capture is not None:
             self._capture.feed(line)
             return
@@ -353,7 +353,7 @@ class Detecting:
             raise self._unknown()
 
     def finish(self) -> AgentRun:
-        """What the run left behind; BadInput when no agent's line was among the lines."""
+        """Return the result of the run; raise BadInput if no line was an agent's."""
         if self._capture is None:
             raise self._unknown()
         return self._capture.finish()
@@ -371,7 +371,7 @@ class Detecting:
 def read(
     lines: Iterable[bytes], *, dialect: Dialect | None = None, **source: Any
 ) -> tuple[AgentRun, list[Complaint]]:
-    """A whole run: what it left behind, and what was stepped over; `source` as for a capture."""
+    """Read a whole run; return its result and complaints. `source` is as for `open_capture`."""
     capture = open_capture(dialect, **source)
     for line in lines:
         capture.feed(line)
@@ -379,7 +379,7 @@ def read(
 
 
 def events_on(line: bytes) -> list[dict[str, Any]]:
-    """The JSON objects on a line; none where it cannot be read."""
+    """Return the JSON objects on a line; none if it cannot be read."""
     from ralph.capture.lines import BOM, UnreadableLine, objects
 
     try:

@@ -1,8 +1,8 @@
 """Claude Code: its command, and its messages in `--output-format stream-json`.
 
-A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
-and its reason, never by its subtype; totals are taken from it alone; a stream without one was
-killed. `claude_code_sessions` has its session files, `hook_settings` its settings and hooks.
+A stream is one JSON object per line with a `result` at the end. The result is judged by `is_error`
+and its reason, never by its subtype alone. Totals come only from the result; a stream without one
+was killed. `claude_code_sessions` reads its session files, `hook_settings` has its settings.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
 
 
 def command(call: AgentCall) -> list[str]:
-    """The command line of one run."""
+    """Return the command line of one run."""
     words = [*_COMMAND, "--permission-mode", "acceptEdits"]
     if call.model:
         words += ["--model", call.model]
     if call.mcp_config:
         words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
     servers = [f"mcp__{name}" for name in call.mcp_servers]
-    # It checks each part of a compound command, and refuses what it would have to ask for.
+    # It checks each part of a compound command, and refuses what it would have to ask about.
     rules = [f"Bash({one}:*)" for one in call.permissions.commands]
     shell = ["Bash"] if call.permissions.full else rules
     return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS, *shell]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """Nothing: it reads the file that its command names."""
+    """Return nothing: it reads the file that its command names."""
     return {}
 
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
-    """Its own transcripts have keys that its output does not."""
+    """Return the dialect of an event: transcripts have keys that the output does not."""
     kind = event.get("type")
     if not isinstance(kind, str) or "." in kind:
         return None
@@ -69,7 +69,7 @@ def dialect_of(event: Mapping[str, Any]) -> str | None:
 
 
 def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
-    """A fresh capture of one of its dialects."""
+    """Create a capture for one of its dialects."""
     if dialect == "transcript":
         from ralph.clients.claude_code_sessions import Transcript
 
@@ -78,14 +78,14 @@ def open_capture(dialect: str, *, file: str, root: str | None, injected: str) ->
 
 
 def sessions() -> SessionFiles:
-    """The transcripts under `~/.claude/projects`."""
+    """Return the transcripts under `~/.claude/projects`."""
     from ralph.clients import claude_code_sessions
 
     return claude_code_sessions
 
 
 def setup() -> ClientSetup:
-    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+    """Return the setup: hooks in `settings.json`, the MCP server in `.mcp.json`."""
     from ralph.clients.hook_settings import ClaudeCodeSetup
 
     return ClaudeCodeSetup()
@@ -94,7 +94,7 @@ def setup() -> ClientSetup:
 def tool_errors(
     tool: str, given: Any, output: str, *, root: str, cwd: str | None
 ) -> tuple[ErrorSeen, ...]:
-    """The errors in a failed tool's answer, as they will be found in the transcript."""
+    """Return the errors in a failed tool's answer, as the transcript will give them."""
     use = {"type": "tool_use", "id": "this", "name": tool, "input": given}
     result = {"type": "tool_result", "tool_use_id": "this", "is_error": True, "content": output}
     messages = Messages(root=root)
@@ -107,13 +107,13 @@ def tool_errors(
 
 
 JsonObject = Mapping[str, Any]
-# Gives the structured result of a tool, which is often large and seldom needed.
+# Returns the structured result of a tool, which is often large and seldom needed.
 Detail = Callable[[], Any]
 MOST_OPEN = 5000
 _SUBAGENTS = {"Task", "Agent"}
-# What the client says of a call that goes on behind its result.
+# What the client says about a call that keeps running after its result.
 _LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
-# What the client itself says in the model's place when there is nothing to say.
+# What the client itself says in the model's place if there is nothing to say.
 PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
 
@@ -125,10 +125,10 @@ class Messages(RunFindings):
 
     interrupted = False
     api_error = ""
-    # Calls that go on in the background, perhaps to the end of the session.
+    # Calls that keep running in the background, perhaps to the end of the session.
     _left = 0
     _folder: str | None = None
-    # Whether what subagents do is told here, too.
+    # Whether the stream also shows what subagents do.
     _sees_below = False
     _turn: Any = None
 
@@ -136,11 +136,11 @@ class Messages(RunFindings):
         super().__init__(file=file, root=root, injected=injected)
         self.steps = Steps()
         self._open: dict[str, OpenCall] = {}
-        # Errors of subagents count only when the call that started them failed.
+        # Errors of subagents count only if the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
 
     def assistant(self, message: JsonObject, *, parent: str | None, failed: bool) -> None:
-        """One line of an assistant's message; a failed one is the client's own, not the model's."""
+        """Read a line of an assistant's message; a failed one is the client's, not the model's."""
         model = text_of(message.get("model"))
         if failed or model == "<synthetic>":
             text = content_text(message.get("content"))[:4000]
@@ -190,7 +190,7 @@ class Messages(RunFindings):
     def user(
         self, message: JsonObject, detail: Detail, *, parent: str | None, cwd: str | None = None
     ) -> None:
-        """One line of a user's message: results of tools, or somebody's words."""
+        """Read a line of a user's message: tool results, or somebody's words."""
         content = message.get("content")
         if isinstance(content, str):
             self._heard(content, parent)
@@ -250,7 +250,7 @@ class Messages(RunFindings):
         elif failed and use.tool.startswith("mcp__"):
             errors.append(ErrorSeen(f"{use.tool}: {output.strip()}"))
         elif failed:
-            # The client's own tools fail over the client's own rules.
+            # The client's own tools fail because of the client's own rules.
             self.stumbles["call"] += 1
         else:
             self._done(use, output, detail)
@@ -270,7 +270,7 @@ class Messages(RunFindings):
             waiting += errors[: 20 - len(waiting)]
 
     def _done(self, use: OpenCall, output: str, detail: Detail) -> None:
-        """A tool that is not the shell came back well: what it did to its file."""
+        """Note what a tool other than the shell did to its file."""
         if use.tool == "Write":
             start = output[:200].lower()
             kind = mapping(detail()).get("type")
@@ -285,7 +285,7 @@ class Messages(RunFindings):
             self.touch(use.path, "read")
 
     def settle(self) -> None:
-        """The run came to its own end: calls whose results were never printed were made."""
+        """Count calls without a printed result as made, because the run came to its own end."""
         for use in self._open.values():
             if use.command:
                 self.ran(use.command, "", failed=False)
@@ -295,7 +295,7 @@ class Messages(RunFindings):
 
 
 def _denied_call(item: JsonObject) -> str:
-    """The tool of a call that was denied; of a shell with how its command begins."""
+    """Return the tool of a denied call; for a shell, with the beginning of its command."""
     name, command = text_of(item.get("tool_name")), mapping(item.get("tool_input")).get("command")
     return f"{name}({clip(text_of(command), 60)})" if name in SHELLS and command else name
 
@@ -314,7 +314,7 @@ _, _lines = lines.line_reader(_KEYS, put_off="tool_use_result")
 
 
 class StreamJson(Messages):
-    """A stream being read."""
+    """Reads a stream."""
 
     _others: frozenset[str] = frozenset()
     _model: str | None = None
@@ -328,7 +328,7 @@ class StreamJson(Messages):
     _rejected = False
 
     def feed(self, line: bytes) -> None:
-        """Take one line; never raises, whatever is on it."""
+        """Read one line; never raises, whatever is on it."""
         self.read(line, _lines, self._take)
 
     def _take(self, line: Any) -> None:
@@ -386,7 +386,7 @@ class StreamJson(Messages):
     def _end(self, line: Any) -> None:
         if self._result is None or line.is_error is not None:
             self._result = line
-        # A session that went on prints one result a turn; its cost is the session's so far.
+        # A session that goes on prints one result per turn; its cost is the session's so far.
         self._turns += count(line.num_turns) or 0
         self._duration_ms += count(line.duration_ms) or 0
         cost = lines.money(line.total_cost_usd)
@@ -396,7 +396,7 @@ class StreamJson(Messages):
             self._tokens = (self._tokens or 0) + lines.tokens(usage)
 
     def finish(self) -> AgentRun:
-        """What the run left behind."""
+        """Return the result of the run."""
         ended = self._result is not None
         result = self._result if ended else _lines(b"{}")[0]
         reason = self._reason()
@@ -416,7 +416,7 @@ class StreamJson(Messages):
         return self.result(
             "stream-json",
             reason,
-            # What the provider said is an error; what the agent had said before is the summary.
+            # The provider's words are an error; the agent's words before it are the summary.
             summary=(self.last_text or final) if failed else (final or self.last_text),
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,

@@ -1,9 +1,9 @@
-"""A session transcript cut into exchanges: a person asked, the assistant answered.
+"""Cut Claude Code's session transcripts into exchanges: a person asks, the assistant answers.
 
-An exchange begins with a person's words and holds everything up to the next person's words. Where
-the client itself makes the assistant go on after its last word (a hook objected, something in the
-background is done), that is an exchange of its own: the one before may be kept by then. What an
-exchange is depends on its own lines alone, so a file can be read on from where any ended.
+An exchange begins with a person's words and holds everything up to a person's next words. If the
+client itself makes the assistant go on after its last word (a hook objected, a background task is
+done), that is an exchange of its own: the one before may already be saved. An exchange depends on
+its own lines alone, so reading can resume where any exchange ended.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 _READ = 64_000
 _MOST_QUEUED = 50
 
-# `prompt`: a person's words. `command`, `shell`: what a person had run, which the assistant may
-# answer. `local`: it was run by the client alone. `results`: a tool's. `interrupt`: a person
-# stopped the assistant. `aside`: what the client put in.
+# `prompt`: a person's words. `command`, `shell`: something a person ran, which the assistant may
+# answer. `local`: something that the client ran alone. `results`: tool results. `interrupt`: a
+# person stopped the assistant. `aside`: text that the client added.
 Sort = Literal["prompt", "command", "shell", "local", "results", "interrupt", "aside"]
 
 
@@ -52,22 +52,22 @@ _BEGINNINGS: dict[Sort, tuple[str, ...]] = {
     "shell": ("<bash-input>",),
     "aside": tuple(rows("claude code's own lines")),
 }
-# `/model`, `/exit`: for the client, not for the agent.
+# Reasons of a removal from the queue that mean the words joined the current turn.
 _TAKEN_IN = ("", "absorbed_mid_turn")
 _PICTURES = {"image": "[image]", "document": "[document]"}
 
 
 class PromptQueue:
-    """What a person typed while the agent was at work, until it is taken in or takes its turn.
+    """Prompts typed while the agent was at work, until they join its turn or start their own.
 
-    Older clients say only that the first of the queue was removed, which is how it was taken in.
+    Older clients say only that the first prompt was removed, which means that it joined the turn.
     """
 
     def __init__(self) -> None:
         self._waiting: list[str] = []
 
     def take(self, operation: str, reason: str, text: str) -> str:
-        """The words that are taken in by this operation, if any."""
+        """Return the words that this operation adds to the turn, or ""."""
         if operation == "enqueue":
             self._waiting = [*self._waiting, text][-_MOST_QUEUED:]
             return ""
@@ -76,7 +76,7 @@ class PromptQueue:
 
 
 def sort_of(line: Any) -> Sort:
-    """Whose words a user's line holds."""
+    """Return whose words a line of type `user` holds."""
     content = mapping(line.message).get("content")
     if any(block.get("type") == "tool_result" for block in items(content)):
         return "results"
@@ -91,7 +91,7 @@ def sort_of(line: Any) -> Sort:
 
 
 def typed(content: Any) -> str:
-    """What a person typed: without what a client put in, with a word for every picture."""
+    """Return what a person typed, without the client's text, with a word for every picture."""
     text = _without(content_text(content)[:_READ]).strip()
     kinds = [text_of(block.get("type")) for block in items(content)]
     pictures = [_PICTURES[kind] for kind in kinds if kind in _PICTURES]
@@ -99,7 +99,7 @@ def typed(content: Any) -> str:
 
 
 def called(line: Any) -> str:
-    """What a person had run: a command's arguments, else its name, else the shell's line."""
+    """Return what a person ran: the shell line, else a command's arguments, else its name."""
     text = content_text(mapping(line.message).get("content"))[:_READ]
     inside = {found[1]: found[2].strip() for found in pattern("inside").finditer(text)}
     if shell := inside.get("bash-input"):
@@ -108,7 +108,7 @@ def called(line: Any) -> str:
 
 
 def queued(line: Any, queue: PromptQueue) -> str:
-    """What a person typed while the assistant was at work, and it took in without a new turn."""
+    """Return what a person typed while the assistant was at work, if it joined the same turn."""
     if line.type == "queue-operation":
         return queue.take(text_of(line.operation), text_of(line.reason), _plain(line.content))
     if b"queued_command" not in bytes(line.attachment):
@@ -122,7 +122,7 @@ def queued(line: Any, queue: PromptQueue) -> str:
 
 
 def injected(line: Any) -> str:
-    """What a hook put before the model."""
+    """Return what a hook put into the model's context."""
     if b"hook_additional_context" not in bytes(line.attachment):
         return ""
     content = mapping(unraw(line.attachment)).get("content")
@@ -136,7 +136,7 @@ def _plain(content: Any) -> str:
 
 
 def _without(text: str) -> str:
-    """The text without what a client put in; a tag that nothing closes is somebody's word."""
+    """Return the text without what the client added; an unclosed tag is the person's own."""
     if "</" not in text:
         return text
     left, at = list[str](), 0
@@ -156,8 +156,8 @@ def _without(text: str) -> str:
 
 # -- Claude Code's session transcripts: what it writes for itself while it works.
 #
-# They have no beginning and no result line; the cost stands in a line of its own; most kinds of
-# lines say nothing about the work and are stepped over.
+# They have no first line and no result line; the cost is on a line of its own; most kinds of lines
+# say nothing about the work and are skipped.
 
 
 _FAILED: frozenset[TerminalReason] = frozenset({"api_error", "rate_limited", "refused"})
@@ -165,14 +165,14 @@ _MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInpu
 
 
 class Transcript(Messages):
-    """A transcript being read."""
+    """Reads a transcript."""
 
     _speaker: tuple[bool, str] | None = None
     _duration_ms: int | None = None
     _stop: Any = None
     _limited = False
     _waits_for_agent = True
-    # Of one exchange nobody knows whether it begins with the first prompt.
+    # Whether the next prompt is the first; None in a single exchange, where that is not known.
     _is_first: bool | None = True
     _tokens = 0
     _total_tokens: int | None = None
@@ -185,11 +185,11 @@ class Transcript(Messages):
         self._queue = PromptQueue()
 
     def feed(self, line: bytes) -> None:
-        """Take one line; never raises, whatever is on it."""
+        """Read one line; never raises, whatever is on it."""
         self.read(line, lines_of, self.take)
 
     def take(self, line: Any) -> None:
-        """Take a line that was read already."""
+        """Take a line that is already decoded."""
         kind = line.type
         if not isinstance(kind, str):
             self.complain("has no type; stepped over")
@@ -211,7 +211,7 @@ class Transcript(Messages):
         parent = self._parent(line)
         sort = sort_of(line) if kind == "user" and parent is None else None
         if sort in {"aside", "local"}:
-            # The client's own words begin nothing and end nothing.
+            # The client's own words neither begin nor end anything.
             self.see_injected(content_text(message.get("content")))
             if line.isCompactSummary is True:
                 self.summarize(content_text(message.get("content")))
@@ -245,19 +245,19 @@ class Transcript(Messages):
         return self._reason() != "unknown"
 
     def _parent(self, line: Any) -> str | None:
-        """The subagent that speaks, or None for the main agent: whoever speaks first.
+        """Return the subagent that speaks, or None for the main agent, which speaks first.
 
         A subagent's own transcript holds nobody else, so there the subagent is the main one.
         """
         below = line.isSidechain is True
-        # The main agent's lines name an agent, too, when they bring its result.
+        # The main agent's lines also name an agent when they have its result.
         speaker = (below, text_of(line.agentId) if below else "")
         if self._speaker is None:
             self._speaker = speaker
         return None if speaker == self._speaker else f"sidechain {speaker[1]}"
 
     def _goes_on(self, message: Mapping[str, Any]) -> bool:
-        """Whether the message is not the last of its turn."""
+        """Whether more messages follow in this turn."""
         content = message.get("content")
         blocks = {text_of(block.get("type")) for block in items(content)}
         if "tool_use" in blocks or text_of(self._stop) in {"tool_use", "pause_turn"}:
@@ -265,7 +265,7 @@ class Transcript(Messages):
         return self._stop is None and not isinstance(content, str) and "text" not in blocks
 
     def _count(self, message: Mapping[str, Any]) -> None:
-        # Each block of a message repeats the usage of the whole; the last one knows best.
+        # Each block of a message repeats the usage of the whole; the last one is right.
         identity, spent = message.get("id"), lines.tokens(mapping(message.get("usage")))
         if identity is not None and identity == self._counted:
             self._tokens += max(0, spent - self._last_spent)
@@ -275,7 +275,7 @@ class Transcript(Messages):
             self._counted, self._last_spent = identity, spent
 
     def _count_subagent(self, line: Any) -> None:
-        """What a subagent spent, as its result says; where its lines are here they were counted."""
+        """Add the tokens that a subagent's result states, unless its own lines were counted."""
         if not self._has_subagents and b'"totalTokens"' in bytes(line.toolUseResult):
             self._tokens += count(mapping(unraw(line.toolUseResult)).get("totalTokens")) or 0
 
@@ -288,11 +288,11 @@ class Transcript(Messages):
             self._total_tokens = sum(count(number) or 0 for number in spent)
 
     def finish(self) -> AgentRun:
-        """What the session left behind so far."""
+        """Return the result of the session so far."""
         reason = self._reason()
         spent = self._tokens if self._total_tokens is None else self._total_tokens
         self.failure = self.api_error if reason in _FAILED else ""
-        # A subagent's transcript carries the name of the session that started it.
+        # A subagent's transcript has the id of the session that started it.
         below = self._speaker[1] if self._speaker and self._speaker[0] else ""
         session = f"{self.session}/{below}" if self.session and below else self.session
         return self.result(
@@ -338,12 +338,12 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
         first = text_of(mapping(line.forkedFrom).get("sessionId")) or session
         self.head = lines.SessionHead(first, git_branch=text_of(line.gitBranch))
         name = lines.session_name(text_of(line.uuid) or text_of(line.promptId))
-        # Where it stands is a name, too; how many came before is not known to who reads on.
+        # Without an id, use the position: a reader that resumes does not know how many came before.
         self.key = name or f"{lines.session_name(session) or ''}@{at}"
         self.take(line)
 
     def add(self, text: str) -> None:
-        """More words of the person's; they are told twice by some clients."""
+        """Add more words of the person; some clients report them twice."""
         if text and text not in self.typed[1:] and len(self.typed) <= _MOST_QUEUED:
             self.typed.append(text)
             self.steps.asked(text)
@@ -351,7 +351,7 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
 
 
 class Exchanges(lines.SessionReader):
-    """A session transcript being read."""
+    """Reads a session transcript as exchanges."""
 
     _parts = staticmethod(lines_of)
     _open: ClaudeTurn | None = None
@@ -362,17 +362,17 @@ class Exchanges(lines.SessionReader):
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         self._queue = PromptQueue()
-        # What a person had run, or the client put in: an exchange only once the assistant answers.
+        # What a person ran, or the client added: an exchange only once the assistant answers.
         self._maybe: ClaudeTurn | None = None
 
     @property
     def ends_at(self) -> int:
-        """How far everything was read: what may become an exchange yet is not."""
+        """The offset up to which everything was read, except what may still become an exchange."""
         return self._maybe.begins_at if self._maybe else self._next
 
     @property
     def title(self) -> str | None:
-        """What the session is called: by a person, else by the client, else by its summary."""
+        """The session's title: a person's, else the client's, else a summary."""
         titles = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
         summaries = reversed(self._summaries)
@@ -444,13 +444,13 @@ class Exchanges(lines.SessionReader):
         return ClaudeTurn(line, user, self._start, at=self._at)
 
     def _turn(self, begun: ClaudeTurn) -> None:
-        """Another exchange begins, so the one before is over."""
+        """Begin another exchange, and finish the one before."""
         self._close(begun.begins_at)
         self._open, self._maybe = begun, None
         self._queue = PromptQueue()
 
     def _again(self, uuid: str) -> bool:
-        """Whether the line stood in the file before: some clients copy what they go on from."""
+        """Whether the line was in the file before: some clients copy the session they continue."""
         if not uuid:
             return False
         if (name := hash(uuid)) in self._seen:
@@ -461,19 +461,19 @@ class Exchanges(lines.SessionReader):
         return False
 
 
-# How far a file is searched for the folder its session was held in.
+# How far to search a file for the folder of its session.
 _HEAD_LINES = 200
 _HEAD_BYTES = 4 * 1024 * 1024
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:
-    """Where Claude Code keeps its sessions."""
+    """Return the folder where Claude Code keeps its sessions."""
     given = environ.get("CLAUDE_CONFIG_DIR")
     return (Path(given) if given else Path.home() / ".claude") / "projects"
 
 
 def session_files(folder: Path) -> Iterator[Path]:
-    """Every session's file; those of sub-agents belong to their session."""
+    """Return every session's file; those of subagents belong to their session."""
     return (
         file
         for file in lines.jsonl_files(folder)
@@ -482,7 +482,7 @@ def session_files(folder: Path) -> Iterator[Path]:
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
-    """The session a file holds; None where nothing in it looks like one."""
+    """Return the session in a file, or None if nothing in it looks like one."""
     found = False
     for number, data in enumerate(file):
         if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:

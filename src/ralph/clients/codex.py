@@ -1,8 +1,8 @@
 """Codex: its command, and the events of `codex exec --json`.
 
-The output names neither its folder nor its model nor what it cost, so files outside a given root
-are unknown to it; a thread without a completed turn at the end failed or was killed.
-`codex_sessions` has its session files.
+The output has no folder, no model and no cost, so absolute paths count only under a given root. A
+thread without a completed turn at the end failed or was killed. `codex_sessions` reads its session
+files.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LOGIN_SHELLS: bool = True
 REVIEW_MODEL: str | None = None
 TAKES_SERVERS: bool = True
 _COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s")
-# It gives a server one second before it asks the model without it; a Python process may need more.
-# One that never comes up still does not end the run.
+# By default Codex waits one second for a server, then asks the model without it; a Python process
+# may need longer. A server that never comes up does not end the run.
 _SERVER_WAIT_MS = 30_000
 
 
 def command(call: AgentCall) -> list[str]:
-    """The command line of one run."""
-    # It has no list of commands: its sandbox lets any of them write in the folder alone.
+    """Return the command line of one run."""
+    # It has no list of allowed commands: its sandbox lets them write only in the folder.
     sandbox = "danger-full-access" if call.permissions.full else "workspace-write"
     words = [*_COMMAND, sandbox, *(["-m", call.model] if call.model else [])]
     if call.mcp_config is not None and call.mcp_servers:
@@ -56,7 +56,7 @@ def command(call: AgentCall) -> list[str]:
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """The headers of its servers, which may be secret and must not be on the command line."""
+    """Return the headers of its servers: they may be secret, so the command line has none."""
     found = {}
     for server, header, variable in _headers(call):
         value = str(call.mcp_servers[server]["headers"][header])
@@ -73,7 +73,7 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, Any]:
-    """One server as Codex is told of it: nothing secret, and its tools need no approval."""
+    """Return one server as settings for Codex: nothing secret, and its tools need no approval."""
     found: dict[str, Any]
     if "url" in entry:
         headers = {header: var for server, header, var in _headers(call) if server == name}
@@ -86,12 +86,12 @@ def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, A
         found = {"command": program, "args": [*isolated, *words]}
         if names := _names_in(json.dumps(entry)):
             found["env_vars"] = names
-    # A server of this name in the user's own settings may be switched off.
+    # The user's own settings may have switched off a server of this name.
     return {**found, "enabled": True, "default_tools_approval_mode": "approve"}
 
 
 def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
-    """Server, header, and the variable that carries its value."""
+    """Yield each server, its header, and the variable with the header's value."""
     number = 0
     for server, entry in call.mcp_servers.items():
         for header in entry.get("headers") or {}:
@@ -100,31 +100,31 @@ def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML writes it: as JSON does, but for mappings."""
+    """Return a value as TOML: the same as JSON, except for mappings."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
-    """Its events are of a thread, a turn or an item."""
+    """Return the dialect of an event: of a thread, a turn or an item."""
     return "codex" if text_of(event.get("type")).startswith(("thread.", "turn.", "item.")) else None
 
 
 def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
-    """A fresh capture of its output."""
+    """Create a capture of its output."""
     return Codex(file=file, root=root, injected=injected)
 
 
 def sessions() -> SessionFiles:
-    """The rollouts under `~/.codex/sessions`."""
+    """Return the rollouts under `~/.codex/sessions`."""
     from ralph.clients import codex_sessions
 
     return codex_sessions
 
 
 def setup() -> settings.ClientSetup:
-    """Hooks in `hooks.json`, the MCP server in `config.toml`."""
+    """Return the setup: hooks in `hooks.json`, the MCP server in `config.toml`."""
     return CodexSetup()
 
 
@@ -138,7 +138,7 @@ _MOST_STARTED = 5000
 
 
 class Codex(ToolRun):
-    """A thread being read."""
+    """Reads a thread."""
 
     _last_message = ""
     _turns = 0
@@ -183,7 +183,7 @@ class Codex(ToolRun):
         if kind in _TOOLS:
             self._begin(item, kind)
             self._running.add(text_of(item.get("id")))
-            # Another agent, or what a shell left in the background, goes on behind its result.
+            # Another agent, or a shell's background job, keeps running after its result.
             left = kind == "collab_tool_call" or LEFT.search(text_of(item.get("command")))
             if done and not left:
                 self._running.discard(text_of(item.get("id")))
@@ -248,7 +248,7 @@ class Codex(ToolRun):
                 self.edited(text_of(change.get("path")))
 
     def finish(self) -> AgentRun:
-        """What the run left behind."""
+        """Return the result of the run."""
         reason: TerminalReason = "ok" if self._is_over else "killed"
         facts = {"tokens_used": self._tokens, "num_turns": self._turns or None}
         return self.finished("codex", reason, self._last_message, **facts)
@@ -267,11 +267,11 @@ _END = "# <<< ralph <<<"
 _BLOCK = re.compile(
     rf"(?:\r?\n)?^{re.escape(_BEGIN)}[^\n]*\n.*?^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.S | re.M
 )
-# `codex mcp remove` takes the table and the comment before it, and leaves the one after it.
+# `codex mcp remove` removes the table and the comment before it, and leaves the one after it.
 _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
 
 
-# Its events, ours, the tools they are for, and how long it waits for each, in seconds.
+# Its event, our event, the tools it is for, and the timeout in seconds.
 _HOOKS = (
     ("SessionStart", "session-start", "", 10),
     ("UserPromptSubmit", "user-prompt-submit", "", 10),
@@ -285,22 +285,22 @@ _HOOKS = (
 class CodexSetup(HooksSetup):
     """Hooks in `hooks.json`, the MCP server in `config.toml`.
 
-    There it is one block between two comments, the rest is untouched.
+    The server is one block between two comments; the rest of the file is untouched.
     """
 
     agent = "codex"
     keeps_previous = False
 
     def hooks_file(self, root: Path | None) -> Path:
-        """Its hooks, beside its settings."""
+        """Return the file of its hooks, beside its settings."""
         return self.servers_file(root).with_name("hooks.json")
 
     def wanted_hooks(self, call: settings.RalphCall) -> dict[str, list[Any]]:
-        """The groups of each event, calling Ralph so."""
+        """Return the hook groups of each event, with this call of Ralph."""
         return hook_groups(self.agent, call, _HOOKS)
 
     def warnings(self, places: list[settings.SetupPlace], root: Path | None) -> list[str]:
-        """Whether the person has yet to trust the hooks; that is noted by the file's path."""
+        """Warn if the person has not trusted the hooks yet; Codex notes that by the file's path."""
         found = []
         for place in places:
             if place.hooks is None or place.hooks.state == "none":
@@ -315,14 +315,14 @@ class CodexSetup(HooksSetup):
         return found
 
     def servers_file(self, root: Path | None) -> Path:
-        """Codex's settings: of the project at this root, else the person's own."""
+        """Return Codex's settings file: of the project at this root, else the person's own."""
         if root is not None:
             return root / ".codex" / "config.toml"
         given = os.environ.get("CODEX_HOME")
         return (Path(given).expanduser() if given else Path.home() / ".codex") / "config.toml"
 
     def with_server(self, text: str | None, call: settings.RalphCall, where: Path) -> str:
-        """The settings with our server in them."""
+        """Return the settings with our server in them."""
         rest = text
         if text is not None:
             if self.server_in(text, where) == call.registered:
@@ -338,13 +338,13 @@ class CodexSetup(HooksSetup):
             _BEGIN,
             f"[mcp_servers.{settings.SERVER}]",
             *(f"{key} = {json.dumps(one, ensure_ascii=False)}" for key, one in entry.items()),
-            # Without it `codex exec` refuses every tool that writes, even reporting on a task.
+            # Without this, `codex exec` refuses every tool that writes, even reporting on a task.
             'default_tools_approval_mode = "approve"',
             _END,
             "",
         ]
         block = newline.join(lines)
-        # One line break goes before the block, whatever is there: taking both out is exact.
+        # Always one line break before the block: removing both restores the file exactly.
         made = block if rest is None else rest + newline + block
         fits = False
         with contextlib.suppress(BadInput):
@@ -357,7 +357,7 @@ class CodexSetup(HooksSetup):
         return made
 
     def without_server(self, text: str, where: Path) -> str | None:
-        """The settings without our server; None when nothing else was in them."""
+        """Return the settings without our server; None if nothing else was in them."""
         _servers_in(text, where)
         found = _BLOCK.search(text)
         if found is None:
@@ -371,7 +371,7 @@ class CodexSetup(HooksSetup):
         return None if not left and text.startswith(_BEGIN) else left
 
     def server_in(self, text: str, where: Path) -> settings.RalphCall | None:
-        """How our server is called, None where it is not registered."""
+        """Return how our server is called, or None if it is not registered."""
         return settings.server_call(_servers_in(text, where).get(settings.SERVER))
 
 
@@ -387,20 +387,20 @@ def _servers_in(text: str, where: Path) -> dict[str, Any]:
 
 # -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.
 #
-# Codex is told its servers on a command line that everybody on the machine can read. So that line
-# names a file, ours alone, and the server's name in it; the keys stay in the file.
+# Codex gets its servers on a command line, which everybody on the machine can read. So that line
+# has only the path of a private file and the server's name in it; the keys stay in the file.
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def _names_in(text: str) -> list[str]:
-    """The names that a text takes from the environment, as `${NAME}` or `${NAME:-default}`."""
+    """Return the variables that a text uses, as `${NAME}` or `${NAME:-default}`."""
     return list(dict.fromkeys(name for name, _ in _VARIABLE.findall(text)))
 
 
 def _filled(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its variables filled in; one that has no value and no default is an error."""
+    """Return the text with its variables filled in; KeyError for one without value and default."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
@@ -414,7 +414,7 @@ def _filled(text: str, environ: Mapping[str, str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Become the server; what it says and how it ends is its own."""
+    """Become the server: from then on, the output and the exit code are its own."""
     file, name = arguments
     try:
         entry = json.loads(Path(file).read_text(encoding="utf-8"))["mcpServers"][name]

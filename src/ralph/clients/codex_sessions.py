@@ -1,9 +1,9 @@
-"""Codex's rollouts cut into exchanges: what it writes for itself under `~/.codex/sessions`.
+"""Cut Codex's rollouts, its session files under `~/.codex/sessions`, into exchanges.
 
 The first line names the session and its folder. A turn begins with `task_started` and a person's
-words and ends with `task_complete` or `turn_aborted`; older rollouts have neither, and there the
-next person's words end it. What the model said and called stands in `response_item` lines in every
-version; the events beside them say the same again and are stepped over.
+words and ends with `task_complete` or `turn_aborted`; older rollouts have neither, so there a
+person's next words end it. In every version, `response_item` lines have what the model said and
+called; the events beside them repeat it and are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from ralph.records.iteration import FileAction
 
 
 _READ = 64_000
-# What the client writes in a person's place; newer ones say whose words each part is.
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
 _CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _HEAD_CHARS = 500
@@ -37,7 +36,7 @@ _MOST_HUNKS = 50
 
 
 def rollout_head(line: bytes) -> lines.SessionHead | None:
-    """The session a rollout is of, or None when its first line does not say."""
+    """Return the session of a rollout, or None if its first line does not name one."""
     try:
         event = objects(line)[0]
     except lines.UnreadableLine:
@@ -55,17 +54,17 @@ def rollout_head(line: bytes) -> lines.SessionHead | None:
 
 
 class CodexAnswer(msgspec.Struct, frozen=True):
-    """What a tool answered: its own words, and whether it failed."""
+    """A tool's answer: its own words, and whether it failed."""
 
     text: str
     failed: bool
     code: int | None = None
-    session: str = ""  # it still runs under this name
+    session: str = ""  # the name under which it still runs
     stopped: bool = False
 
 
 def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
-    """A user's message as what a person wrote, and what the client put in."""
+    """Return what the person wrote in a user's message, and what the client added."""
     data = mapping(message.get("internal_chat_message_metadata_passthrough"))
     parts = list(items(message.get("content")))
     whose = [
@@ -80,19 +79,20 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
             typed.append("[image]")
             continue
         text = text_of(part.get("text"))[:_READ].strip()
+        # Newer clients say whose words each part is.
         persons = who == "user" if who else not pattern("codex puts in").match(text)
         (typed if persons else put_in).append(text)
     return "\n\n".join(filter(None, typed)), "\n".join(put_in)
 
 
 def turn_of(payload: Mapping[str, Any]) -> str:
-    """The name of the turn that a line belongs to, where it says so."""
+    """Return the id of the turn that a line belongs to, or "" if it has none."""
     data = mapping(payload.get("internal_chat_message_metadata_passthrough"))
     return text_of(payload.get("turn_id")) or text_of(data.get("turn_id"))
 
 
 def call_of(item: Mapping[str, Any]) -> OpenCall:
-    """The call in a response item."""
+    """Return the call in a response item."""
     name = text_of(item.get("name")) or text_of(item.get("type"))
     if space := text_of(item.get("namespace")):
         name = f"{space}__{name}"
@@ -117,7 +117,7 @@ def call_of(item: Mapping[str, Any]) -> OpenCall:
 
 
 def changes_of(patch: str) -> list[tuple[str, FileAction]]:
-    """The files that a patch changes."""
+    """Return the files that a patch changes, and how."""
     found: list[tuple[str, FileAction]] = []
     for kind, path, moved_to in pattern("patched").findall(patch):
         if moved_to and found:
@@ -129,7 +129,7 @@ def changes_of(patch: str) -> list[tuple[str, FileAction]]:
 
 
 def hunks_of(patch: str) -> Iterator[tuple[str, str, str]]:
-    """What a patch takes out of each file and puts in, hunk by hunk."""
+    """Yield what a patch removes from each file and adds, hunk by hunk."""
     parts = re.split(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", patch, flags=re.M)
     for path, body in zip(parts[1::2], parts[2::2], strict=True):
         for hunk in re.split(r"^@@.*$", body, flags=re.M)[:_MOST_HUNKS]:
@@ -141,7 +141,7 @@ def hunks_of(patch: str) -> Iterator[tuple[str, str, str]]:
 
 
 def answer_of(output: Any) -> CodexAnswer:
-    """What came back from a call, in any of the forms clients wrote it."""
+    """Read the answer to a call, in any of the forms that clients have used."""
     plain = mapping(output)
     text = content_text(plain.get("content")) if plain else content_text(output)
     code: int | None = None
@@ -167,7 +167,7 @@ def answer_of(output: Any) -> CodexAnswer:
 
 
 def total_tokens(usage: Any) -> int:
-    """Everything that was processed, by one of Codex's counts."""
+    """Return the number of tokens processed, from one of Codex's counts."""
     data = mapping(usage)
     total = count(data.get("total_tokens"))
     if total is not None:
@@ -183,7 +183,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 
 def _scripted(script: str) -> tuple[str, str | None]:
-    """The shell's lines in a script that calls the shell, and the folder of the first."""
+    """Return the shell lines in a script that calls the shell, and the folder of the first."""
     found: list[Mapping[str, Any]] = []
     for part in script[:_READ].split(_SCRIPT_CALL)[1:]:
         with contextlib.suppress(ValueError, RecursionError):
@@ -193,7 +193,7 @@ def _scripted(script: str) -> tuple[str, str | None]:
 
 
 def _command(given: Mapping[str, Any]) -> str:
-    """The shell's line: without the shell itself, as the person would type it."""
+    """Return the shell line without the shell itself, as a person would type it."""
     data = given.get("cmd") or given.get("command")
     if not isinstance(data, list):
         return text_of(data)
@@ -216,17 +216,17 @@ class CodexTurn(ToolTurn):
     ) -> None:
         super().__init__("codex", start, key, begins_at, folder)
         self.turn = turn
-        # The calls of shells that still run, by the names of these.
+        # The calls whose shells still run, by the shell's name.
         self._shells: dict[str, OpenCall] = {}
 
     def context(self, data: Mapping[str, Any]) -> None:
-        """Where the turn is held, and by which model."""
+        """Note the turn's folder and model."""
         self.model = text_of(data.get("model")) or self.model
         self.folder = text_of(data.get("cwd")) or self.folder
         self.at_home(self.folder)
 
     def call(self, call: OpenCall) -> None:
-        """The assistant called a tool."""
+        """Note a tool call; one that waits for a running shell continues that shell's call."""
         changes = ", ".join(self.place(path) or path for path, _ in call.changes or ())
         call.target = changes or call.target
         if call.session not in self._shells:
@@ -238,7 +238,7 @@ class CodexTurn(ToolTurn):
         self._open[call.identity] = self._shells[call.session]
 
     def back(self, identity: str, answer: CodexAnswer) -> None:
-        """A tool answered."""
+        """Note a tool's answer."""
         call = self._open.get(identity)
         if call is None:
             return
@@ -255,23 +255,23 @@ class CodexTurn(ToolTurn):
             self.answer(identity, answer.text, failed=failed, code=code, existed=False)
 
     def spend(self, total: int, last: int) -> None:
-        """What the thread has used so far; `last` of it since the line before."""
+        """Note the tokens that the thread has used so far, `last` of them since the last line."""
         if self._before is None:
             self._before = max(0, total - last)
         self.tokens["thread"] = max(self.tokens.get("thread", 0), total - self._before)
 
     def fail(self, message: str) -> None:
-        """The provider or the client gave up; a provider's envelope around its words goes."""
+        """Note that the provider or the client gave up; unwrap a provider's message from JSON."""
         error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
         self.failure = text_of(error.get("message")) or message or "the turn failed"
 
 
 class Rollout(lines.SessionReader):
-    """A rollout being read; to read on, give the head too."""
+    """Reads a rollout; to resume reading, pass the head too."""
 
     _parts = staticmethod(objects)
     _open: CodexTurn | None = None
-    # Of the turn that began before its words came: where, its name, and what is known of it.
+    # The turn that has begun but has no words yet: its position, its id, and whether it is marked.
     _turn_at: int | None = None
     _turn = ""
     _is_marked = False
@@ -284,7 +284,7 @@ class Rollout(lines.SessionReader):
 
     @property
     def ends_at(self) -> int:
-        """How far everything was read: a turn that has no words yet is not."""
+        """The offset up to which everything was read, except a turn that has no words yet."""
         return self._next if self._turn_at is None else self._turn_at
 
     def _take(self, event: Mapping[str, Any]) -> None:
@@ -308,7 +308,7 @@ class Rollout(lines.SessionReader):
             self._open.spend(thread, total_tokens(data.get("usage")))
 
     def _begin(self, turn: str) -> None:
-        """A turn begins, or goes on under the same name."""
+        """Begin a turn, or continue the one with the same id."""
         if self._open is not None and turn in ("", self._open.turn):
             return
         self._close(self._at)
@@ -370,7 +370,7 @@ class Rollout(lines.SessionReader):
             return
         at = self._at if self._turn_at is None else self._turn_at
         self._close(at)
-        # A turn has one name, however often its line is copied; where it stands is a name, too.
+        # A turn has one id, however often its line is copied; without an id, use the position.
         key = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
         start = msgspec.structs.replace(self._start, head=self.head)
         self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
@@ -396,18 +396,18 @@ class Rollout(lines.SessionReader):
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:
-    """Where Codex keeps its sessions."""
+    """Return the folder where Codex keeps its sessions."""
     given = environ.get("CODEX_HOME")
     return (Path(given) if given else Path.home() / ".codex") / "sessions"
 
 
 def session_files(folder: Path) -> Iterator[Path]:
-    """Every rollout."""
+    """Return every rollout."""
     return (file for file in lines.jsonl_files(folder) if file.name.startswith("rollout-"))
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
-    """The session a rollout is of; a file that does not name one is named by itself."""
+    """Return the session of a rollout; a session without an id is named after its file."""
     head = rollout_head(file.readline())
     if head is None or head.session:
         return head

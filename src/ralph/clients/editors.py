@@ -1,8 +1,8 @@
-"""Settings that may have comments, and the editors that keep their MCP servers in such a file.
+"""Edit settings files with comments, and set up the editors that keep MCP servers in such files.
 
-A change to one member leaves everything else as it is. `plain` blanks what JSON does not have
-(comments, commas before a closing bracket) without moving anything, so that a place in the plain
-text is the same place in the text.
+A change to one member leaves everything else as it is. `plain` blanks out what JSON does not have
+(comments, commas before a closing bracket) without moving anything, so that a position in the plain
+text is the same position in the text.
 
 | editor | documented at |
 | --- | --- |
@@ -27,7 +27,7 @@ import msgspec
 from ralph.clients import EDITORS, setup
 from ralph.errors import BadInput
 
-# A text is skipped whole, so that what looks like a comment in it is none.
+# Strings are matched too, and skipped, so that text like a comment inside one is left alone.
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 _LAST_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])', re.S)
 _SPACE = re.compile(r"\s*")
@@ -35,7 +35,7 @@ _decoder = json.JSONDecoder()
 
 
 def plain(text: str) -> str:
-    """The same text as JSON, of the same length."""
+    """Return the text as JSON of the same length."""
     return _LAST_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 
 
@@ -45,7 +45,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def put(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The text with this member; an object on the way to it is made if it is not there."""
+    """Return the text with this member set; missing objects on the way to it are created."""
     data = plain(text)
     at, depth = data.index("{"), 0
     for depth, name in enumerate(path):
@@ -65,7 +65,7 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def take(text: str, path: tuple[str, ...]) -> str:
-    """The text without this member, and without an object that held nothing else."""
+    """Return the text without this member, and without objects that held nothing else."""
     data, with_commas = plain(text), _COMMENT.sub(_blanked, text)
     at, cut, was_commented = data.index("{"), list[tuple[int, int]](), False
     for name in path:
@@ -87,7 +87,7 @@ def take(text: str, path: tuple[str, ...]) -> str:
 
 
 def _members(data: str, at: int) -> dict[str, tuple[int, int, int]]:
-    """The members of the object that begins here: where each begins, and its value."""
+    """Return the object's members: where each begins, and where its value begins and ends."""
     found: dict[str, tuple[int, int, int]] = {}
     at = _skip(data, at + 1)
     while data[at] != "}":
@@ -117,7 +117,7 @@ def _home(*names: str) -> Callable[[], Path]:
 
 
 def _vscode() -> Path:
-    """VS Code's default profile."""
+    """Return the file of VS Code's default profile."""
     folder = _settings_folder()
     if sys.platform == "darwin":
         folder = Path.home() / "Library" / "Application Support"
@@ -136,7 +136,7 @@ def _settings_folder() -> Path:
 
 
 class Editor(msgspec.Struct, frozen=True):
-    """One editor: its servers' files and the object in them; no `project`, no file of a project."""
+    """One editor: the files of its servers and the key in them; `project` None if there is none."""
 
     user: Callable[[], Path]
     project: str | None
@@ -153,10 +153,10 @@ _EDITORS = {
 
 
 class JsoncSetup(setup.ClientSetup):
-    """A client whose MCP servers are in a file with comments."""
+    """Setup of a client whose MCP servers are in a file with comments."""
 
     def with_server(self, text: str | None, call: setup.RalphCall, where: Path) -> str:
-        """The file with our MCP server in it."""
+        """Return the file with our MCP server in it."""
         try:
             self.read(text or "", where)
         except BadInput as error:
@@ -167,22 +167,22 @@ class JsoncSetup(setup.ClientSetup):
         return super().with_server(text, call, where)
 
     def read(self, text: str, where: Path) -> dict[str, Any]:
-        """What is in the file."""
+        """Return the settings in the file."""
         return setup.read_json(plain(text), where) if text.strip() else {}
 
     def put(self, text: str | None, settings: dict[str, Any], entry: dict[str, Any]) -> str:
-        """The file with this server, and all else as it is."""
+        """Return the file with this server, and everything else unchanged."""
         start = text if text is not None and text.strip() else "{}\n"
         return put(start, (self.servers_key, setup.SERVER), entry)
 
     def take(self, text: str, where: Path) -> str | None:
-        """The file without the server that is in it; None when nothing else was."""
+        """Return the file without our server; None if nothing else was in it."""
         left = take(text, (self.servers_key, setup.SERVER))
         return None if re.fullmatch(r"\s*\{\s*\}\s*", left) else left
 
 
 class EditorSetup(JsoncSetup):
-    """The MCP server in an editor's settings."""
+    """Setup of the MCP server in an editor's settings."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
@@ -190,7 +190,7 @@ class EditorSetup(JsoncSetup):
         self.servers_key = self._editor.servers_key
 
     def servers_file(self, root: Path | None) -> Path:
-        """Where its servers are: of the project at this root, else the person's own."""
+        """Return the file of its servers: of the project at this root, else the person's own."""
         if root is None:
             return self._editor.user()
         if self._editor.project is None:
@@ -199,9 +199,9 @@ class EditorSetup(JsoncSetup):
         return root / self._editor.project
 
     def server_entry(self, call: setup.RalphCall) -> dict[str, Any]:
-        """Our server as its settings describe one."""
+        """Return our server in the format of its settings."""
         return {**self._editor.entry, "command": call.program, "args": call.server_words}
 
     def places(self, root: Path | None) -> list[setup.SetupPlace]:
-        """What is set up for the person and, where it has a file, for the project at this root."""
+        """Return what is set up for the person and, if it has a file, for the project at `root`."""
         return super().places(root if self._editor.project else None)

@@ -1,7 +1,7 @@
 """Gemini CLI: its command, its output in `--output-format stream-json`, and its settings.
 
-The output does not tell how a shell command ended. The session's file does, so a run on this
-machine is told by that, and one from elsewhere by what its commands printed.
+The output does not say how a shell command ended, but the session's file does. So a run on this
+machine is read from that file, and a run from elsewhere from what its commands printed.
 Documented in google-gemini/gemini-cli: docs/cli/headless.md (output), docs/hooks/reference.md
 (hooks), docs/tools/mcp-server.md (servers), docs/reference/configuration.md (files, variables).
 """
@@ -28,15 +28,15 @@ DIALECTS: tuple[str, ...] = ("gemini",)
 OUTPUTS: tuple[str, ...] = ("the output of `gemini -p --output-format stream-json`",)
 SESSION_TYPES: frozenset[str] = frozenset()
 LOGIN_SHELLS: bool = False
-# It takes servers from its settings alone, and the files of one run's settings must be root's.
 REVIEW_MODEL: str | None = None
+# It takes servers only from its settings, and settings for a single run must belong to root.
 TAKES_SERVERS: bool = False
-# The folder is the one that the person runs Ralph in.
+# `--skip-trust`: the folder is the one that the person runs Ralph in.
 _COMMAND = ("gemini", "--output-format", "stream-json", "--skip-trust", "--approval-mode")
 
 
 def command(call: AgentCall) -> list[str]:
-    """The command line of one run; the prompt comes by standard input, behind an empty one."""
+    """Return the command line of one run; `-p` is empty, the prompt comes on standard input."""
     # Without a person to ask, it refuses every other command.
     rules = ",".join(f"run_shell_command({one})" for one in call.permissions.commands)
     mode = ["yolo"] if call.permissions.full else ["auto_edit", "--allowed-tools", rules]
@@ -44,12 +44,12 @@ def command(call: AgentCall) -> list[str]:
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """Nothing: it gets no servers."""
+    """Return nothing: it gets no servers."""
     return {}
 
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
-    """Every event has a time; the first one names the session."""
+    """Return the dialect of an event: each has a time, and the first one names the session."""
     kind, keys = event.get("type"), event.keys()
     if kind == "init" and {"session_id", "timestamp"} <= keys:
         return "gemini"
@@ -57,24 +57,24 @@ def dialect_of(event: Mapping[str, Any]) -> str | None:
 
 
 def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
-    """A fresh capture of its output."""
+    """Create a capture of its output."""
     return GeminiRun(file=file, root=root, injected=injected)
 
 
 def sessions() -> SessionFiles:
-    """The chats under `~/.gemini/tmp`: this module has them, too."""
+    """Return the chats under `~/.gemini/tmp`, which this module also reads."""
     from ralph.clients import gemini
 
     return gemini
 
 
 def setup() -> ClientSetup:
-    """Hooks and the MCP server, both in `settings.json`."""
+    """Return the setup: hooks and the MCP server, both in `settings.json`."""
     return GeminiSetup()
 
 
 class GeminiRun(ToolRun):
-    """A run being read."""
+    """Reads a run."""
 
     _result: Mapping[str, Any] | None = None
     _said = ""
@@ -110,12 +110,12 @@ class GeminiRun(ToolRun):
             self.failure = failure_text(event.get("error"))
 
     def finish(self) -> AgentRun:
-        """What the run left behind."""
+        """Return the result of the run."""
         self.speak(self._said)
         self._said = ""
         stats = mapping((self._result or {}).get("stats"))
         models = list(mapping(stats.get("models")))
-        # `auto` is no model; of several, the last one did the work that the first one chose it for.
+        # `auto` is not a model; of several models, the first chose the last, which did the work.
         self.model = models[-1] if models else self.model
         found = self.finished(
             "gemini",
@@ -136,14 +136,14 @@ class GeminiRun(ToolRun):
 
 # -- Its session files: `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
 #
-# The first line names the session. A message is a line, and stands there again, whole, whenever
+# The first line names the session. A message is a line, and is written again as a whole whenever
 # more is known of it: its tool calls, then their results. Lines with `$set` are about the session;
-# the messages in them were or will be lines of their own. The folder it was held in stands in a
-# file beside the chats.
+# the messages in them also have lines of their own. The session's folder is in a file beside the
+# chats.
 
 _ROOT_FILE = ".project_root"
 _MOST_PATH_BYTES = 4096
-# What the client puts before the model beside a person's words.
+# What the client adds to a person's words for the model.
 _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 _NOT_TYPED = ("/", "?", "<session_context>")
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.M)
@@ -154,14 +154,14 @@ _ENDED = {"success", "error", "cancelled"}
 
 
 class GeminiTurn(ToolTurn):
-    """An exchange, with what was already read of each of its messages."""
+    """An exchange being read; knows which parts of its messages were already read."""
 
     def __init__(self, start: lines.SessionStart, key: str, begins_at: int) -> None:
         super().__init__("gemini", start, key, begins_at)
         self._read_ids: set[str] = set()
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """A line of the model's."""
+        """Read a line of the model."""
         self.see_time(message.get("timestamp"))
         self.model = text_of(message.get("model")) or self.model
         identity, text = text_of(message.get("id")), content_text(message.get("content"))
@@ -204,13 +204,13 @@ class GeminiTurn(ToolTurn):
 
 
 def _without_context(text: str) -> str:
-    """The text without what hooks added to it."""
+    """Return the text without what hooks added to it."""
     first, *rest = text.split(_CONTEXT)
     return "".join([first, *(part.partition(_CONTEXT_END)[2] for part in rest)]).strip()
 
 
 class GeminiSession(lines.SessionReader):
-    """A session's file being read."""
+    """Reads a session's file."""
 
     _parts = staticmethod(objects)
     _open: GeminiTurn | None = None
@@ -242,18 +242,18 @@ class GeminiSession(lines.SessionReader):
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:
-    """Where Gemini CLI keeps its sessions."""
+    """Return the folder where Gemini CLI keeps its sessions."""
     given = environ.get("GEMINI_CLI_HOME")
     return (Path(given) if given else Path.home()) / ".gemini" / "tmp"
 
 
 def session_files(folder: Path) -> Iterator[Path]:
-    """Every session's file."""
+    """Return every session's file."""
     return (file for file in lines.jsonl_files(folder) if file.name.startswith("session-"))
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
-    """The session that a file holds, and the folder that a file above it names."""
+    """Return the session in a file, with the folder that a file above it names."""
     try:
         first = objects(file.readline().removeprefix(lines.BOM).strip())[0]
     except (lines.UnreadableLine, IndexError):
@@ -265,7 +265,7 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
 
 
 def last_exchange(session: str, *, root: str | None, injected: str) -> lines.SessionExchange | None:
-    """The last exchange of a session on this machine; None where it has no file here."""
+    """Return the last exchange of a session on this machine, or None if it has no file here."""
     if not _UUID.fullmatch(session):
         return None
     for path in session_folder(os.environ).glob(f"*/chats/session-*-{session[:8]}.jsonl"):
@@ -299,8 +299,8 @@ open_session = lines.open_file
 
 # -- Its settings.
 
-# Its events, ours, the tools they are for, and how long it waits, in milliseconds. PreCompress
-# comes before every request to the model, not only when something is compressed.
+# Its event, our event, the tools it is for, and the timeout in milliseconds. PreCompress is not
+# used: it comes before every request to the model, not only when something is compressed.
 _HOOKS = (
     ("SessionStart", "session-start", "", 10_000),
     ("BeforeAgent", "user-prompt-submit", "", 10_000),
@@ -311,13 +311,13 @@ _HOOKS = (
 
 
 class GeminiSetup(HooksSetup):
-    """Hooks and the MCP server in `settings.json`."""
+    """Setup of Gemini CLI: hooks and the MCP server in `settings.json`."""
 
     agent = "gemini"
     fills_variables = True
 
     def servers_file(self, root: Path | None) -> Path:
-        """Its settings: of the project at this root, else the person's own."""
+        """Return its settings file: of the project at this root, else the person's own."""
         given = os.environ.get("GEMINI_CLI_HOME")
         home = Path(given).expanduser() if given else Path.home()
         return (home if root is None else root) / ".gemini" / "settings.json"
@@ -325,9 +325,9 @@ class GeminiSetup(HooksSetup):
     hooks_file = servers_file
 
     def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
-        """The groups of each event, calling Ralph so."""
+        """Return the hook groups of each event, with this call of Ralph."""
         return hook_groups(self.agent, call, _HOOKS, name=NAME)
 
     def server_entry(self, call: RalphCall) -> dict[str, Any]:
-        """Our server as its settings describe one."""
+        """Return our server in the format of its settings."""
         return {"command": call.program, "args": call.server_words}

@@ -1,9 +1,9 @@
-"""Ralph's part in Claude Code's settings: hooks, the MCP server, the plugin; and hooks like these.
+"""Ralph's part in Claude Code's settings: hooks, the MCP server, the plugin. Also similar hooks.
 
-The hooks of Gemini CLI and Codex are laid out as Claude Code's:
-`{"hooks": {EVENT: [{"matcher": ..., "hooks": [{"type": "command", "command": ...}]}]}}`. Hooks of
-ours are known by what they call: Ralph, the word `hook`, and an event. So those of an older version
-are found as well, wherever a person moved them, and no mark must be kept beside them.
+Gemini CLI and Codex lay out hooks like Claude Code:
+`{"hooks": {EVENT: [{"matcher": ..., "hooks": [{"type": "command", "command": ...}]}]}}`. Our hooks
+are recognized by their command: Ralph, the word `hook`, and an event. So hooks of an older version
+are found too, wherever a person moved them, and they need no extra mark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOOKS = "hooks"
 
 
 def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, str]]]:
-    """Each event that calls Ralph, with the calls and the whole commands."""
+    """Return each event that calls Ralph, with the calls and the whole commands."""
     hooks = settings.get(_HOOKS)
     found = {
         event: [called for group in groups for hook in _list_in(group) if (called := _called(hook))]
@@ -39,7 +39,7 @@ def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, 
 def hook_groups(
     agent: str, call: setup.RalphCall, rows: Iterable[tuple[str, str, str, int]], **more: Any
 ) -> dict[str, list[Any]]:
-    """The groups of each event of a client: its name there, ours, the tools, and the timeout."""
+    """Return the hook groups of each event; a row is its event, ours, the tools, the timeout."""
     found: dict[str, list[Any]] = {}
     for event, ours, matcher, timeout in rows:
         command = call.hook(f"{ours} --agent {agent}")
@@ -49,22 +49,22 @@ def hook_groups(
 
 
 class HooksSetup(setup.ClientSetup):
-    """A client with hooks; its MCP server may be in the same file."""
+    """Setup of a client with hooks; its MCP server may be in the same file."""
 
     has_hooks = True
 
     @abstractmethod
     def hooks_file(self, root: Path | None) -> Path:
-        """Where its hooks are: of the project at this root, else the person's own."""
+        """Return the file of its hooks: of the project at this root, else the person's own."""
 
     @abstractmethod
     def wanted_hooks(self, call: setup.RalphCall) -> dict[str, list[Any]]:
-        """The groups of each event, calling Ralph so."""
+        """Return the hook groups of each event, with this call of Ralph."""
 
     def edits(
         self, root: Path | None, call: setup.RalphCall | None, *, mcp: bool = True
     ) -> list[setup.SettingsEdit]:
-        """The hooks, and the server where it is wanted."""
+        """Return the edits for the hooks and, if it is wanted, the server."""
         file = self.hooks_file(root)
         if not mcp or self.servers_file(root) != file:
             found = self._edits(file, root, call, self.with_hooks, self.without_hooks)
@@ -81,7 +81,7 @@ class HooksSetup(setup.ClientSetup):
         return self._edits(file, root, call, put_in, take_out)
 
     def with_hooks(self, text: str | None, call: setup.RalphCall, where: Path) -> str:
-        """The settings with all our hooks, each once; those that are right stay as they are."""
+        """Return the settings with all our hooks, each once; correct ones stay as they are."""
         settings = {} if text is None else _read_settings(text, where)
         wanted = self.wanted_hooks(call)
         commands, found = _commands(wanted), hooks_in(settings)
@@ -94,7 +94,7 @@ class HooksSetup(setup.ClientSetup):
         return text if text is not None and changed == settings else setup.write_json(changed)
 
     def without_hooks(self, text: str, where: Path) -> str | None:
-        """The settings without our hooks; None when nothing else was in them."""
+        """Return the settings without our hooks; None if nothing else was in them."""
         settings = _read_settings(text, where)
         found = hooks_in(settings)
         if not found:
@@ -107,7 +107,7 @@ class HooksSetup(setup.ClientSetup):
         return setup.write_json(changed) if changed else None
 
     def hooks(self, root: Path | None) -> setup.SetupPart:
-        """Our hooks in the settings of the project at this root, else the person's own."""
+        """Return the state of our hooks: in the project at this root, else the person's own."""
 
         def judge(text: str, file: Path) -> setup.SetupPart:
             found = hooks_in(setup.read_json(text, file))
@@ -130,12 +130,12 @@ class HooksSetup(setup.ClientSetup):
 
 
 def _commands(wanted: dict[str, list[Any]]) -> dict[str, str]:
-    """The command of each event's hook."""
+    """Return the command of each event's hook."""
     return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted.items()}
 
 
 def _others(settings: dict[str, Any], events: Collection[str]) -> dict[str, list[Any]]:
-    """The hooks of each event, without ours of these; a group of ours goes with its matcher."""
+    """Return all hooks without ours for these events; a group with only ours goes completely."""
     hooks: dict[str, list[Any]] = dict(settings.get(_HOOKS, {}))
     for event in events:
         groups = []
@@ -164,7 +164,7 @@ def _list_in(group: object) -> list[Any]:
 
 
 def _read_settings(text: str, where: Path) -> dict[str, Any]:
-    """Refuse what is not laid out as settings are: we would not know where ours belong."""
+    """Return the settings; refuse an unexpected layout, where our hooks have no known place."""
     settings = setup.read_json(text, where)
     hooks = settings.get(_HOOKS, {})
     if not isinstance(hooks, dict):
@@ -179,7 +179,7 @@ def _read_settings(text: str, where: Path) -> dict[str, Any]:
 
 
 PLUGIN = "ralph@ralph"
-# The plugin as it was installed with this package; it is a marketplace too.
+# The plugin that comes with this package; the folder is also a marketplace.
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
 _STATUS_LINE = "statusLine"
@@ -189,7 +189,7 @@ _T = TypeVar("_T")
 
 
 def settings_file(root: Path | None) -> Path:
-    """Claude Code's settings: of the project at this root, else the person's own."""
+    """Return Claude Code's settings file: of the project at this root, else the person's own."""
     return (_user_folder() if root is None else root / ".claude") / "settings.json"
 
 
@@ -199,7 +199,7 @@ def _user_folder() -> Path:
 
 
 def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
-    """The plugin's own hooks, calling Ralph so."""
+    """Return the plugin's own hooks, with this call of Ralph."""
     text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
     hooks: dict[str, list[Any]] = json.loads(text)["hooks"]
     for hook in (h for groups in hooks.values() for group in groups for h in group["hooks"]):
@@ -222,36 +222,36 @@ def _ask(*requests: list[str]) -> str | None:
 
 
 class ClaudeCodeSetup(HooksSetup):
-    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+    """Setup of Claude Code: hooks in `settings.json`, the MCP server in `.mcp.json`."""
 
     agent = "claude"
     fills_variables = True
 
     def servers_file(self, root: Path | None) -> Path:
-        """The person's own file is the client's to write."""
+        """Return the file of its servers; the person's own file is only for the client to write."""
         if root is not None:
             return root / ".mcp.json"
         given = os.environ.get("CLAUDE_CONFIG_DIR")
         return (Path(given).expanduser() if given else Path.home()) / ".claude.json"
 
     def wanted_hooks(self, call: setup.RalphCall) -> dict[str, list[Any]]:
-        """The plugin's own hooks."""
+        """Return the plugin's own hooks."""
         return wanted_hooks(call)
 
     def hooks_file(self, root: Path | None) -> Path:
-        """Its settings."""
+        """Return its settings file."""
         return settings_file(root)
 
     def edits(
         self, root: Path | None, call: setup.RalphCall | None, *, mcp: bool = True
     ) -> list[setup.SettingsEdit]:
-        """The hooks, and the server in a project; a person's own server the client registers."""
+        """Return the edits for hooks and a project's server; the client registers a person's."""
         if mcp and root is None and call is not None:
             self.registered()  # refuses somebody else's server before anything is written
         return super().edits(root, call, mcp=mcp and root is not None)
 
     def with_hooks(self, text: str | None, call: setup.RalphCall, where: Path) -> str:
-        """The hooks, and our status line if it is there or is wanted where there is none."""
+        """Add the hooks; update our status line, or add it if it is wanted and there is none."""
         after = super().with_hooks(text, call, where)
         settings = setup.read_json(after, where)
         line = settings.get(_STATUS_LINE)
@@ -262,7 +262,7 @@ class ClaudeCodeSetup(HooksSetup):
         return after
 
     def without_hooks(self, text: str, where: Path) -> str | None:
-        """The settings without our hooks and our status line."""
+        """Return the settings without our hooks and our status line."""
         after = super().without_hooks(text, where)
         settings = {} if after is None else setup.read_json(after, where)
         if after is None or not _is_ours(settings.pop(_STATUS_LINE, None)):
@@ -270,19 +270,19 @@ class ClaudeCodeSetup(HooksSetup):
         return setup.write_json(settings) if settings else None
 
     def places(self, root: Path | None) -> list[setup.SetupPlace]:
-        """The person's own settings, the project's, and the plugin.
+        """Return what is set up in the person's own settings, the project's, and the plugin.
 
-        The plugin brings hooks and server together, where it is there and not switched off.
+        The plugin brings hooks and server together, if it is installed and not disabled.
         """
 
         def judge(text: str, file: Path) -> setup.SetupPart:
             plugins = setup.read_json(text, file).get("plugins")
             if not isinstance(plugins, dict) or not plugins.get(PLUGIN):
                 return setup.SetupPart(str(file), "none")
-            # What the settings say of the plugin, the last one that says it.
+            # Whether the settings enable the plugin; the last file that says so counts.
             values = [on.get(PLUGIN) for _, on in _settings_of(root, "enabledPlugins", dict)]
             if ([value for value in values if isinstance(value, bool)] or [False])[-1]:
-                # The plugin is the package's own, so what it calls is up to date.
+                # The plugin comes with this package, so its calls are up to date.
                 call = setup.setup_call(setup.RalphCall(setup.NAMED))
                 return setup.SetupPart(str(file), "installed", calls=[call])
             return setup.SetupPart(str(file), "disabled")
@@ -291,8 +291,8 @@ class ClaudeCodeSetup(HooksSetup):
         return [*super().places(root), setup.SetupPlace(self.agent, "plugin", part, part)]
 
     def warnings(self, places: list[setup.SetupPlace], root: Path | None) -> list[str]:
-        """What is done twice, and whether a person has switched all hooks off."""
-        # Claude Code knows the same command in two settings, not in a plugin.
+        """Warn about anything that is set up twice, and about disabled hooks."""
+        # Claude Code runs the same command of two settings once, but a plugin's again.
         found_hooks = [(place.where, place.hooks.calls) for place in places if place.hooks]
         hooks = {where: calls[0] for where, calls in found_hooks if calls}
         plugin = "plugin" in hooks
@@ -308,10 +308,10 @@ class ClaudeCodeSetup(HooksSetup):
             found.append(f"{disabled[-1][0]}: {what}")
         return found
 
-    # A person's own server: the client rewrites its file all the time, so nobody else may.
+    # A person's own server: the client rewrites its file all the time, so nobody else may write it.
 
     def registered(self) -> setup.RalphCall | None:
-        """How the registered server is called; one with our name that is not ours is an error."""
+        """Return how the registered server is called; raise if a server of our name is not ours."""
         file = self.servers_file(None)
         text = setup.read_text(file)
         servers = {} if text is None else setup.read_json(text, file).get(setup.SERVERS)
@@ -323,7 +323,7 @@ class ClaudeCodeSetup(HooksSetup):
         return call
 
     def register(self, call: setup.RalphCall) -> str | None:
-        """Have the client register the server; without a client, give the command to run."""
+        """Have the client register the server; without a client, return the command to run."""
         before = self.registered()
         if before == call:
             return None
@@ -331,12 +331,12 @@ class ClaudeCodeSetup(HooksSetup):
         return _ask(*([_REMOVING] if before else []), adding)
 
     def unregister(self) -> str | None:
-        """Have the client forget the server; without a client, give the command to run."""
+        """Have the client remove the server; without a client, return the command to run."""
         return _ask(_REMOVING)
 
 
 def status_line_owner() -> Literal["", "ralph", "person"]:
-    """Whose status line is in a person's own settings."""
+    """Return whose status line is in a person's own settings."""
     found = _settings_of(None, _STATUS_LINE, dict)
     return "" if not found else "ralph" if _is_ours(found[-1][1]) else "person"
 
@@ -353,7 +353,7 @@ def _choice(places: Sequence[str]) -> str:
 
 
 def _settings_of(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Path, _T]]:
-    """The files of Claude Code that set this, the one that counts most last."""
+    """Return the settings files that set this, with the value; the strongest comes last."""
     files: list[tuple[Path, Path | None]] = [(settings_file(None), None)]
     if root is not None:
         project = settings_file(root)

@@ -1,6 +1,6 @@
 """OpenCode: its command, the events of `opencode run --format json`, its settings and plugin.
 
-Its sessions, too; `opencode_plugin.js` is what runs in it. Documented in
+Also its sessions. `opencode_plugin.js` is the plugin that runs in it. Documented in
 anomalyco/opencode, packages/web/src/content/docs: config.mdx (files and variables),
 mcp-servers.mdx (servers), plugins.mdx (hooks), cli.mdx (output).
 """
@@ -41,18 +41,18 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 
 
 def command(call: AgentCall) -> list[str]:
-    """The command line of one run; a model is `provider/model`."""
+    """Return the command line of one run; a model is `provider/model`."""
     return [*_COMMAND, *(["-m", call.model] if call.model else [])]
 
 
 def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
-    """Its MCP servers and permissions, as settings that are put over all others for this run."""
+    """Return its MCP servers and permissions as settings that override all others in this run."""
     settings: dict[str, Any] = {}
     if call.mcp_servers:
         settings["mcp"] = {name: _server(entry) for name, entry in call.mcp_servers.items()}
     if call.permissions.commands and not call.permissions.full:
         allowed = [rule for one in call.permissions.commands for rule in (one, f"{one} *")]
-        # The last rule that fits counts.
+        # The last matching rule counts.
         settings["permission"] = {"bash": {"*": "deny", **dict.fromkeys(allowed, "allow")}}
     return {_CONFIG: json.dumps(settings, ensure_ascii=False)} if settings else {}
 
@@ -63,36 +63,36 @@ def _server(entry: Mapping[str, Any]) -> dict[str, Any]:
     else:
         words = [entry.get("command", ""), *entry.get("args", ())]
         found = {"type": "local", "command": words, "environment": entry.get("env") or {}}
-    # It writes variables in another way.
+    # It has another syntax for variables.
     plain = _VARIABLE.sub(r"{env:\1}", json.dumps(found))
     return {**json.loads(plain), "enabled": True, "timeout": _SERVER_WAIT_MS}
 
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
-    """Every event names the session, and tells of a part of a message or an error."""
+    """Return the dialect of an event: each names the session, and has a part or an error."""
     named = isinstance(event.get("sessionID"), str) and "timestamp" in event
     return "opencode" if named and ("part" in event or "error" in event) else None
 
 
 def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
-    """A fresh capture of its output."""
+    """Create a capture of its output."""
     return OpenCodeRun(file=file, root=root, injected=injected)
 
 
 def sessions() -> SessionFiles:
-    """The sessions in its database: this module has them, too."""
+    """Return the sessions in its database, which this module also reads."""
     from ralph.clients import opencode
 
     return opencode
 
 
 def setup() -> settings.ClientSetup:
-    """The MCP server in `opencode.json`, and the plugin."""
+    """Return the setup: the MCP server in `opencode.json`, and the plugin."""
     return OpenCodeSetup()
 
 
 class OpenCodeRun(ToolRun):
-    """A run being read."""
+    """Reads a run."""
 
     _is_over = False
     _tokens = 0
@@ -116,7 +116,7 @@ class OpenCodeRun(ToolRun):
             self.failure = failure_text(event.get("error"))
 
     def finish(self) -> AgentRun:
-        """What the run left behind."""
+        """Return the result of the run."""
         self.session = plain_id(self.session) if self.session else ""
         return self.finished(
             "opencode",
@@ -128,22 +128,22 @@ class OpenCodeRun(ToolRun):
 
 # -- Its sessions: rows of its database, and the lines that its plugin hands to hooks.
 #
-# Both are read as lines of the same kind: `{"info": ..., "parts": [...]}` is a message. A session
-# in the database is named by a path below the database's own.
+# Both are read as lines of the same kind: `{"info": ..., "parts": [...]}` is a message. The path of
+# a session in the database is the database's own path and the session's id.
 
 _DATABASE = "opencode.db"
 _ABORTED = "MessageAbortedError"
-# What a session is called until the model has named it.
+# How the title of a session begins until the model has named it.
 _UNNAMED = "New session - "
 
 
 def plain_id(name: str) -> str:
-    """A session's or a message's id as it may be kept: its own looks like a secret."""
+    """Return the id of a session or message as it may be saved: OpenCode's looks like a secret."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{name}"))
 
 
 def tokens_in(usage: Mapping[str, Any]) -> int:
-    """Everything that was processed."""
+    """Return the number of tokens processed."""
     if total := count(usage.get("total")):
         return total
     cache = mapping(usage.get("cache"))
@@ -152,7 +152,7 @@ def tokens_in(usage: Mapping[str, Any]) -> int:
 
 
 class OpenCodeSession(lines.SessionReader):
-    """A session being read."""
+    """Reads a session."""
 
     _parts = staticmethod(objects)
     _open: ToolTurn | None = None
@@ -201,7 +201,7 @@ class OpenCodeSession(lines.SessionReader):
 
 
 def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
-    """A tool's call with its answer; one that was not answered is left out."""
+    """Note a tool call and its answer; skip a call without an answer."""
     state, identity = mapping(part.get("state")), text_of(part.get("callID"))
     status = state.get("status")
     if status not in ("completed", "error"):
@@ -222,13 +222,13 @@ def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:
-    """Where OpenCode keeps its database."""
+    """Return the folder where OpenCode keeps its database."""
     given = environ.get("XDG_DATA_HOME")
     return (Path(given) if given else Path.home() / ".local" / "share") / "opencode"
 
 
 def session_files(folder: Path) -> Iterator[Path]:
-    """Every session that no other one started."""
+    """Yield every session that no other session started."""
     file = folder if folder.suffix == ".db" else folder / _DATABASE
     if file.is_file():
         with _connected(file) as database:
@@ -237,7 +237,7 @@ def session_files(folder: Path) -> Iterator[Path]:
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
-    """The session that a path names; a file's name is one already."""
+    """Return the session at a path; the name of a plain file is already the session's id."""
     name = plain_id(path.name) if path.parent.suffix == ".db" else path.stem
     for line in file:
         with contextlib.suppress(lines.UnreadableLine):
@@ -248,7 +248,7 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
 
 
 def session_stamp(path: Path) -> lines.FileStamp:
-    """How large a session is, and when it last changed."""
+    """Return a session's size and last change."""
     if path.parent.suffix != ".db":
         return lines.file_stamp(path)
     query = "SELECT sum(length(data)), max(time_updated) FROM part WHERE session_id = ?"
@@ -258,7 +258,7 @@ def session_stamp(path: Path) -> lines.FileStamp:
 
 
 def open_session(path: Path) -> BinaryIO:
-    """A session's lines."""
+    """Open the lines of a session."""
     if path.parent.suffix != ".db":
         return path.open("rb")
     found = io.BytesIO()
@@ -315,24 +315,24 @@ _CALLED = re.compile(r"^const COMMAND = (\[.*\])$", re.M)
 
 
 class OpenCodeSetup(JsoncSetup):
-    """The MCP server in `opencode.json`, and the plugin, which is a file of its own."""
+    """Setup of OpenCode: the MCP server in `opencode.json`, and the plugin in its own file."""
 
     agent = "opencode"
     has_hooks = True
     servers_key = "mcp"
 
     def servers_file(self, root: Path | None) -> Path:
-        """Its settings: of the project at this root, else the person's own."""
+        """Return its settings file: of the project at this root, else the person's own."""
         folder = root or _user_folder()
         with_comments = folder / "opencode.jsonc"
         return with_comments if with_comments.is_file() else folder / "opencode.json"
 
     def server_entry(self, call: settings.RalphCall) -> dict[str, Any]:
-        """Our server as its settings describe one."""
+        """Return our server in the format of its settings."""
         return {"type": "local", "command": [call.program, *call.server_words], "enabled": True}
 
     def call_of(self, server: object) -> settings.RalphCall | None:
-        """The call of a server that Ralph wrote, or None for anybody else's."""
+        """Return the call of a server that Ralph wrote, or None for anybody else's."""
         match server:
             case {"command": [str(program), *words]}:
                 return settings.server_call({"command": program, "args": words})
@@ -341,12 +341,12 @@ class OpenCodeSetup(JsoncSetup):
     def edits(
         self, root: Path | None, call: settings.RalphCall | None, *, mcp: bool = True
     ) -> list[settings.SettingsEdit]:
-        """The plugin, and the server where it is wanted."""
+        """Return the edits for the plugin and, if it is wanted, the server."""
         found = self._edits(_plugin_file(root), root, call, _with_plugin, _without_plugin)
         return found + (super().edits(root, call) if mcp else [])
 
     def hooks(self, root: Path | None) -> settings.SetupPart:
-        """The plugin of the project at this root, else the person's own."""
+        """Return the state of the plugin: in the project at this root, else the person's own."""
 
         def judge(text: str, file: Path) -> settings.SetupPart:
             call = _plugin_call(text)

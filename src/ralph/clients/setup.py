@@ -1,9 +1,9 @@
-"""What setting Ralph up in a client's settings takes, whatever the client.
+"""Set Ralph up in a client's settings: the part that all clients share.
 
-How a client calls Ralph: by this very interpreter, or by name in files that git shares. A person's
-own settings work in every folder, also in a stranger's clone. So they name a program by its full
-path, started so that no module of the current folder is loaded. Files that git shares, and the
-plugin, cannot know a path: their hooks refuse a `ralph` that lies in the project.
+A client calls Ralph by this very interpreter or, in files that git shares, by name. A person's own
+settings apply in every folder, even in a stranger's clone. So they name a program by its full path,
+and start it so that no module of the current folder is loaded. Files that git shares, and the
+plugin, cannot know a path: their hooks refuse a `ralph` inside the project.
 
 The files of other programs are read whole, changed all or none, and left alone on failure.
 """
@@ -31,19 +31,19 @@ from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.errors import BadInput, RalphError
 from ralph.programs import ask_program, find_program, python
 
-# The shell, and Claude Code in its own files, put the variable's value here, else the name.
+# The shell, and Claude Code in its own files, replace this with the variable's value or the name.
 NAMED = "${RALPH_COMMAND:-ralph}"
 NAME = "ralph"
 SERVER = "ralph-memory"
 SERVERS = "mcpServers"
 _MODULE = ("-m", "ralph")
-# A server's token is in the client's environment, and in no file that git may share.
+# A server's token is in the client's environment, never in a file that git may share.
 TOKEN = "RALPH_TOKEN"
 _BEARER = f"Bearer ${{{TOKEN}}}"
 _HEADERS = {"Authorization": _BEARER}
 TIMEOUT_S = 60.0
-# A hook by name. The shell looks the program up, and calls it only if that gives a full path (`?:`
-# is a drive of Windows) outside the project.
+# A hook that calls Ralph by name. The shell looks up the program, and calls it only if that gives a
+# full path (`?:` is a Windows drive) outside the project.
 _GUARDED = (
     f'r=$(command -v "{NAMED}") && case "$r" in "${{CLAUDE_PROJECT_DIR:-$PWD}}"/*) ;; '
     '/*|?:*) "$r" hook EVENT 2>/dev/null;; esac || exit 0'
@@ -51,8 +51,8 @@ _GUARDED = (
 _EVENT = "[a-z-]+(?: --agent [a-z]+)?"
 _GUARDED_HOOK = re.compile(re.escape(_GUARDED).replace("EVENT", f"(?P<event>{_EVENT})"))
 _WORD = r"""(?:"[^"]*"|'[^']*'|[^\s;&|<>"'])+"""
-# A hook of ours: a call of Ralph, an event, and that it may fail silently. A command that does
-# more than that is somebody's own, whatever else it calls.
+# A hook of ours: a call of Ralph, an event, and a part that makes it fail silently. A command that
+# does more than that is somebody else's, whatever it calls.
 _HOOK = re.compile(
     rf"(?P<call>{_WORD}(?:(?: -[EIP])* -m ralph)?) hook (?P<event>{_EVENT})"
     r"(?: 2>/dev/null)?(?: \|\| exit 0)?"
@@ -61,9 +61,9 @@ _PROGRAM = re.compile(r"(?:.*[/\\])?ralph(?:\.exe)?", re.S | re.I)
 
 
 class RalphCall(msgspec.Struct, frozen=True):
-    """The program, and the words that go before what it is to do.
+    """A call of Ralph: the program, and the words before the command.
 
-    `url` is where the memory is served over HTTP, if the client is to ask for it there.
+    `url` is where the memory is served over HTTP, if the client should ask there.
     """
 
     program: str
@@ -71,27 +71,27 @@ class RalphCall(msgspec.Struct, frozen=True):
     url: str = ""
 
     def hook(self, event: str) -> str:
-        """The command of a hook, for a shell."""
+        """Return the shell command of a hook."""
         if self.program == NAMED:
             return _GUARDED.replace("EVENT", event)
         return f"{shlex.join([self.program, *self.words])} hook {event} 2>/dev/null || exit 0"
 
     @property
     def is_safe(self) -> bool:
-        """Whether the current folder cannot put another program, or another module, in its place.
+        """Whether the current folder cannot replace the program, or load a module of its own.
 
-        In a person's own settings; in a project's the folder's owner decides anyway.
+        This matters in a person's own settings; in a project's, its owner decides anyway.
         """
         isolated = not self.words or "-P" in self.words or "-I" in self.words
         return Path(self.program).is_absolute() and isolated
 
     @property
     def server_words(self) -> list[str]:
-        """What the program is given to serve memory over MCP."""
+        """The arguments with which the program serves memory over MCP."""
         return [*self.words, "mcp", "--focus"]
 
     def server(self) -> dict[str, Any]:
-        """The server as Claude Code's files describe one; its tools are shown at once."""
+        """Return the server in the format of Claude Code's files; its tools are always loaded."""
         if self.url:
             return {"type": "http", "url": self.url, "headers": _HEADERS, "alwaysLoad": True}
         call = {"type": "stdio", "command": self.program, "args": self.server_words}
@@ -99,7 +99,7 @@ class RalphCall(msgspec.Struct, frozen=True):
 
     @property
     def registered(self) -> RalphCall:
-        """As a client's settings have the server."""
+        """The call as a client's settings hold it for the server."""
         return RalphCall("", url=self.url) if self.url else self
 
     @property
@@ -108,7 +108,7 @@ class RalphCall(msgspec.Struct, frozen=True):
         return shlex.join([self._here, *self.words]) if self.program else self.url
 
     def found(self) -> str | None:
-        """Where the program is, or None when it is not there."""
+        """Return where the program is, or None if it is missing."""
         return find_program(self._here) if self.program else self.url
 
     @property
@@ -117,7 +117,7 @@ class RalphCall(msgspec.Struct, frozen=True):
 
 
 def hook_call(command: object) -> tuple[RalphCall, str] | None:
-    """The call and the event of a hook that Ralph wrote, or None for anybody else's."""
+    """Return the call and the event of a hook that Ralph wrote, or None for anybody else's."""
     if not isinstance(command, str):
         return None
     if guarded := _GUARDED_HOOK.fullmatch(command):
@@ -130,7 +130,7 @@ def hook_call(command: object) -> tuple[RalphCall, str] | None:
 
 
 def server_call(server: object) -> RalphCall | None:
-    """The call of a server that Ralph wrote, or None for anybody else's."""
+    """Return the call of a server that Ralph wrote, or None for anybody else's."""
     match server:
         case {"command": str(program), "args": [*words, "mcp", "--focus"]}:
             return _call([program, *words])
@@ -150,9 +150,10 @@ def _call(words: list[str]) -> RalphCall | None:
 
 
 def best_call(root: Path | None, *, variables: bool) -> RalphCall:
-    """How the client should call us from a person's own settings, or from those of a project.
+    """Return how a client should call us from a person's own settings, or from a project's.
 
-    In a project by name, where the name leads to this Ralph; `variables`: the client puts those in.
+    In a project that is by name, if the name leads to this Ralph. `variables` says whether the
+    client fills in variables.
     """
     if root is not None:
         named = RalphCall(NAMED if variables else NAME)
@@ -167,7 +168,7 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
     return RalphCall(program, (*isolated, *_MODULE))
 
 
-# -- Files of other programs: read whole, changed all or none, and left as they were on failure.
+# -- Files of other programs: read whole, changed all or none, and left alone on failure.
 
 
 _MOST_BYTES = 64_000_000  # the client's own file grows with every project
@@ -179,10 +180,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SettingsEdit(msgspec.Struct, frozen=True):
-    """One file as it is and as it will be; None is a file that is not there.
+    """One file before and after an edit; None means that there is no file.
 
-    `root` is the project it belongs to, None for a person's own. `keeps_previous`: the file is laid
-    out anew, so what was there is kept beside it, once, as `.bak`.
+    `root` is the project it belongs to, None for a person's own. `keeps_previous`: the edit changes
+    the whole layout, so the old file is kept beside it, once, as `.bak`.
     """
 
     file: Path
@@ -193,14 +194,14 @@ class SettingsEdit(msgspec.Struct, frozen=True):
 
 
 def refusal(what: str, where: object, todo: str = "Fix it.") -> BadInput:
-    """Why settings cannot be changed, and that they were not."""
+    """Return an error that says why settings cannot be changed, and that they were not."""
     return BadInput(what, where=str(where), todo=f"{todo} Nothing was changed.")
 
 
 def read_text(file: Path, *, root: Path | None = None) -> str | None:
-    """The file's text, None when there is none; an error says what is in the way.
+    """Return the file's text, or None if there is no file; raise if it cannot be read.
 
-    In a project at `root` nothing is read through a link: it may lead to a person's own files.
+    In a project at `root` no link is followed: it may lead to a person's own files.
     """
     _refuse_links(file, root)
     try:
@@ -219,11 +220,11 @@ def read_text(file: Path, *, root: Path | None = None) -> str | None:
 
 
 def read_json(text: str, where: Path) -> dict[str, Any]:
-    """The object in a settings file; an error names the line that is not JSON."""
+    """Return the object in a settings file; the error names the line that is not JSON."""
     if not text.strip():
         raise refusal("this file is empty", where, "Delete it, or write {} into it.")
     try:
-        # Some editors put a mark in front of the text.
+        # Some editors put a byte order mark first.
         plain = text.removeprefix("\ufeff")
         value = json.loads(plain, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -237,9 +238,9 @@ def read_json(text: str, where: Path) -> dict[str, Any]:
 
 
 def write_json(value: dict[str, Any]) -> str:
-    """The text of a settings file: two spaces, the keys in their order."""
+    """Return the text of a settings file: indented by two spaces, the keys in their order."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    # Half of a surrogate pair is valid in JSON, but only as an escape.
+    # A lone surrogate is valid in JSON, but only as an escape.
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
@@ -261,7 +262,7 @@ def _refuse_links(file: Path, root: Path | None) -> None:
 
 
 def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
-    """Make every change, or none; give those that changed a file."""
+    """Make every edit or none; return those that changed a file."""
     done: list[SettingsEdit] = []
     backups: list[Path] = []
     for edit in edits:
@@ -288,21 +289,21 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
 def _put(edit: SettingsEdit, text: str | None) -> None:
     file = edit.file
     if text is None and file.is_symlink():
-        text = "{}\n" if file.suffix == ".json" else ""  # the link is a person's
+        text = "{}\n" if file.suffix == ".json" else ""  # a person's own link stays
     if text is None:
         file.unlink()
         _tidy(edit)
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Where the folder permits it, replacing would also work on a file that is meant to stay.
+    # If the folder permits it, replacing would also work on a file that is read-only.
     if file.exists() and not os.access(file, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     disk.replace(file, text.encode())
 
 
 def _tidy(edit: SettingsEdit) -> None:
-    """Delete a client's own folder when nothing is left in it; a link to one is a person's."""
-    with contextlib.suppress(OSError):  # one is not empty, or may not go: then it stays
+    """Delete a client's own folder if nothing is left in it; a link to a folder stays."""
+    with contextlib.suppress(OSError):  # not empty, or not ours to delete: then it stays
         for folder in edit.file.parents[:2]:
             own = folder.name.startswith(".") or folder.name == "plugins"
             if own and folder not in (edit.root, Path.home()):
@@ -322,7 +323,7 @@ State = Literal["installed", "partly", "disabled", "none", "unreadable"]
 
 
 class SetupCall(msgspec.Struct, frozen=True):
-    """A command that a client calls, and where it is; None when it is not there."""
+    """A command that a client calls, and where it is; None if it is missing."""
 
     command: str
     found: str | None
@@ -340,7 +341,7 @@ class SetupPart(msgspec.Struct, frozen=True):
 
 
 class SetupPlace(msgspec.Struct, frozen=True):
-    """One place where a client may call Ralph; `hooks` is None where it has none of ours."""
+    """One place where a client may call Ralph; `hooks` is None for a client without hooks."""
 
     agent: str
     where: Literal["user", "project", "plugin"]
@@ -349,12 +350,12 @@ class SetupPlace(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> list[SetupPart]:
-        """The hooks, where there may be any, and the server."""
+        """The hooks, if the client has any, and the server."""
         return [self.mcp] if self.hooks is None else [self.hooks, self.mcp]
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
-    """Everything that is set up, and what a person should know of it."""
+    """Everything that is set up, and warnings about it."""
 
     project: str | None
     places: list[SetupPlace]
@@ -362,32 +363,32 @@ class ClientStatus(msgspec.Struct, frozen=True):
 
 
 class ClientSetup(ABC):
-    """How Ralph is put into one client's settings, found there, and taken out.
+    """Puts Ralph into one client's settings, finds it there, and removes it.
 
-    This is a client whose MCP servers stand in a JSON file; what is special to one it overrides.
+    This class handles MCP servers in a JSON file; subclasses override what differs.
     """
 
     agent = ""
-    # Whether it has hooks of ours, and fills in variables in the commands of its settings.
+    # Whether the client has hooks, and whether it fills in variables in commands.
     has_hooks = False
     fills_variables = False
-    # Whether a person wants Ralph's line in it, if it has one.
+    # Whether a person wants Ralph's status line, if the client has one.
     adds_status_line = False
-    # Whether a changed file is laid out anew.
+    # Whether an edit changes the layout of the whole file.
     keeps_previous = True
-    # The object in which its MCP servers are.
+    # The key of its MCP servers.
     servers_key = SERVERS
 
     @abstractmethod
     def servers_file(self, root: Path | None) -> Path:
-        """Where the MCP servers stand: of the project at this root, else the person's own."""
+        """Return the file of its servers: of the project at this root, else the person's own."""
 
     def edits(
         self, root: Path | None, call: RalphCall | None, *, mcp: bool = True
     ) -> list[SettingsEdit]:
-        """What sets Ralph up in the project at this root, or for the person.
+        """Return the edits that set Ralph up in the project at this root, or for the person.
 
-        Without a call, what takes it out again.
+        Without a call, return the edits that remove it.
         """
         file = self.servers_file(root)
         return self._edits(file, root, call, self.with_server, self.without_server)
@@ -407,7 +408,7 @@ class ClientSetup(ABC):
         return [SettingsEdit(file, text, after, root, self.keeps_previous)]
 
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
-        """The file with our MCP server in it."""
+        """Return the file with our MCP server in it."""
         settings = {} if text is None else self.read(text, where)
         servers = settings.get(self.servers_key, {})
         if not isinstance(servers, dict):
@@ -420,25 +421,25 @@ class ClientSetup(ABC):
         return self.put(text, settings, self.server_entry(call))
 
     def without_server(self, text: str, where: Path) -> str | None:
-        """The file without our MCP server; None when nothing else was in it."""
+        """Return the file without our MCP server; None if nothing else was in it."""
         return text if self.server_in(text, where) is None else self.take(text, where)
 
     def server_in(self, text: str, where: Path) -> RalphCall | None:
-        """How our MCP server is called, None where it is not registered."""
+        """Return how our MCP server is called, or None if it is not registered."""
         servers = self.read(text, where).get(self.servers_key)
         return self.call_of(servers.get(SERVER)) if isinstance(servers, dict) else None
 
     def read(self, text: str, where: Path) -> dict[str, Any]:
-        """What is in the file."""
+        """Return the settings in the file."""
         return read_json(text, where)
 
     def put(self, text: str | None, settings: dict[str, Any], entry: dict[str, Any]) -> str:
-        """The file with these settings, and with this server."""
+        """Return the file with these settings and this server."""
         settings.setdefault(self.servers_key, {})[SERVER] = entry
         return write_json(settings)
 
     def take(self, text: str, where: Path) -> str | None:
-        """The file without the server that is in it; None when nothing else was."""
+        """Return the file without our server; None if nothing else was in it."""
         settings = self.read(text, where)
         del settings[self.servers_key][SERVER]
         if not settings[self.servers_key]:
@@ -446,15 +447,15 @@ class ClientSetup(ABC):
         return write_json(settings) if settings else None
 
     def server_entry(self, call: RalphCall) -> dict[str, Any]:
-        """Our server as this client's settings describe one."""
+        """Return our server in the format of this client's settings."""
         return call.server()
 
     def call_of(self, server: object) -> RalphCall | None:
-        """The call of a server that Ralph wrote, or None for anybody else's."""
+        """Return the call of a server that Ralph wrote, or None for anybody else's."""
         return server_call(server)
 
     def places(self, root: Path | None) -> list[SetupPlace]:
-        """What is set up for the person and for the project at this root."""
+        """Return what is set up for the person and for the project at this root."""
         found = [self._place("user", None)]
         return found if root is None else [*found, self._place("project", root)]
 
@@ -470,30 +471,30 @@ class ClientSetup(ABC):
         return SetupPlace(self.agent, where, self.hooks(root), server)
 
     def hooks(self, root: Path | None) -> SetupPart | None:
-        """Our hooks in its settings, None where it has none."""
+        """Return the state of our hooks in its settings, or None if it has no hooks."""
         return None
 
     def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
-        """What a person should know of it that is special to this client."""
+        """Return warnings that are special to this client."""
         return []
 
-    # Where the client itself keeps a person's own server.
+    # For clients that manage a person's own server themselves.
 
     def registered(self) -> RalphCall | None:
-        """How that server is called."""
+        """Return how that server is called."""
         return None
 
     def register(self, call: RalphCall) -> str | None:
-        """Have the client register it; without a client, the command to run."""
+        """Have the client register it; without a client, return the command to run."""
         return None
 
     def unregister(self) -> str | None:
-        """Have the client forget it; without a client, the command to run."""
+        """Have the client remove it; without a client, return the command to run."""
         return None
 
 
 def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
-    """What is set up for the person and for the project at this root."""
+    """Return what is set up for the person and for the project at this root."""
     all_places, warnings = list[SetupPlace](), list[str]()
     for agent in agents:
         setup = client_setup(agent)
@@ -504,7 +505,7 @@ def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
 
 
 def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], SetupPart]) -> SetupPart:
-    """What is in the file; one that cannot be read is no reason to say nothing of the others."""
+    """Return what is set up in the file; an unreadable file must not hide the others."""
     try:
         text = read_text(file, root=root)
         return SetupPart(str(file), "none") if text is None else judge(text, file)
@@ -513,18 +514,18 @@ def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], Setup
 
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:
-    """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
+    """Whether an older Ralph wrote the call, so that a folder could replace the program."""
     shared = root is not None and call.program in (NAMED, NAME, "")
     return not shared and not call.is_safe
 
 
 def setup_call(call: RalphCall) -> SetupCall:
-    """The call, and where its program is."""
+    """Return the call and where its program is."""
     return SetupCall(call.shown, call.found())
 
 
 def foreign_server(where: Path) -> BadInput:
-    """What to say of a server with our name that somebody else made."""
+    """Return the error for a server with our name that somebody else made."""
     what = f"there is an MCP server {SERVER} that Ralph did not make"
     return refusal(what, where, "Rename it, or use --no-mcp.")
 

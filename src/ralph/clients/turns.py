@@ -1,8 +1,7 @@
 """What an agent said and did, for clients whose tools are a shell and tools that change files.
 
-Codex, Gemini CLI, OpenCode and Cursor are read with this: a run's output, and the exchanges of a
-session. What is special to a client is only how its events are laid out. Claude Code's calls are
-read with it, too.
+Codex, Gemini CLI and OpenCode use this to read a run's output and the exchanges of a session. Only
+the layout of their events differs. Claude Code uses it to read tool calls.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
 
 
 class OpenCall(msgspec.Struct, kw_only=True):
-    """A call that waits for its answer: what it runs or changes, and what it is shown as.
+    """A tool call that waits for its answer: what it runs or changes, and how it is shown.
 
-    `changes` are the files of a tool that reads or changes files, `edits` what it takes out of each
-    and puts in. `session` names a shell that is being waited for, `parent` the agent that calls.
+    `changes` are the files that a tool reads or changes, `edits` what it removes from each and
+    adds. `session` names the shell that a call waits for, `parent` the agent that calls.
     """
 
     identity: str
@@ -66,7 +65,7 @@ class OpenCall(msgspec.Struct, kw_only=True):
 
 
 def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
-    """A call of a tool that takes a command, or the path of one file."""
+    """Return the call of a tool that takes a command, or the path of one file."""
     command = text_of(given.get("command"))[:LONGEST_COMMAND] if tool in SHELLS else ""
     path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
     other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
@@ -81,7 +80,7 @@ def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
 
 
 class ToolFindings(RunFindings):
-    """The findings of a run or an exchange, told by calls and answers."""
+    """The findings of a run or an exchange, from tool calls and their answers."""
 
     spoke_last = False
 
@@ -91,7 +90,7 @@ class ToolFindings(RunFindings):
         self._open: dict[str, OpenCall] = {}
 
     def speak(self, text: str) -> None:
-        """The assistant's words."""
+        """Note the assistant's words."""
         if text.strip():
             self.live.turns += 1
             self.say(text)
@@ -99,7 +98,7 @@ class ToolFindings(RunFindings):
             self.spoke_last, self.failure = True, ""
 
     def call(self, call: OpenCall) -> None:
-        """The assistant called a tool."""
+        """Note a tool call."""
         self.spoke_last = False
         call.begun = self.attempts.begin()
         self.use_tool(call.tool or "unnamed", call.target)
@@ -118,7 +117,7 @@ class ToolFindings(RunFindings):
         code: int | None = None,
         existed: bool | None = None,
     ) -> None:
-        """A tool answered; `existed` says whether a file that was written was there before."""
+        """Note a tool's answer; `existed` says whether a file that was written existed before."""
         call = self._open.pop(identity, None)
         self.live.running = len(self._open)
         if call is None:
@@ -150,12 +149,12 @@ class ToolFindings(RunFindings):
             self.see_injected(output)
 
     def drop(self, identity: str) -> OpenCall | None:
-        """A call whose answer tells nothing: a person stopped it, or it still runs."""
+        """Drop a call whose answer says nothing: a person stopped it, or it is still running."""
         return self._open.pop(identity, None)
 
 
 class ToolRun(ToolFindings):
-    """A run being read from its output."""
+    """Reads a run from its output."""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
@@ -163,7 +162,7 @@ class ToolRun(ToolFindings):
             self.at_home(root)
 
     def feed(self, line: bytes) -> None:
-        """Take one line; never raises, whatever is on it."""
+        """Read one line; never raises, whatever is on it."""
         self.read(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
@@ -172,7 +171,7 @@ class ToolRun(ToolFindings):
     def finished(
         self, dialect: str, reason: TerminalReason, final: str = "", **facts: Any
     ) -> AgentRun:
-        """What the run left behind; `final` are its last words."""
+        """Return the result of the run; `final` is its last words."""
         reason = failure_reason(self.failure) if self.failure else reason
         final = (final or self.steps.final) if reason == "ok" else ""
         summary = final or self.last_text or self.failure
@@ -182,7 +181,7 @@ class ToolRun(ToolFindings):
 class ToolTurn(ToolFindings, lines.OpenExchange):
     """An exchange of a session being read.
 
-    `folder` is where it is held, if not in its session's.
+    `folder` is where it is held, if not in the session's folder.
     """
 
     reason: TerminalReason | None = None
@@ -200,7 +199,7 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
         self.at_home(self.folder)
 
     def ask(self, text: str) -> None:
-        """A person's words; what comes while the assistant works is a step, too."""
+        """Note a person's words; words typed while the assistant works are also a step."""
         self.hear(text, first=None)
         if len(self.typed) < MOST_TYPED:
             if self.typed:
@@ -208,7 +207,7 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
             self.typed.append(text)
 
     def finish(self) -> AgentRun:
-        """What it left behind so far."""
+        """Return the result so far."""
         reason = self.reason or ("ok" if self.spoke_last and not self.is_marked else "unknown")
         if self.failure and reason != "interrupted":
             reason = failure_reason(self.failure)
@@ -217,14 +216,14 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
 
 
 def failure_reason(message: str) -> TerminalReason:
-    """What kind of end an error was."""
+    """Return the terminal reason that fits an error message."""
     if _LIMITED.search(message):
         return "rate_limited"
     return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
 
 
 def failure_text(error: Any) -> str:
-    """The words of an error, however deep a client puts them."""
+    """Return the message of an error, however deep a client nests it."""
     plain = mapping(error)
     inner = plain.get("message") or mapping(plain.get("data")).get("message") or plain.get("name")
     return text_of(error) or text_of(inner) or ("the request failed" if plain else "")
