@@ -11,15 +11,15 @@ RalphError                 everything Ralph raises on purpose
 │   ├── BadPlan            a plan file cannot be read; the message says where
 │   ├── UnsafeFile         a file in `.ralph` is a link, not a regular file, or too large
 │   └── LearningsFull      no learning may be evicted: a person or a review must choose
-├── LoopBusy               another run, or its agent shutting down, is in the way for too long
-├── PlanBusy               another process holds the plan's lock for too long
+├── LoopBusy               another run, or its agent shutting down, was in the way for too long
+├── PlanBusy               another process held the plan's lock for too long
 ├── JournalError           the journal could not be read or written; no write was acknowledged
-│   ├── JournalBusy        another process holds the journal's lock for too long
+│   ├── JournalBusy        another process held the journal's lock for too long
 │   └── JournalDown        the journal's server cannot be reached (also a MemoryOff)
 │       └── ServerFailed   a server was reached but failed on this call
 └── MemoryOff              memory is not available now; everything else keeps working
     ├── IndexOff           the index cannot be opened, read or written
-    │   └── IndexBusy      another process holds the index's lock for too long
+    │   └── IndexBusy      another process held the index's lock for too long
     ├── EmbedderOff        the embedder is missing, down or not the chosen one
     └── ModelOff           the language model gave no answer, or an incomplete one
 
@@ -93,11 +93,11 @@ class LearningsFull(BadInput):
 
 
 class LoopBusy(RalphError):
-    """Another run, or its agent shutting down, is in the way for too long."""
+    """Another run, or its agent shutting down, was in the way for too long."""
 
 
 class PlanBusy(RalphError):
-    """Another process holds the plan's lock for too long."""
+    """Another process held the plan's lock for too long."""
 
 
 class JournalError(RalphError):
@@ -105,7 +105,7 @@ class JournalError(RalphError):
 
 
 class JournalBusy(JournalError):
-    """Another process holds the journal's lock for too long."""
+    """Another process held the journal's lock for too long."""
 
 
 class MemoryOff(RalphError):
@@ -125,7 +125,7 @@ class IndexOff(MemoryOff):
 
 
 class IndexBusy(IndexOff):
-    """Another process holds the index's lock for too long."""
+    """Another process held the index's lock for too long."""
 
 
 class EmbedderOff(MemoryOff):

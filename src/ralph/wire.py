@@ -31,7 +31,7 @@ Off = TypeVar("Off", bound=MemoryOff)
 Take = Callable[[bytes], bool] | None
 
 _LOOK = "Check the server's log. Its URL and model are settings: ralph config"
-# Statuses of a server that may answer later, and how long to wait when it does not say.
+# Statuses of a server that may answer later, and how long to wait if it does not say.
 BUSY = frozenset({429, 500, 502, 503, 504, 529})
 _WAITS_S = (0.5, 1.0, 2.0, 4.0)
 _BROKEN = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)

@@ -430,7 +430,7 @@ def main(arguments: list[str]) -> int:
     program = find_program(words[0], path=environ.get("PATH"))
     if program is None:
         return _refuse(f"the command {words[0]!r} of the MCP server {name} is not there")
-    if sys.platform == "win32":  # where a process cannot be replaced by another
+    if sys.platform == "win32":  # Windows cannot replace a process with another
         return subprocess.call([program, *words[1:]], env=environ)
     os.execve(program, words, environ)
 

@@ -156,7 +156,7 @@ def check_fields(iteration: Iteration) -> Iteration:
     """Return the iteration with its field types checked, which Python itself does not do."""
     try:
         return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
-    except (msgspec.ValidationError, TypeError) as error:  # the latter: a value JSON lacks
+    except (msgspec.ValidationError, TypeError) as error:  # the latter: not a JSON value
         raise _misfit(error, None) from None
 
 

@@ -23,7 +23,7 @@ Verdict = Literal["unique", "duplicate", "conflict"]
 
 # Texts that share more words than this are one sentence, perhaps with something exchanged.
 THRESHOLD = 0.7
-# Texts with more in common than this must agree in names and numbers.
+# Texts that share more than this must agree on names and numbers.
 TWINS = 0.5
 _HEAD_CHARS, _TAIL_CHARS = 1000, 500
 # How many content words a denial reaches.

@@ -134,7 +134,7 @@ def title_of(user: str) -> str:
     while lead := rule("polite").match(title) or rule("asks for a deed").match(title):
         title = title[lead.end() :]
         if lead.re is rule("asks for a deed"):
-            closing = " .:;,!-?"  # "Can you fix it?" asks for a deed
+            closing = " .:;,!-?"  # "Can you fix it?" is a request, not a question
     title = shorten(title.rstrip(closing), TITLE_CHARS)
     return title[:1].upper() + title[1:]
 
