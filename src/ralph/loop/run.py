@@ -186,7 +186,7 @@ class Orchestrator(msgspec.Struct, eq=False):
 # -- A run: choose a ready task, iterate, decide whether to go on.
 
 
-# One in so many reviews looks at all learnings.
+# One out of this many reviews looks at all learnings.
 _VERIFY_ALL_EVERY = 5
 
 # -- Which loop works on which feature: one lock per feature, which the system frees if we die.
