@@ -124,7 +124,7 @@ class Retries:
 
     def next_at(self, worker: str) -> float | None:
         """Return when the first of a worker's failures may be retried."""
-        # An overdue item waits for something else than its time.
+        # An overdue item is waiting for something other than its time.
         due = self.clock() - 1
         items = self.entries(worker).values()
         return min((i.at for i in items if not i.given_up and i.at > due), default=None)
