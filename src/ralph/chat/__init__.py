@@ -1,4 +1,4 @@
-"""A chat with a language model that remembers, and the workers behind it."""
+"""A chat that gives a language model a memory, and the workers behind it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ralph.memory.ralph import Ralph, open_ralph
 
 
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
-    """Open the memory of the project around this folder, or what was said in the folder itself.
+    """Open the memory of the project around this folder; without one, that of the folder itself.
 
     `waits`: wait for a lock on the index as long as the settings say.
     """
     project = project_or_folder(start, home=home_folder(), general=True)
-    # A person who waits for an answer should not wait for another process that is indexing.
+    # A user who waits for an answer should not also wait for another process that is indexing.
     settings = settings if waits else {"index_lock_timeout_s": 0.1, **settings}
     return open_ralph(project=project, **settings)
 

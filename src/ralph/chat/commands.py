@@ -1,6 +1,6 @@
 """Commands about workers and retrieval, in the chat and as `ralph ...`.
 
-Each answers in lines. A switch is saved to the user's settings, so it stays.
+Each returns lines of text. Switching something on or off saves it to the user's settings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {
     "exchanges": "Exchanges",
     "documents": "Sections of documents",
 }
-# What a rebuild is called, and the kinds of embeddings it deletes.
+# For each argument of `rebuild`: how we name it, and the kinds of embeddings it deletes.
 _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "": ("ALL", tuple(_KINDS)),
     "conversations": ("all conversation", ("conversations",)),
@@ -48,7 +48,7 @@ RAG = "[on|off|config|set KEY VALUE]"
 
 
 class WorkerCommands:
-    """Answers commands about one project's workers, in lines."""
+    """Runs commands about one project's workers. Each returns lines of text."""
 
     def __init__(
         self, workers: Workers, open_memory: OpenMemory, *, prefix: str = "/", in_chat: bool = True
@@ -58,7 +58,7 @@ class WorkerCommands:
         self._prefix, self._in_chat = prefix, in_chat
 
     def signal(self) -> None:
-        """There is something new for the workers."""
+        """Wake the workers: there is something new for them."""
         self._workers.signal()
 
     def summarizer(self, words: Sequence[str]) -> list[str]:
@@ -67,7 +67,7 @@ class WorkerCommands:
         names = alone or SUMMARIZERS
         rest = list(words[len(alone) :])
         if rest in (["on"], ["off"]):
-            # Summaries are found by their embeddings, so both together need the pipeline.
+            # Summaries are found by their embeddings, so turning on both turns on the pipeline.
             on = rest == ["on"]
             return self._switch(WORKER_NAMES if on and not alone else names, on=on)
         if rest:
@@ -79,7 +79,7 @@ class WorkerCommands:
         return lines if alone else [*lines, pipeline]
 
     def status_lines(self, status: WorkerStatus) -> list[str]:
-        """What a worker does, as every command shows it."""
+        """Return a worker's status, in the lines that every command shows."""
         note, embeds = status.note, status.name == EMBEDDING
         running, works = status.state == "running", status.state != "stopped"
         if not note and not works:
@@ -108,7 +108,7 @@ class WorkerCommands:
         return [head, *(line for line, applies in lines.items() if applies)]
 
     def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> list[str]:
-        """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
+        """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks the user."""
         match list(words):
             case []:
                 with self._open() as ralph:
@@ -127,7 +127,7 @@ class WorkerCommands:
             if memory.store.embedder is None:
                 what = "there are no embeddings: the setting embedder is none"
                 raise MemoryOff(what, todo="Run: ralph config embedder static")
-            memory.store.embedder.check()  # nothing is deleted that cannot be made again
+            memory.store.embedder.check()  # delete nothing that cannot be recreated
             records, kinds = memory.stream.history.records.values(), _PARTS[part][1]
             chosen = [each for each in records if embeddings.embedding_kind(each) in kinds]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
@@ -182,7 +182,7 @@ class WorkerCommands:
         return lines
 
     def rag_settings(self) -> dict[str, Any]:
-        """The settings of retrieval, by their names."""
+        """Return the retrieval settings by name."""
         settings = self._settings()
         return {key: getattr(settings, key) for key in RAG_KEYS}
 
@@ -237,7 +237,7 @@ def _by_kind(counts: Counter[str], lead: str) -> list[str]:
 
 
 def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:
-    """What a rebuild deletes, makes and costs, and how to agree to it."""
+    """Return the question to confirm: what a rebuild deletes, recreates and costs."""
     what, kinds = _PARTS[part]
     counts = embeddings.count_embeddings(memory)
     existing = sum(counts[kind] for kind in kinds)
@@ -260,7 +260,7 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
 
 
 def _effect(key: str, value: Any) -> str:
-    """What a setting of retrieval does from now on."""
+    """Say what a retrieval setting does from now on."""
     aged = f"will now count what is {value:g} days old half as much"
     related, exchanges = _count(value, "related conversation"), _count(value, "exchange")
     shown = f"will now show up to {exchanges} of each conversation"
@@ -281,7 +281,7 @@ def _show(key: str, value: Any) -> str:
 
 
 def _troubles(status: WorkerStatus) -> list[str]:
-    """What failed and is tried again, and what waits for a person."""
+    """List how many failed items will be retried, and how many were given up."""
     lines: list[str] = []
     if status.retrying:
         wait = _duration(status.next_retry_s or 0.0)

@@ -1,6 +1,6 @@
-"""The embedding pipeline: it brings the index up to the journal, batch by batch.
+"""The embedding pipeline: it updates the index from the journal, batch by batch.
 
-Also here: what the index has of conversations, how far it lags behind, and how to clear it.
+Also here: what the index contains, how far it is behind, and how to clear it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-# Stands between a question and its answer in a text to embed.
+# Separates a question from its answer in a text to embed.
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
 
 
-# -- what the index has
+# -- what is in the index
 
 
 class IndexLag(msgspec.Struct, frozen=True):
-    """How many records the index lacks, or has without a vector.
+    """How many records are not in the index, or have no vector there.
 
-    `embedded` passages have a vector in this `generation` of the collection.
+    `embedded` counts the passages with a vector in this `generation` of the collection.
     """
 
     count: int
@@ -48,7 +48,7 @@ class IndexLag(msgspec.Struct, frozen=True):
 
 
 def index_lag(memory: Conversations) -> IndexLag:
-    """How far the index is behind the journal."""
+    """Return how far the index is behind the journal."""
     index, target = memory.store.index, memory.stream.target()
     kinds = (EXCHANGE, SUMMARY, DOCUMENT)
     searchable = {record.id for record in _own(memory) if record.kind in kinds}
@@ -69,13 +69,13 @@ def index_lag(memory: Conversations) -> IndexLag:
 
 
 def _own(memory: Conversations) -> list[Record]:
-    """The readable records of the journal that grows; a search indexes the project's others."""
+    """Return the readable records of the journal we write to; searches index the others."""
     own = {record.id for record in memory.stream.records()}
     return [one for name, one in memory.stream.history.records.items() if name in own]
 
 
 def count_embeddings(memory: Conversations) -> Counter[str]:
-    """How many records of each kind have an embedding."""
+    """Count the records of each kind that have an embedding."""
     if not memory.exist:
         return Counter()
     waiting = set(waiting_ids(memory))
@@ -84,7 +84,7 @@ def count_embeddings(memory: Conversations) -> Counter[str]:
 
 
 def waiting_ids(memory: Conversations) -> list[str]:
-    """The records that wait for a vector."""
+    """Return the ids of records that have no vector yet."""
 
     def look() -> set[str]:
         with memory.store.index.answering(memory.stream.target().name) as (view, live):
@@ -100,14 +100,14 @@ def waiting_ids(memory: Conversations) -> list[str]:
 
 
 def embedding_kind(record: Record) -> str | None:
-    """What an embedding of this record counts as; None when it has none."""
+    """Return the kind that this record's embedding counts as; None if it gets no embedding."""
     if record.kind == SUMMARY:
         return "conversations" if content_of(record).of == "conversation" else "summaries"
     return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
 
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
-    """Take these records, or all, out of the index; the pipeline brings them back."""
+    """Remove these records, or all, from the index; the pipeline adds them again."""
     index, name = memory.store.index, memory.stream.target().name
     if ids is None:
         index.drop(name)
@@ -116,24 +116,24 @@ def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) 
 
 
 def price_per_char(settings: Settings) -> float | None:
-    """About what a character costs in USD: None if unknown, 0 for a local embedder."""
+    """Estimate the price of a character in USD: None if unknown, 0 for a local embedder."""
     if settings.embedder != "openai":
         return 0.0
     prices = dict(map(str.split, table(__file__, "prices.txt")["embeddings"]))
     price = prices.get(settings.openai_model.partition("@")[0])
     if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
-    return float(price) / 1_000_000 / 4  # characters a token
+    return float(price) / 1_000_000 / 4  # characters per token
 
 
 # -- the pipeline
 
 
 class BatchEmbedder:
-    """The embedder as the pipeline uses it: in batches, counted, and stoppable.
+    """Wraps the embedder for the pipeline: it works in batches, counts and can be stopped.
 
-    With `careful`, a text that fails alone while others work gets a zero vector, is found by words
-    alone, and is noted in `refused`: it must not hold up everything after it.
+    With `careful`, a text that fails while others work gets a zero vector and goes into `refused`,
+    so that it does not hold up the rest. Such a text is found by its words only.
     """
 
     batch = 100
@@ -150,7 +150,7 @@ class BatchEmbedder:
         return getattr(self._inner, name)
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text in parts; with `careful`, their whole is remembered."""
+        """Split the text; with `careful`, remember which text each part came from."""
         parts: Sequence[str] = self._inner.pieces(text)
         if self.careful:
             self._whole.update(dict.fromkeys(parts, text))
@@ -172,7 +172,7 @@ class BatchEmbedder:
         try:
             vectors: Vectors = self._inner.embed_passages(texts)
         except EmbedderOff as error:
-            self._inner.check()  # raises if it is the embedder after all, and not a text
+            self._inner.check()  # raises if the embedder itself fails, and not only on a text
             if len(texts) > 1:
                 half = len(texts) // 2
                 return np.concatenate((self._bisect(texts[:half]), self._bisect(texts[half:])))
@@ -182,16 +182,16 @@ class BatchEmbedder:
 
 
 class EmbeddingPipeline(Worker):
-    """Brings one stream's index up to its journal; what fails is tried again later."""
+    """Updates one stream's index from its journal; failures are retried later."""
 
     poll_s = 5.0
 
     def pending(self, memory: Conversations) -> int:
-        """How many records the index lacks."""
+        """Return how many records are not in the index, or have no vector there."""
         return index_lag(memory).count
 
     def work(self, memory: Conversations, stop: threading.Event) -> None:
-        """Embed what the journal has and the index lacks."""
+        """Index and embed the records that are not in the index yet."""
         if not memory.exist:
             self.set(left=0, note="")
             return
@@ -205,7 +205,7 @@ class EmbeddingPipeline(Worker):
         self.set(state="running")
         problem = self._sync(memory, batches, failing.attempts if failing else 0)
         after = index_lag(memory)
-        # All were made now if the collection was rebuilt.
+        # If the collection was rebuilt, all its embeddings are new.
         embedded = before.embedded if after.generation == before.generation else 0
         self.add(completed=max(0, after.embedded - embedded))
         if batches is not None:
@@ -218,13 +218,13 @@ class EmbeddingPipeline(Worker):
             self._retries.drop([EMBEDDING])
             return
         self.set(note=problem)
-        if problem != _BUSY:  # else another process does it
+        if problem != _BUSY:  # otherwise another process does the work
             names = (EMBEDDING, EMBEDDING, EMBEDDING)
             failed = self._retries.failed(*names, problem, count=after.count)
             self.add(failed=after.count if failed.given_up else 0)
 
     def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
-        """The batches, put between the index and the embedder."""
+        """Put a BatchEmbedder between the index and its embedder, and return it."""
         embedder: Any = memory.store.embedder
         if embedder is None:
             return None
@@ -239,9 +239,9 @@ class EmbeddingPipeline(Worker):
         """Drop failures that no longer matter; returns the embedder's own failure, if any."""
         entries = self._retries.entries(EMBEDDING)
         failing = entries.pop(EMBEDDING, None)
-        if entries:  # of records that may be forgotten by now
+        if entries:  # their records may have been forgotten by now
             self._retries.drop(entries.keys() - memory.stream.history.records.keys())
-        # If it was given up, new records are a reason to try again.
+        # After giving up, new records are a reason to try again.
         if lag.current or (failing and failing.given_up and lag.count > failing.count):
             self._retries.drop([EMBEDDING])
             return None
@@ -253,14 +253,14 @@ class EmbeddingPipeline(Worker):
             if batches is not None:
                 batches.careful = 0 < tries >= self._retries.max_retries
                 if tries:
-                    batches.check()  # otherwise a server that failed is left alone a while
+                    batches.check()  # or a server that has failed would not be tried for a while
             synced = memory.sync()
         except MemoryOff as error:
             return str(error)
         return synced.embedder_off or (None if synced.complete else _BUSY)
 
     def _give_up_refused(self, memory: Conversations, refused: dict[str, str]) -> None:
-        """Note which records have a text that the embedder fails on."""
+        """Give up on the records with a text that the embedder fails on."""
         cut = memory.stream.target().cut
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}

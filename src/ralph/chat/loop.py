@@ -1,7 +1,7 @@
-"""The chat: a question, what memory finds for it, the model's answer, and the saved exchange.
+"""The chat: search memory for a question, let the model answer it, save the exchange.
 
-The model may use two tools on its own: search past conversations, and read them. Memory is optional
-here: where it fails, one line says so and the answer still comes.
+The model has two tools: search past conversations, and read them. Memory is optional here: if it
+fails, one line says so and the model still answers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOURCE = "chat"
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
 _TOOL_ROUNDS = 8
 _CATCH_UP_S = 0.3
-# A long prompt says what it wants at its beginning or at its end.
+# A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
 _ERROR_CHARS = 2000
@@ -98,7 +98,7 @@ def search_conversations(
     Example:
         {"query": "how did we fix the timeout?"}
     """
-    # `options` are those of a search of conversations.
+    # `options` are passed on to the search.
     answer = memory.search(query, limit=limit, min_score=memory.store.settings.min_score, **options)
     everywhere: bool = options.get("everywhere", False)
     asked = recalled.harmless(query, 120)
@@ -160,7 +160,7 @@ def conversation_details(
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
-    # A question that fills the answer would leave no room for the reply to it.
+    # Limit each side, or a long question would leave no room for its answer.
     room: dict[str, Any] = {"alone": alone, "side_tokens": recalled.RECORD_TOKENS * 2 // 5}
     lines = recalled.details_lines(found, whole=include_full_transcript, **room)
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
@@ -181,7 +181,7 @@ class ChatSession:
 
     def __init__(self, memory: Conversations, wanted: str | None, title: str) -> None:
         """`wanted` is a conversation to continue, by its id or a prefix of it."""
-        # What the model sees with the next question, and whether it is saved.
+        # The exchanges that the model sees with the next question, each with whether it is saved.
         self.rounds: list[tuple[Exchange, bool]] = []
         self.title, self.id = title, schema.conversation_id(SOURCE, uuid.uuid4().hex)
         self._conversation = None if wanted is None else memory.conversation(wanted)
@@ -195,13 +195,13 @@ class ChatSession:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of it is in the journal."""
+        """Whether the conversation is in the journal."""
         return self._conversation is not None
 
     def save(self, memory: Conversations, exchange: Exchange) -> str:
         """Save an exchange (with the first also the conversation) and return its id."""
         if self._conversation is None:
-            # Redacted first: nobody would recognize the half of a secret that a title cuts in two.
+            # Redact first: a title may cut a secret in two, and half a secret is not recognized.
             self.title = self.title or title_of(redact(exchange.user))
         conversation = self._conversation or Conversation(
             id=self.id, title=self.title, source=SOURCE, created=exchange.started
@@ -211,7 +211,7 @@ class ChatSession:
         return saved.id
 
     def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
-        """The newest rounds that fit, as the model sees them, and how many do not fit.
+        """Return the latest rounds that fit, as turns for the model, and how many do not fit.
 
         Unsaved rounds are shown only while memory is paused: later, a saved answer could repeat
         them.
@@ -233,7 +233,7 @@ class ChatSession:
 
 
 class ChatAnswer(msgspec.Struct):
-    """An answer as far as it has come: its texts, steps, tokens and cost."""
+    """An answer so far: its texts, steps, tokens and cost."""
 
     texts: list[str] = []
     steps: list[Message] = []
@@ -242,7 +242,7 @@ class ChatAnswer(msgspec.Struct):
     model: str | None = None
 
     def add(self, answer: ModelAnswer) -> None:
-        """Take in a complete answer of the model; counts that it did not report add nothing."""
+        """Add a complete answer of the model; skip the counts that it did not report."""
         self.texts[-1] = answer.text
         self.model = answer.model
         if answer.tokens_used is not None:
@@ -276,34 +276,34 @@ class LastRetrieval(msgspec.Struct, frozen=True):
 
 
 class ChatScreen(Protocol):
-    """Shows a chat to a person or a program, and asks them."""
+    """Shows a chat to a user or a program, and asks for confirmation."""
 
     def piece(self, text: str) -> None:
-        """A piece of the answer as it arrives."""
+        """Show a piece of the answer as it arrives."""
 
     def recalled(self, found: Related) -> None:
-        """What memory found for the question."""
+        """Show what memory found for the question."""
 
     def tool(self, call: ToolCall, failed: bool) -> None:
-        """A tool that the model used."""
+        """Show a tool call of the model."""
 
     def done(self, done: ExchangeResult) -> None:
-        """The end of an answer."""
+        """Show the end of an answer."""
 
     def lines(self, lines: Sequence[str]) -> None:
-        """The output of a command."""
+        """Show the output of a command."""
 
     def note(self, text: str) -> None:
-        """One line that the person should know."""
+        """Show a one-line note to the user."""
 
     def confirm(self, question: str) -> str:
-        """Ask a question and return what the person types."""
+        """Ask a question and return what the user types."""
 
 
 class Chat:
-    """One conversation with one model. It belongs to the thread that made it.
+    """One conversation with one model. Use it only in the thread that created it.
 
-    `keeps`: whether exchanges are saved; a try without a model is not.
+    `keeps`: whether to save exchanges; off for a trial without a model.
     """
 
     def __init__(
@@ -350,13 +350,13 @@ class Chat:
             return True
 
     def reopen(self) -> None:
-        """Open memory again, with the settings as they are now."""
+        """Open memory again, with the current settings."""
         fresh = self._open_memory()
         self.memory.close()
         self.memory = fresh
 
     def ask(self, prompt: str, *, private: bool = False) -> ExchangeResult:
-        """Answer a prompt and save the exchange, however it ended; a private one is not saved."""
+        """Answer a prompt and save the exchange, even a failed one; a private one is not saved."""
         # A terminal may pass on bytes that are not text.
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
         started, paused = now(), self.paused
@@ -400,7 +400,7 @@ class Chat:
         return done
 
     def _answer(self, prompt: str, found: Related, answer: ChatAnswer, *, paused: bool) -> None:
-        """Let the model answer, and run the tools that it asks for, a limited number of times."""
+        """Let the model answer, and run the tools it calls, for a limited number of rounds."""
         tools: Sequence[ToolSpec] = TOOLS if self.remembers and self.model.takes_tools else ()
         turns = self._turns(prompt, found, tools=bool(tools), paused=paused)
 
@@ -432,7 +432,7 @@ class Chat:
         memory = self.memory.conversations
         result = run_tool(call, memory, current=self.session.id, everywhere=self.everywhere)
         arguments = strip_marked(call.unread) or msgspec.json.encode(call.arguments).decode()
-        # Only ids are saved of what was found: what is forgotten later is then forgotten here too.
+        # Save only the ids of the hits, so that what is forgotten later leaves no copy here.
         found = f"told of {', '.join(result.ids)}"
         outcome = result.text if result.failed or not result.ids else found
         step = f"{arguments}\n{outcome}"[:_STEP_CHARS]
@@ -457,7 +457,7 @@ class Chat:
     # -- memory, which is optional
 
     def _recall(self, prompt: str) -> Related:
-        """Search memory for the prompt. This is the one place where its errors become notes."""
+        """Search memory for the prompt. This is the one place that turns its errors into notes."""
         question = prompt.strip()
         if not self.remembers or len(question) < 3:
             return Related()
@@ -466,7 +466,7 @@ class Chat:
             question = f"{question[:half]}\n{question[-half:]}"
         memory = self.memory.conversations
         try:
-            # Catching up is limited: the rest is for the workers, or for the next question.
+            # Index for a short time only; the workers or the next question do the rest.
             synced = memory.sync(budget_s=_CATCH_UP_S) if memory.exist else None
             if synced and synced.written and not (synced.complete or synced.embedder_off):
                 raise BadInput("memory is still indexing; ask again soon")

@@ -1,8 +1,8 @@
-"""The port to a language model, what its answers cost, and which one the settings choose.
+"""The port to a language model, the prices, and the choice of a model by the settings.
 
-`ChatModel` has three kinds of implementations: servers (`providers`), and here `ClaudeModel`, the
-`claude` command, and `EchoModel`, which needs no model at all. Nothing is loaded or reached before
-the first question.
+`ChatModel` has three kinds of implementations: servers (in `providers`), `ClaudeModel`, which runs
+the `claude` command, and `EchoModel`, which needs no model at all. Nothing is loaded and no server
+is contacted before the first question.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ralph.text.tokens import table
 from ralph.wire import usable_url
 
 ModelRole = Literal["chat", "summary"]
-# A server may answer later; a setting must be changed by a person; another prompt may work now.
+# server: it may work later. setting: the user must change one. prompt: another prompt may work.
 ModelFault = Literal["server", "setting", "prompt"]
 OnText = Callable[[str], None]
 
@@ -35,7 +35,7 @@ _EXAMPLES = (
     ("ollama:llama3.2", "a model on this machine; no key"),
     ("claude", "Claude Code, as installed and logged in here; no key"),
 )
-# A dated or floating version of a model costs what the model costs.
+# A dated or `latest` version of a model has the price of the model.
 _VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 # The heading under which memory adds what it found to a prompt.
 _FOUND = re.compile(r"^#* *Related Past Conversations\b", re.MULTILINE)
@@ -51,7 +51,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The model wants to use a tool. Arguments that are not a JSON object are in `unread`."""
+    """A tool call by the model. Arguments that are not a JSON object are in `unread`."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ Tools = Sequence[ToolSpec]
 
 
 def ignore_text(piece: str) -> None:
-    """Nobody wants the text as it arrives."""
+    """Ignore the text as it arrives."""
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_used(self) -> int | None:
-        """The tokens that were reported."""
+        """Return the sum of the reported tokens; None if none were reported."""
         tokens = [n for n in (self.tokens_in, self.tokens_out) if n is not None]
         return sum(tokens) if tokens else None
 
@@ -132,16 +132,16 @@ class ModelAccess(msgspec.Struct, frozen=True):
 
 
 def check_turns(messages: Turns) -> None:
-    """Refuse a conversation that leaves nothing to answer."""
+    """Raise if the conversation has nothing to answer."""
     if not messages or messages[-1].role not in ("user", "tool"):
         raise BadInput("there is nothing to answer: the last turn must be a user's or a tool's")
 
 
 def tool_call(id: str, name: str, arguments: str) -> ToolCall:
-    """A call from the text that a model sent as its arguments."""
+    """Make a call from the arguments that a model sent as text."""
     identity = id or f"call_{uuid.uuid4().hex[:16]}"
     try:
-        # No arguments at all are sent as an empty text.
+        # Models send an empty text if there are no arguments.
         decoded = msgspec.json.decode(arguments.strip() or "{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         return ToolCall(identity, name, unread=arguments)
@@ -158,7 +158,7 @@ class Price(msgspec.Struct, frozen=True):
     out_usd: float
 
     def cost_usd(self, tokens_in: int | None, tokens_out: int | None) -> float | None:
-        """The cost of so many tokens; None when a count is unknown."""
+        """Return the cost of these tokens; None if a count is unknown."""
         if tokens_in is None or tokens_out is None:
             return None
         return (tokens_in * self.in_usd + tokens_out * self.out_usd) / 1_000_000
@@ -183,7 +183,8 @@ def list_price(maker: str, model: str) -> Price | None:
 class EchoModel:
     """Repeats what memory found, to try memory without a model and in tests.
 
-    Asked `!TOOL {"argument": "value"}`, it calls that tool if offered, and repeats its answer.
+    The prompt `!TOOL {"argument": "value"}` makes it call that tool, if offered, and repeat its
+    answer.
     """
 
     name = "echo"
@@ -193,7 +194,7 @@ class EchoModel:
     def answer(
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
-        """What memory found and what the user said; or the call that was ordered, or its answer."""
+        """Make the tool call in the prompt or repeat its answer; else repeat what memory found."""
         check_turns(messages)
         last = messages[-1]
         order = _ORDER.fullmatch(_split(last)[0]) if last.role == "user" else None
@@ -217,7 +218,7 @@ def _echo(messages: Turns) -> str:
     last = messages[-1]
     if last.role == "tool":
         return f"The tool {'failed' if last.failed else 'answered'}:\n{last.text}"
-    # Earlier turns are left out: they repeat what memory found then.
+    # Leave out earlier turns: they repeat what memory found then.
     question, found = _split(last)
     memory = f"Memory found:\n\n{found}" if found else "Memory found nothing."
     return f"{memory}\n\nYou said: {question}"
@@ -239,7 +240,7 @@ _COMMAND = (
     *("--no-session-persistence", "--settings", '{"disableAllHooks": true}'),
     *("--system-prompt", _SYSTEM),
 )
-# For hooks of ours that run nevertheless: they record nothing and add nothing.
+# If our hooks run anyway, these make them save nothing and add nothing.
 _QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
 _SHOWN_CHARS = 200
 
@@ -275,11 +276,11 @@ class _ClaudeLine(msgspec.Struct):
 
 
 class ClaudeModel:
-    """Chat through `claude -p`: people who have Claude Code need no key of their own.
+    """Chat through `claude -p`, so that users of Claude Code need no API key.
 
     It runs without tools, hooks, MCP servers or memory, in an empty folder, and saves no session:
-    our question must not come back to us as somebody's conversation. Each question starts one
-    process and ends it with everything it started.
+    we must not import our own question as a conversation. Each question starts one process, which
+    is ended along with everything it started.
     """
 
     takes_tools = False
@@ -293,7 +294,7 @@ class ClaudeModel:
         also: Iterable[str] = (),
         grace_s: float = 10.0,
     ) -> None:
-        """`also` names more variables to pass on; `grace_s` is how long it may take to end."""
+        """`also` names more variables to pass on; `grace_s` is how long it may take to exit."""
         self.name = f"claude:{model}" if model else "claude"
         self._command = [*_COMMAND, *(["--model", model] if model else [])]
         self._role, self._also, self._grace_s = role, tuple(also), grace_s
@@ -329,7 +330,7 @@ class ClaudeModel:
             failure = self._failure(line, ended, timeout_s)
             failure.partial = "".join(output.texts)
             raise failure
-        if not output.texts:  # it did not come in pieces
+        if not output.texts:  # the answer did not arrive in pieces
             on_text(line.result)
         usage = line.usage or AnthropicUsage()
         return ModelAnswer(
@@ -371,7 +372,7 @@ class _ClaudeOutput:
         self.texts: list[str] = []
 
     def read(self) -> bool:
-        """Read the lines that are complete by now; always True: continue."""
+        """Read the lines that are complete by now; always return True, to go on."""
         with self._file.open("rb") as file:
             file.seek(self._at)
             lines, newline, _ = file.read().rpartition(b"\n")
@@ -391,7 +392,7 @@ class _ClaudeOutput:
 
 
 def _prompt(messages: Turns) -> str:
-    """The conversation as one text: system texts first, then who said what."""
+    """Return the conversation as one text: system texts first, then each turn with its role."""
     system = [turn.text for turn in messages if turn.role == "system" and turn.text.strip()]
     turns = [turn for turn in messages if turn.role != "system"]
     if len(turns) == 1:
@@ -401,7 +402,7 @@ def _prompt(messages: Turns) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The last line, short and without secrets: programs say what matters at the end."""
+    """Return the last line, shortened and redacted: programs print what matters at the end."""
     line = " ".join(text.strip().rpartition("\n")[2].split())
     shown = redact("".join(c if c.isprintable() else " " for c in line))
     return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
@@ -415,7 +416,7 @@ def _claude_off(what: str, todo: str, fault: ModelFault = "server") -> ModelOff:
 
 
 def how_to_configure() -> str:
-    """What to do when no model is set, for people."""
+    """Tell the user what to do when no model is set."""
     width = max(len(name) for name, _ in _EXAMPLES)
     set_model = "  ralph config --user chat_model"
     examples = "\n".join(f"{set_model} {name:<{width}}  {what}" for name, what in _EXAMPLES)
@@ -427,7 +428,7 @@ Or try memory without a model: ralph chat --echo"""
 
 
 def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | None:
-    """The model of the chat, or the one that writes summaries; None when none is set."""
+    """Return the model for the chat or for summaries; None if none is set."""
     name: str | None = getattr(settings, f"{role}_model")
     if name is None or name.strip().lower() in ("", "none", "off"):
         return None
@@ -447,10 +448,10 @@ def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | No
 
 
 def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None, ModelAccess]:
-    """The URL of a model's server, and its key.
+    """Return the URL of a model's server, and its key.
 
-    The chat's URL and key are used for summaries only where both are for the same kind of server,
-    because a key must never be sent to anyone else.
+    Summaries use the chat's URL and key only if both models are on the same kind of server,
+    because a key must never be sent to another one.
     """
     owner = role
     if role == "summary" and not (settings.summary_base_url or settings.summary_api_key):

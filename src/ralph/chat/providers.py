@@ -1,4 +1,4 @@
-"""Language models behind HTTP: two dialects, one way to stream, one mapping of errors.
+"""Language models over HTTP: two dialects, one way to stream, one mapping of errors.
 
 `OpenAIDialect` speaks `/v1/chat/completions` (OpenAI, Ollama, and most other servers),
 `AnthropicDialect` speaks `/v1/messages`. Both read a streamed answer into an `AnswerStream`.
@@ -28,7 +28,7 @@ _STOPS = {
     **{"max_tokens": "length", "model_context_window_exceeded": "length"},
     **{"content_filter": "refused", "refusal": "refused"},
 }
-# OpenAI's limit by its new and its old name; some servers know only one of them, or none.
+# The new and the old name of OpenAI's token limit; some servers know only one of them, or none.
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _TOO_LONG = (
     *("context_length_exceeded", "maximum context length", "prompt is too long"),
@@ -45,10 +45,10 @@ class EventReader:
 
     def __init__(self) -> None:
         self._line, self._data = bytearray(), list[bytes]()
-        self.plain, self.seen = bytearray(), False  # what came instead of events
+        self.plain, self.seen = bytearray(), False  # `plain`: the body, if there are no events
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The data of every event that this piece completes."""
+        """Yield the data of every event that this piece completes."""
         self.plain += b"" if self.seen else piece
         self._line += piece
         if b"\n" not in piece:
@@ -66,7 +66,7 @@ class EventReader:
 
 
 class StreamFailed(Exception):
-    """The server reports in the middle of its answer that it cannot go on."""
+    """The server reported an error in the middle of its answer."""
 
 
 class _StreamedCall(msgspec.Struct):
@@ -77,7 +77,7 @@ class _StreamedCall(msgspec.Struct):
 
 
 class AnswerStream:
-    """An answer as far as it has arrived. `stop` is empty until it has ended."""
+    """The part of an answer that has arrived. `stop` is empty until it is complete."""
 
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -99,16 +99,16 @@ class AnswerStream:
         return tuple(models.tool_call(c.id, c.name, c.arguments) for c in self._calls)
 
     def add_text(self, piece: str) -> None:
-        """A piece of text."""
+        """Add a piece of text."""
         if piece:
             self._texts.append(piece)
             self._on_text(piece)
 
     def add_call(self, place: int | None, id: str, name: str, arguments: str) -> None:
-        """A piece of a tool call.
+        """Add a piece of a tool call.
 
-        Servers identify the call by its place, by its id, or by sending one after another; some
-        give all calls the same place.
+        Servers identify the call by its place or its id, or just send one after another; some give
+        all calls the same place.
         """
         last = next((c for c in reversed(self._calls) if place is None or c.place == place), None)
         if last is None or (id and last.id and id != last.id) or (place is None and name):
@@ -141,7 +141,7 @@ class _OpenAIDelta(msgspec.Struct):
 
 class _OpenAIChoice(msgspec.Struct):
     delta: _OpenAIDelta | None = None
-    message: _OpenAIDelta | None = None  # where the answer comes in one piece
+    message: _OpenAIDelta | None = None  # if the answer arrives in one piece
     finish_reason: str | None = None
 
 
@@ -158,24 +158,24 @@ class _OpenAIChunk(msgspec.Struct):
 
 
 class OpenAIDialect:
-    """How OpenAI and the many servers like it are asked, and how their answers are read."""
+    """Builds requests and reads answers for OpenAI and compatible servers."""
 
     path = "/chat/completions"
 
     def __init__(self, model: str, max_tokens: int, *, of_openai: bool) -> None:
         self.model = model
         self._max_tokens = max_tokens
-        # The names to try, best first; without one the server's own limit holds.
+        # The names to try, best first. If none works, the server's own limit applies.
         self._limits = list(_LIMITS if of_openai else reversed(_LIMITS))
         self._left_out: set[str] = set()
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the server accepts tools, as far as is known."""
+        """Whether the server accepts tools, as far as we know."""
         return "tools" not in self._left_out
 
     def body(self, messages: Turns, tools: Tools) -> dict[str, Any]:
-        """The request for an answer to these turns."""
+        """Return the request for an answer to these turns."""
         functions = [{"type": "function", "function": msgspec.to_builtins(t)} for t in tools]
         body = {
             "model": self.model,
@@ -188,7 +188,7 @@ class OpenAIDialect:
         return {key: value for key, value in body.items() if key not in self._left_out}
 
     def learn(self, complaint: str) -> bool:
-        """Whether a refusal shows how to ask so that this server understands."""
+        """Adapt to what the server complained about; return whether a new try makes sense."""
         before = len(self._limits), len(self._left_out)
         if "stream_options" in complaint:
             self._left_out.add("stream_options")
@@ -244,7 +244,7 @@ def _openai_message(turn: ChatTurn) -> dict[str, Any]:
 
 
 class _AnthropicBlock(msgspec.Struct):
-    """A block of a message, or what an event adds to one."""
+    """A block of a message, or an event's addition to one."""
 
     type: str = ""
     text: str = ""
@@ -262,14 +262,14 @@ class _AnthropicEvent(msgspec.Struct):
     content_block: _AnthropicBlock | None = None
     delta: _AnthropicBlock | None = None
     usage: models.AnthropicUsage | None = None
-    # Of a whole message, where the answer does not come as a stream.
+    # The fields of a whole message, if the answer is not streamed.
     content: list[_AnthropicBlock] = []
     stop_reason: str | None = None
     model: str = ""
 
 
 class AnthropicDialect:
-    """How Anthropic's models are asked, and how their answers are read."""
+    """Builds requests and reads answers for Anthropic's API."""
 
     path = "/v1/messages"
     takes_tools = True
@@ -279,7 +279,7 @@ class AnthropicDialect:
         self._max_tokens = max_tokens
 
     def body(self, messages: Turns, tools: Tools) -> dict[str, Any]:
-        """The request for an answer to these turns."""
+        """Return the request for an answer to these turns."""
         system = "\n\n".join(t.text for t in messages if t.role == "system" and t.text.strip())
         names = ("name", "description", "input_schema")
         offered = [dict(zip(names, msgspec.structs.astuple(t), strict=True)) for t in tools]
@@ -288,7 +288,7 @@ class AnthropicDialect:
         return head | {key: value for key, value in more.items() if value or key == "messages"}
 
     def learn(self, complaint: str) -> bool:
-        return False  # there is only one server, and it is asked the way it wants
+        return False  # there is only one server, and our requests are right for it
 
     def read(self, data: bytes, into: AnswerStream) -> None:
         """Read one event, or a whole answer; raises MsgspecError or StreamFailed."""
@@ -318,7 +318,7 @@ class AnthropicDialect:
 
 
 def _anthropic_messages(turns: Turns) -> list[dict[str, Any]]:
-    """The turns in the order it requires: user and assistant in turn, user first, none empty."""
+    """Return the turns as the API requires: user first, then alternating, none empty."""
     blocks = [(t.role, b) for t in turns if t.role != "system" for b in _anthropic_blocks(t)]
     sides = [("assistant" if role == "assistant" else "user", block) for role, block in blocks]
     if sides and sides[0][0] == "assistant":
@@ -333,7 +333,7 @@ def _anthropic_blocks(turn: ChatTurn) -> Iterator[dict[str, Any]]:
         yield {**result, "is_error": True} if turn.failed else result
         return
     if turn.text.strip():
-        # It refuses white space at the end of the assistant's last text.
+        # The API refuses white space at the end of the assistant's last text.
         text = turn.text.rstrip() if turn.role == "assistant" else turn.text
         yield {"type": "text", "text": text}
     for call in turn.calls:
@@ -344,9 +344,9 @@ def _anthropic_blocks(turn: ChatTurn) -> Iterator[dict[str, Any]]:
 
 
 class HttpModel:
-    """A model of OpenAI's, Anthropic's or Ollama's dialect, by its server's base URL.
+    """A model on a server with OpenAI's, Anthropic's or Ollama's API.
 
-    Its key goes into a header and nowhere else.
+    The key goes into a header and nowhere else.
     """
 
     def __init__(
@@ -413,7 +413,7 @@ class HttpModel:
             self._stream(messages, tools, stream, Deadline(timeout_s))
         except ModelOff as error:
             error.partial = stream.text
-            if not stream.stop:  # otherwise everything arrived, and only the goodbye is missing
+            if not stream.stop:  # otherwise the answer is complete, only the end marker is missing
                 raise
         if not stream.calls and not stream.text.strip():
             raise self._empty(stream.stop)
@@ -434,14 +434,14 @@ class HttpModel:
             try:
                 for data in events.feed(piece):
                     self._read(data, stream)
-            except Exception as error:  # noqa: BLE001 - raised below: it is not the wire's fault
+            except Exception as error:  # noqa: BLE001 - raised below: it is not a network error
                 errors.append(error)
             return stream.over or bool(errors)
 
         while True:
             body = msgspec.json.encode(self._dialect.body(turns, tools))
             reply = self._wire.call("POST", self._dialect.path, body, deadline=deadline, take=take)
-            # Each refusal teaches something new or is the last.
+            # Each refusal either teaches us something new or ends the loop.
             complaint = reply.body.decode("utf-8", "replace")
             if reply.status not in (400, 422) or not self._dialect.learn(complaint):
                 break
@@ -475,7 +475,7 @@ class HttpModel:
         return self._off(*reasons.get(stop, ("gave an empty answer", again)), "prompt")
 
     def _refusal(self, reply: Reply) -> ModelOff:
-        """The one mapping from a status to an error."""
+        """Return the error for a status. This is the only place that maps them."""
         why = reply.describe(*self._secrets)
         body = reply.body.decode("utf-8", "replace").lower()
         role, variable = self._access.role, self._access.variable

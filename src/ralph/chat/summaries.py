@@ -1,7 +1,7 @@
-"""Summaries of conversations and exchanges: which are pending, and who writes them.
+"""Summaries of conversations and exchanges: which are pending, and the worker that writes them.
 
-A summary has an id that follows from what it covers. So it is written once, whichever process was
-killed and whichever continues. Without a model, a summary is an extract of its own sentences.
+The id of a summary is derived from what it covers, so it is written only once, even if one process
+is killed and another continues. Without a model, a summary is an extract of the text's sentences.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from ralph.text.sanitize import mark, sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences
 from ralph.text.tokens import estimate_tokens, shorten
 
-# A conversation gets a new summary when it has grown by so many exchanges, or by this share.
+# A conversation gets a new summary when it has grown by this many exchanges, or by this share.
 _GROWN = 3
 _GROWN_SHARE = 0.25
-# Extracts are cheap: so many are saved with one flush.
+# Extracts are cheap, so we save this many with one flush.
 _EXTRACTS_AT_ONCE = 500
-# How long to wait for a model whose server is away.
+# How long to wait for a model whose server is down.
 _MAX_REST_S = 32.0
 
 # How long a summary may be, in sentences and in characters.
 _SENTENCES: dict[SummaryTarget, int] = {"conversation": 3, "exchange": 2}
 _CHARS: dict[SummaryTarget, int] = {"conversation": 900, "exchange": 600}
-# An answer that is so many times too long is not a summary.
+# An answer that exceeds the limit by this factor is not a summary.
 _TOO_LONG = 4
 
-# How much the model is shown.
+# How much of the text to show the model.
 _PROMPT_CHARS = 16_000
 _EXCHANGE_CHARS = 1_500
 _TITLE_CHARS = 200
@@ -68,7 +68,7 @@ _REFUSAL = re.compile(
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
 
 
-# What a session taught: how much of it the model is shown, and what it may say.
+# Findings of a session: how much of it to show the model, and limits for its answer.
 _OUTLINE_TOKENS = 6_000
 _SIDE_CHARS = 600
 _MOST_FINDINGS = 3
@@ -80,7 +80,7 @@ _MIN_QUOTE_CHARS = 15
 
 
 def summary_prompt(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]) -> str:
-    """The prompt for a summary: of one exchange, or of a conversation's beginning and end."""
+    """Return the prompt to summarize an exchange, or the start and end of a conversation."""
     if of == "exchange":
         half = _PROMPT_CHARS // 2
         user, assistant = _quote(exchanges[0].user, half), _quote(exchanges[0].assistant, half)
@@ -100,7 +100,7 @@ def summary_prompt(of: SummaryTarget, title: str, exchanges: Sequence[Exchange])
 
 
 def _quote(text: str, max_chars: int) -> str:
-    """The text as data: its beginning and its end, without anything that instructs the model."""
+    """Return the start and end of the text, without anything that could instruct the model."""
     if len(text) > max_chars:
         head = max_chars * 2 // 3
         text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
@@ -108,7 +108,7 @@ def _quote(text: str, max_chars: int) -> str:
 
 
 def extract_summary(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]) -> str:
-    """A summary out of their own sentences; empty when there are none."""
+    """Return a summary made of the exchanges' own sentences; empty if there are none."""
     if of == "exchange":
         user, assistant = exchanges[0].user, exchanges[0].assistant
         text = exchange_gist(user, assistant) or user or assistant
@@ -118,7 +118,7 @@ def extract_summary(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]
 
 
 def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
-    """The answer as one short paragraph; raises ModelOff when it is not a summary."""
+    """Return the answer as one short paragraph; raise ModelOff if it is not a summary."""
     text = _paragraph(answer.text)
     chosen = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
     summary = shorten(" ".join(chosen), _CHARS[of])
@@ -149,12 +149,14 @@ def _paragraph(text: str) -> str:
     return plain
 
 
-# -- what a session taught, where rules do not see it
+# -- findings of a session that rules cannot extract
 
 
 def outline(title: str, exchanges: Sequence[Exchange]) -> str:
-    """What was asked, decided, met and answered, in at most 6,000 tokens; the last turns first to
-    go into it, because they say how it went."""
+    """Return the questions, decisions, errors and answers of a session, in at most 6,000 tokens.
+
+    The last exchanges take precedence, because they show how it ended.
+    """
     parts: list[str] = []
     left = _OUTLINE_TOKENS - estimate_tokens(title)
     for one in reversed(exchanges):
@@ -171,7 +173,7 @@ def outline(title: str, exchanges: Sequence[Exchange]) -> str:
 
 
 def read_findings(answer: str, told: str) -> list[str]:
-    """The findings in an answer, a JSON object a line; only those whose quote stands in `told`."""
+    """Return the findings in an answer of JSON lines, if their quote really occurs in `told`."""
     source, found = " ".join(told.split()).lower(), list[str]()
     for line in _THOUGHT.sub("", answer).splitlines():
         with suppress(msgspec.MsgspecError):
@@ -184,7 +186,7 @@ def read_findings(answer: str, told: str) -> list[str]:
 
 
 class _Lesson(msgspec.Struct, frozen=True):
-    """A learning or a decision, and words of the session that show it."""
+    """A learning or a decision, and a quote from the session that proves it."""
 
     text: str
     quote: str
@@ -194,7 +196,7 @@ class _Lesson(msgspec.Struct, frozen=True):
 
 
 class PendingSummary(msgspec.Struct, frozen=True):
-    """A summary that is missing: of what, and how many exchanges it will cover."""
+    """A summary still to be written: its target, and how many exchanges it will cover."""
 
     of: SummaryTarget
     target: str
@@ -208,11 +210,11 @@ class PendingSummary(msgspec.Struct, frozen=True):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the summary says of itself."""
+        """The fields that the summary takes over from this."""
         return {"of": self.of, "target": self.target, "covers": self.covers}
 
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
-        """The title and the exchanges in their order; those that cannot be read are left out."""
+        """Return the title and the exchanges in order, without those that cannot be read."""
         if self.of == "exchange":
             with suppress(BadRecord):  # `verify` reports it
                 return "", [content_of(history.records[self.target])]
@@ -223,7 +225,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
 
 
 class Summarizer(Worker):
-    """Writes the summaries of conversations, or those of exchanges, newest first."""
+    """Writes the summaries of conversations or of exchanges, newest first."""
 
     poll_s = 30.0
 
@@ -236,11 +238,11 @@ class Summarizer(Worker):
 
     @property
     def next_at(self) -> float | None:
-        """When something that failed may be tried again."""
+        """When the next failed item may be retried."""
         return self._rest_until if self._is_resting else super().next_at
 
     def hurry(self) -> None:
-        """Stop resting because of a failure."""
+        """Stop waiting after a failure."""
         self._rest_until = 0.0
 
     @property
@@ -248,11 +250,11 @@ class Summarizer(Worker):
         return self._rest_until > self._retries.clock()
 
     def pending(self, memory: Conversations) -> int:
-        """How many summaries are missing."""
+        """Return how many summaries are pending."""
         return len(self._pending(memory))
 
     def _pending(self, memory: Conversations) -> list[PendingSummary]:
-        """The summaries that are missing or outdated, newest first."""
+        """Return the summaries that are missing or outdated, newest first."""
         history, current = memory.stream.history, self._crew.current()
         found: list[PendingSummary] = []
         for name, state in history.conversations.items():
@@ -271,7 +273,7 @@ class Summarizer(Worker):
                         found.append(PendingSummary("exchange", exchange, 1, record.at))
                     else:
                         self._skipped.add(exchange)
-        # A summary that was forgotten stays forgotten, and empty texts have none.
+        # A forgotten summary is not written again, and an empty text gets none.
         done = memory.stream.met() | self._skipped
         found = [each for each in found if each.key not in done]
         return sorted(found, key=lambda each: each.at, reverse=True)
@@ -286,7 +288,7 @@ class Summarizer(Worker):
             model = self._model(settings)
             self.set(note=_note(model))
             failed = self._retries.entries(self._of)
-            if failed:  # some may be no longer pending
+            if failed:  # some may no longer be pending
                 wanted, current = {each.key for each in pending}, self._crew.current()
                 old = [k for k, e in failed.items() if k not in wanted and e.item != current]
                 self._retries.drop(old)
@@ -311,7 +313,7 @@ class Summarizer(Worker):
         self._save(memory, made)
 
     def _must_rest(self, settings: Settings, model: ChatModel) -> bool:
-        """Whether the model must not be asked now; the note says why."""
+        """Whether to leave the model alone for now; the worker's note says why."""
         cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
             spent = f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session"
@@ -341,7 +343,7 @@ class Summarizer(Worker):
             cost_usd=answer.cost_usd,
         )
         self._rest_until = 0.0
-        # It may have been forgotten while the model was writing.
+        # The target may have been forgotten while the model was writing.
         history = memory.stream.history
         exists = item.target in history.conversations or item.target in history.records
         first = item.target not in history.summaries
@@ -353,7 +355,7 @@ class Summarizer(Worker):
     def _find(
         self, model: ChatModel, memory: Conversations, title: str, exchanges: Sequence[Exchange]
     ) -> None:
-        """Ask once for what a session taught; a model that fails here is not asked again."""
+        """Ask the model once for a session's findings; do not retry if it fails."""
         settings = memory.store.settings
         if self._must_rest(settings, model):
             return
@@ -375,7 +377,7 @@ class Summarizer(Worker):
     def _failed(self, item: PendingSummary, error: ModelOff) -> bool:
         """Count a failure; returns whether another item may work now."""
         if error.fault == "setting":
-            # Not the item's fault: everything waits until a person has fixed it.
+            # Not the item's fault: all items wait until the user has fixed the setting.
             self._rest_until = self._retries.clock() + self.poll_s
         else:
             failed = self._retries.failed(self._of, item.key, item.target, str(error))
@@ -398,7 +400,7 @@ class Summarizer(Worker):
 
 
 class _ExchangeStatus(msgspec.Struct, frozen=True):
-    """As much of an exchange as shows whether it is complete, whatever its type."""
+    """The status of an exchange, decoded alone; its type does not matter."""
 
     status: object = "complete"
 

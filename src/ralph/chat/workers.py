@@ -1,8 +1,8 @@
 """The background workers of a project's conversations: start, stop, wake and watch them.
 
-There is no job queue: pending work is whatever the journal shows as missing. One process at a time
-works as each worker on one stream; whoever comes next continues. They run as threads of the chat,
-or of `ralph workers run`.
+There is no job queue: the journal shows which work is pending. For each stream, each worker runs in
+one process at a time; when that process ends, another continues. Workers are threads of the chat or
+of `ralph workers run`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_RETRIES = 6
 # The note of a worker that another process runs starts with this.
 ELSEWHERE = "running elsewhere"
 
-# Checking a lock takes it for a moment; that must not look like a worker.
+# Checking a lock takes it for a moment. Wait longer than that before we call a claim taken.
 _CLAIM_S = 0.25
 # How soon a waiting worker notices that the process before it has ended.
 _CLAIM_POLL_S = 2.0
@@ -48,7 +48,7 @@ _MAX_CLAIM_BYTES = 64 * 1024
 _MAX_RETRY_WAIT_S = 32.0
 _LOCK_TIMEOUT_S = 10.0
 _ERROR_CHARS = 500
-# How long to wait at the end for a worker that waits for a model.
+# How long to wait, when stopping, for a worker that is waiting for a model.
 _GRACE_S = 3.0
 
 Clock = Callable[[], float]
@@ -58,8 +58,8 @@ OpenMemory = Callable[[], Ralph]
 class WorkerStatus(msgspec.Struct, frozen=True):
     """The status of one worker.
 
-    `completed` counts this session's work, `total` adds what is still to do. Items in `retrying`
-    failed and wait for their next turn; items in `given_up` wait for a person.
+    `completed` counts this session's work; `total` adds the pending work. Items in `retrying` have
+    failed and will be retried; items in `given_up` wait for the user.
     """
 
     name: WorkerName
@@ -79,7 +79,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class FailedItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An item of a worker that failed, its last error, and when it may be tried again.
+    """A worker's failed item, its last error, and when it may be retried.
 
     `count` is how many passages an entry of the embedding pipeline stands for.
     """
@@ -98,9 +98,9 @@ class FailedItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Retries:
-    """The failures of one stream's workers: tried again after 1, 2, 4, 8, 16, 32 s, then given up.
+    """The failures of one stream's workers: retried after 1, 2, 4, 8, 16, 32 s, then given up.
 
-    The file is shared by all processes. Without it, everything that is pending is tried again.
+    All processes share the file. If it is lost, everything that is pending is tried again.
     """
 
     def __init__(self, file: Path, *, clock: Clock, max_retries: int = MAX_RETRIES) -> None:
@@ -109,22 +109,22 @@ class Retries:
         self.max_retries = max_retries
 
     def entries(self, worker: str | None = None) -> dict[str, FailedItem]:
-        """What failed and is still pending, of one worker or of all."""
+        """Return the failed items that are still pending, of one worker or of all."""
         try:
             items = msgspec.json.decode(self.file.read_bytes(), type=dict[str, FailedItem])
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
-            return {}  # none, or of another version: everything is tried again
+            return {}  # no file, or one of another version: everything is tried again
         return {key: item for key, item in items.items() if worker in (None, item.worker)}
 
     def rests(self, item: FailedItem | None) -> bool:
-        """Whether it must not be tried now."""
+        """Whether the item must not be tried now."""
         # A clock that was set back must not make anything wait forever.
         wait_s = item.at - self.clock() if item else 0.0
         return item is not None and (item.given_up or 0 < wait_s <= _MAX_RETRY_WAIT_S)
 
     def next_at(self, worker: str) -> float | None:
-        """When the first of a worker's failures may be tried again."""
-        # An item that is overdue waits for something other than its time.
+        """Return when the first of a worker's failures may be retried."""
+        # An overdue item is waiting for something other than its time.
         due = self.clock() - 1
         items = self.entries(worker).values()
         return min((i.at for i in items if not i.given_up and i.at > due), default=None)
@@ -132,7 +132,7 @@ class Retries:
     def failed(
         self, worker: str, key: str, item: str, error: str, *, count: int = 1, attempts: int = 0
     ) -> FailedItem:
-        """Count a failure, or set how many there were; after `max_retries` retries give it up."""
+        """Count a failure, or set the number of attempts; give up after `max_retries` retries."""
         with self._changing() as items:
             attempts = attempts or 1 + (items[key].attempts if key in items else 0)
             at = self.clock() + min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
@@ -142,7 +142,7 @@ class Retries:
         return items[key]
 
     def drop(self, keys: Collection[str]) -> None:
-        """These are done, or no longer pending."""
+        """Drop these items: they are done or no longer pending."""
         if self.entries().keys() & set(keys):
             with self._changing() as items:
                 for key in keys:
@@ -165,7 +165,7 @@ class Retries:
 
 
 def settings_state(ralph: Ralph) -> list[object]:
-    """A value that changes when a file of settings does."""
+    """Return a value that changes when a settings file changes."""
     home = ralph.store.home
     found: list[object] = []
     for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
@@ -176,7 +176,7 @@ def settings_state(ralph: Ralph) -> list[object]:
 
 
 class Worker(ABC):
-    """One background job, run in a thread or once, while this process holds the claim to it."""
+    """One background job. It runs in a thread, or once, while this process holds its claim."""
 
     # How long to rest when nothing wakes the worker.
     poll_s: float
@@ -197,7 +197,7 @@ class Worker(ABC):
 
     @abstractmethod
     def pending(self, memory: Conversations) -> int:
-        """How many items are to do."""
+        """Return how many items are pending."""
 
     @abstractmethod
     def work(self, memory: Conversations, stop: threading.Event) -> None:
@@ -205,14 +205,14 @@ class Worker(ABC):
 
     @property
     def next_at(self) -> float | None:
-        """When something that failed may be tried again."""
+        """When the next failed item may be retried."""
         return self._retries.next_at(self.name)
 
     def hurry(self) -> None:  # noqa: B027 - few workers need it
-        """Stop resting because of a failure."""
+        """Stop waiting after a failure."""
 
     def memory(self) -> Conversations:
-        """The conversations, for the working thread; opened again when a setting has changed."""
+        """Return the conversations for the worker's thread; reopen them if a setting changed."""
         if self._opened is not None and self._opened[1] != settings_state(self._opened[0]):
             self._close()
         if self._opened is None:
@@ -228,14 +228,14 @@ class Worker(ABC):
     # -- status
 
     def set(self, *, left: int | None = None, **changes: Any) -> None:
-        """Change the status, and publish it while the claim is held; `left` is still to do."""
+        """Change the status, and publish it while we hold the claim; `left` is the pending work."""
         with self._lock:
             if left is not None:
                 changes["total"] = self.own_status.completed + left
             self.own_status = msgspec.structs.replace(self.own_status, **changes)
             if self._fd is None:
                 return
-            with suppress(OSError):  # a full disk: others see less, the work continues
+            with suppress(OSError):  # on a full disk others see less, but the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
                 os.write(self._fd, msgspec.json.encode((os.getpid(), self.own_status)) + b"\n")
@@ -245,14 +245,14 @@ class Worker(ABC):
         self.set(**{name: getattr(self.own_status, name) + n for name, n in counts.items()})
 
     def status(self) -> WorkerStatus:
-        """The status of this worker, in whichever process it runs."""
+        """Return this worker's status, from whichever process it runs in."""
         waits = self._thread is not None and self._thread.is_alive() and self._fd is None
         if not waits and self.own_status.state != "stopped":
             return self.own_status
         return self._status_elsewhere() or self.own_status
 
     def _status_elsewhere(self) -> WorkerStatus | None:
-        """The status that the holder of the claim has published; None when nobody holds it."""
+        """Return the status that the claim's holder has published; None if nobody holds it."""
         if not self._claim.exists():
             return None
         with suppress(disk.Busy), disk.lock(self._claim, timeout_s=0.0):
@@ -267,12 +267,12 @@ class Worker(ABC):
     # -- running
 
     def start(self) -> None:
-        """Run in a thread, unless it already does."""
+        """Start the thread, unless it is running."""
         if self._thread is None or not self._thread.is_alive():
             self.set(state="idle", note="")
-            # One that was told to stop and still waits for a model keeps its own events.
+            # An old thread that was stopped but still waits for a model keeps its own events.
             self._stop, self._wake = threading.Event(), threading.Event()
-            # A daemon: a process that ends does not wait for a model that hangs.
+            # A daemon, so that the process does not wait at its end for a model that hangs.
             events = self._stop, self._wake
             self._thread = threading.Thread(target=self._run, args=events, daemon=True)
             self._thread.name = f"ralph-{self.name}"
@@ -283,14 +283,14 @@ class Worker(ABC):
         self._wake.set()
 
     def stop(self) -> threading.Thread | None:
-        """Tell the thread to end, and return it to be waited for."""
+        """Tell the thread to end; return it, so that the caller can wait for it."""
         thread, self._thread = self._thread, None
         self._stop.set()
         self._wake.set()
         return thread
 
     def run_once(self, stop: threading.Event) -> None:
-        """Do one pass here and now, unless another process works."""
+        """Do one pass in this thread, unless another process holds the claim."""
         with self._claimed() as claimed:
             if claimed:
                 self.set(state="running")
@@ -330,9 +330,9 @@ class Worker(ABC):
 
     @contextmanager
     def _claimed(self) -> Iterator[bool]:
-        """Hold the right to work on this stream; False when another process has it.
+        """Hold the claim to this stream; yield False if another process has it.
 
-        It is a lock of the system, so a process that dies gives it back.
+        It is a lock of the operating system, which releases it if the process dies.
         """
         disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
@@ -345,7 +345,7 @@ class Worker(ABC):
                 self.set()
                 yield True
             finally:
-                # Before the next thread may claim: a database belongs to the thread that opened it.
+                # Close before the next claim: a database belongs to the thread that opened it.
                 self._close()
                 with self._lock:
                     self._fd = None
@@ -355,14 +355,14 @@ class Worker(ABC):
 
 
 def setting_of(name: WorkerName) -> str:
-    """The setting that switches this worker on and off."""
+    """Return the setting that turns this worker on and off."""
     return "embedding_pipeline_enabled" if name == EMBEDDING else f"summarizer_{name}_enabled"
 
 
 class Workers:
     """The workers of one project's conversations, as seen from this process.
 
-    A `with` block starts those that the settings enable, and stops them all.
+    A `with` block starts those that the settings enable, and stops them all at the end.
     """
 
     def __init__(
@@ -376,7 +376,7 @@ class Workers:
         poll_s: float | None = None,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        """`current` names the conversation of this chat, which is left alone."""
+        """`current` returns the id of this chat's conversation, which workers must skip."""
         from ralph.chat.embeddings import EmbeddingPipeline
         from ralph.chat.summaries import Summarizer
 
@@ -395,7 +395,7 @@ class Workers:
 
     @property
     def spent_usd(self) -> float:
-        """What the summaries of this process have cost so far."""
+        """The cost of this process's summaries so far."""
         return sum(self._workers[of].own_status.spend_usd for of in SUMMARIZERS)
 
     def __enter__(self) -> Self:
@@ -418,7 +418,7 @@ class Workers:
             self._workers[each].start()
 
     def stop(self, name: WorkerName | None = None) -> None:
-        """Stop one worker, or all; one that waits for a model is not waited for long."""
+        """Stop one worker, or all; do not wait long for one that is waiting for a model."""
         if name is None and self._listener is not None:
             self._ended.set()
             self._listener.join(self._grace_s)
@@ -432,12 +432,12 @@ class Workers:
                 worker.set(state="stopped", current="", note="")
 
     def signal(self, names: Iterable[WorkerName] = WORKER_NAMES) -> None:
-        """Wake workers now: there is a new exchange, or a conversation has ended."""
+        """Wake workers: there is a new exchange, or a conversation has ended."""
         for name in names:
             self._workers[name].signal()
 
     def _listen(self) -> None:
-        """Wake them when another machine writes to a journal on a server; else they still poll."""
+        """Wake workers when another machine writes to a journal on a server; else they poll."""
         with suppress(RalphError, OSError), self.open_memory() as ralph:
             if (listener := ralph.conversations.store.journals.listener()) is None:
                 return
@@ -447,7 +447,7 @@ class Workers:
                         self.signal()
 
     def follow(self) -> None:
-        """Start and stop workers when their settings have changed, also from another process."""
+        """Start and stop workers if their settings have changed, even from another process."""
         before, self._settings = self._settings, self._settings_now()
         if before == self._settings:
             return
@@ -459,7 +459,7 @@ class Workers:
     def run_once(
         self, names: Iterable[WorkerName] | None = None, *, stop: threading.Event | None = None
     ) -> list[WorkerStatus]:
-        """Run one pass of each here and now; without names, of those that the settings enable."""
+        """Run one pass of these workers in this thread; by default those the settings enable."""
         chosen = self._enabled() if names is None else list(names)
         for name in chosen:
             self._workers[name].run_once(stop or threading.Event())
@@ -476,7 +476,7 @@ class Workers:
     # -- status
 
     def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
-        """The status of each worker, in whichever process it runs."""
+        """Return the status of each worker, from whichever process it runs in."""
         found = {name: self._workers[name].status() for name in names}
         if stopped := [status for status in found.values() if status.state == "stopped"]:
             with self.open_memory() as ralph:
@@ -500,12 +500,12 @@ class Workers:
     # -- what failed
 
     def given_up(self) -> list[FailedItem]:
-        """The items that are tried again only when a person says so."""
+        """Return the items that are retried only if the user asks for it."""
         found: list[FailedItem] = []
         for key, failed in self.retries.entries().items():
             if failed.given_up:
                 items = [failed.item]
-                if key == EMBEDDING:  # the embedder failed, for every passage that waits
+                if key == EMBEDDING:  # the embedder itself failed, so all waiting records did
                     from ralph.chat.embeddings import waiting_ids
 
                     with self.open_memory() as ralph:
@@ -514,15 +514,15 @@ class Workers:
         return found
 
     def retry_embeddings(self) -> None:
-        """Drop the failures of the embedding pipeline: its work starts over."""
+        """Drop the failures of the embedding pipeline, so that it starts over."""
         self.retries.drop(self.retries.entries(EMBEDDING))
         self.signal()
 
     def retry(self) -> int:
-        """Try everything that failed again at once; returns how many items that is."""
+        """Retry everything that failed, right now; return how many items that is."""
         failed = self.retries.entries()
         self.retries.drop(failed)
-        # Texts that the embedder failed on have a zero vector: they are embedded again.
+        # Texts that the embedder failed on have a zero vector: remove them to embed them again.
         ids = [key for key, item in failed.items() if item.worker == EMBEDDING and key != EMBEDDING]
         if ids:
             from ralph.chat.embeddings import clear_embeddings

@@ -1,4 +1,4 @@
-"""Where people and programs come in: parse, call a memory, render.
+"""The interfaces for people and programs: each parses a request, calls memory, renders the result.
 
-A door holds no knowledge of its own and imports no other door; it translates errors once.
+A door has no logic of its own and imports no other door. It translates errors in one place.
 """

@@ -1,4 +1,4 @@
-"""The loop: choose a task, run an agent on it, learn from what it left behind, go on.
+"""The loop: choose a task, run an agent on it, learn from the result, repeat.
 
-Everything the loop knows is on disk before it matters, so that it can be killed at any point.
+The loop saves its state to disk before it needs it, so it can be killed at any point.
 """

@@ -1,4 +1,4 @@
-"""Run an agent: its folder on disk, its output line by line, and its end in time."""
+"""Run an agent: fill its folder, follow its output line by line, and end it in time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 from ralph.trust import trusted_hashes
 
-# -- What the loop tells while it runs: one value a fact, for a screen, a log or a program.
+# -- Events that the loop sends while it runs, for a screen, a log or a program.
 
 
 _Begin = Literal["permissions", "memory", "recovered", "worktree", "started", "doing"]
@@ -43,7 +43,7 @@ Name = Literal[_Begin, "ended", "committed", "repaired", "learned", "waiting", "
 
 
 class LoopEvent(msgspec.Struct, frozen=True):
-    """One thing that happened, with its facts by name."""
+    """One event of a run, with its details by name."""
 
     event: Name
     at: str
@@ -54,7 +54,7 @@ Listener = Callable[[LoopEvent], None]
 
 
 def tell(listener: Listener, event: Name, **facts: object) -> None:
-    """Say what happened to whoever listens."""
+    """Send an event to the listener."""
     listener(LoopEvent(event, now(), facts))
 
 
@@ -63,7 +63,7 @@ def tell(listener: Listener, event: Name, **facts: object) -> None:
 
 MEMORY = "feature-memory"
 PLAN = "plan"
-# What the clients take as a name; it becomes a part of the names of the tools.
+# Characters that clients reject in a server's name, which becomes part of its tools' names.
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
 Entry = dict[str, Any]
@@ -72,8 +72,11 @@ Entry = dict[str, Any]
 def loop_servers(
     ralph: Ralph, plan: Plan, task: Task, *, review: bool, memory_on: bool
 ) -> tuple[dict[str, Entry], list[str]]:
-    """What one iteration gets: memory and plan in one server (the plan alone when memory is off),
-    and the discipline's servers beside it; and what was left out and why."""
+    """Return the MCP servers of one iteration, and a note for each one left out, with the reason.
+
+    Ralph's own server has the memory and the plan, or only the plan when memory is off. The others
+    are the discipline's.
+    """
     words = [f"--feature={task.feature}"]
     words += ["--review"] if review else [f"--task={task.id}"]
     words += [] if memory_on else ["--no-memory"]
@@ -112,19 +115,21 @@ def own_server(*, memory_on: bool) -> str:
 
 
 def run_variables(plan: Plan, feature: str, task: object) -> dict[str, str]:
-    """What tells an agent's own calls of Ralph which run they belong to."""
+    """Return the variables that tell Ralph which run a call by the agent belongs to."""
     run = {"RALPH_PROJECT": plan.project, "RALPH_FEATURE": feature, "RALPH_TASK": task}
     return {name: str(value) for name, value in run.items()}
 
 
 def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
-    """Ralph's own server as Claude Code's config file has it, told where things are and the
-    settings in force that no file says."""
+    """Return Ralph's own server as an entry of Claude Code's config file.
+
+    The entry passes on the paths, and the settings that come from no config file.
+    """
     program, *isolated = python()
     env = {"RALPH_HOME": str(ralph.project.home), "RALPH_PROJECT": str(project)}
-    # Its token is in Ralph's home, never in a file or an environment of the agent.
+    # The token stays in Ralph's home, never in the agent's files or environment.
     env |= {ADDRESS: ralph.where} if ralph.remote else {}
-    # Not the shown value: of a secret that says only whether there is one.
+    # Not the displayed value: for a secret it only says whether there is one.
     env |= {
         f"RALPH_{one.key.upper()}": variable_text(one.key, getattr(ralph.config.settings, one.key))
         for one in ralph.config.origins
@@ -137,13 +142,16 @@ def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
         "command": program,
         "args": [*isolated, "-m", "ralph", "mcp", *words],
         "env": env,
-        # Otherwise only the names of the tools reach the model.
+        # Without this, only the tools' names reach the model.
         "alwaysLoad": True,
     }
 
 
 def _found(entry: Entry, root: Path) -> Entry | None:
-    """The server with its program's full path: whoever starts it stands in the project's folder."""
+    """Return the server with its program's full path, or None if the program is not found.
+
+    The client starts it in the project's folder, where a bare name could match another program.
+    """
     command, given = entry.get("command"), entry.get("env")
     if not isinstance(command, str) or "${" in command or Path(command).name != command:
         return entry
@@ -155,14 +163,14 @@ def _found(entry: Entry, root: Path) -> Entry | None:
 # -- What an agent may do.
 
 
-# A script of the project, as a plan names it.
+# A path in backticks: how a plan names one of the project's scripts.
 _SCRIPT = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)[ `]")
 
 
 def plan_scripts(plan: Plan, task: Task) -> list[str]:
-    """The project's own programs that the plan names in backticks, such as `scripts/check`.
+    """Return the project's own programs that the plan names in backticks, like `scripts/check`.
 
-    A plan can name no other commands: it may be a stranger's.
+    The plan cannot allow other commands, because a stranger may have written it.
     """
     rules = _discipline(plan, task)
     texts = [task.description, *task.acceptance_criteria, rules.system_prompt, *rules.conventions]
@@ -172,7 +180,7 @@ def plan_scripts(plan: Plan, task: Task) -> list[str]:
 
 
 def permission_lines(agent: str, setting: str) -> list[str]:
-    """What an agent may do, and how to change it; nothing for a person's own command."""
+    """Say what an agent may do and how to change it. Empty for a custom agent command."""
     if agent not in clients.BY_AGENT:
         return []
     change = "ralph config --user agent_permissions"
@@ -187,33 +195,33 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     return [first, f"To allow more: {change} {more}"]
 
 
-# How long an agent may take to end after it was asked to.
+# How long an agent may take to exit once asked to.
 GRACE_S = 10.0
-# Beyond that, what its keeper may need to end everyone.
+# How long its keeper may take after that to end all remaining processes.
 _ENDING_S = 30.0
 
-# -- Following an agent's output file while it grows, and once more when nobody writes to it.
+# -- Following an agent's output file while it grows, and reading the rest once the agent has ended.
 
 
 _CHUNK_BYTES = 1024 * 1024
-# No agent's line is as long; what is longer is garbage that must not fill our memory.
+# No agent prints a line this long. A longer one is garbage and must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
 
 
 class AgentOutput:
-    """What an agent has printed so far, captured line by line in bounded memory."""
+    """An agent's output so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
         self._file, self._offset = file, 0
         self._rest, self._last = bytearray(), b""
         dialect = clients.output_dialect(agent)
-        # Other programs may print a call only when it is over, or not at all.
+        # Agents without a dialect may print a call only when it is over, or not at all.
         self._announces, self._acted = dialect is not None, (0, 0)
         self.capture = clients.open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign = False
 
     def follow(self) -> bool:
-        """Take in what is new; False when there was nothing."""
+        """Read the next chunk of new output; return False if there was none."""
         with self._file.open("rb") as opened:
             opened.seek(self._offset)
             data = opened.read(_CHUNK_BYTES)
@@ -228,7 +236,7 @@ class AgentOutput:
         return True
 
     def idle(self) -> bool:
-        """Whether the agent has had no tool call under way since this was last asked."""
+        """Whether no tool call has been running since the last call of this method."""
         caught_up = not self.follow() and not self._rest
         live, before = self.capture.live, self._acted
         self._acted = (live.running, live.tool_uses)
@@ -236,8 +244,7 @@ class AgentOutput:
         return quiet and not live.running and self._acted == before
 
     def finish(self, *, stderr: str, exit_code: int | None) -> AgentRun:
-        """Everything that was printed, as one value. Output nobody understands says at least how
-        the program ended."""
+        """Return the whole output as one value; if it cannot be parsed, how the program ended."""
         while self.follow():
             pass
         if self._rest:
@@ -249,18 +256,18 @@ class AgentOutput:
                 captured = self.capture.finish()
         if captured and (exit_code in (0, None) or captured.summary or captured.errors):
             return captured
-        # An agent that fails before it says anything says why on stderr, and only there.
+        # An agent that fails right at the start gives the reason only on stderr.
         if captured is None:
             if exit_code == 0:
                 return AgentRun(dialect="stream-json", terminal_reason="ok")
-            # What it said last tells more than that nobody understands it.
+            # Its last line of output is more useful than "cannot be parsed".
             said = said or self._last[-2000:].decode("utf-8", "replace").strip()
             captured = AgentRun(dialect="stream-json", is_error=True, terminal_reason="error")
         said = redact(said)
         how = f"ended with exit code {exit_code}"
         if exit_code is None or exit_code < 0:
             how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
-        # Silence is no error that could come back and be warned of.
+        # Without a message there is no error to recognize if it happens again.
         errors = (ErrorSeen(said, "runtime"),) if said else ()
         summary = f"The agent {how}: {said or 'it said nothing'}"
         return msgspec.structs.replace(captured, summary=summary, errors=errors)
@@ -280,14 +287,14 @@ class AgentOutput:
                 self._foreign = True
 
 
-# How much is read before the clock and the stop are looked at again: an agent may never pause.
+# Chunks to read before checking the clock and the stop event: an agent may never pause.
 _CHUNKS_A_TICK = 16
 
 
 class AgentDriver:
-    """The means to run one agent in one project's folder: any number of times, one at a time.
+    """Runs one agent in one project's folder: any number of times, one at a time.
 
-    The agent and its time come from the settings where none are given.
+    Agent and timeout default to the settings.
     """
 
     def __init__(
@@ -305,13 +312,13 @@ class AgentDriver:
         self.listener, self._stop = listener, stop
 
     def check(self) -> None:
-        """Refuse an agent that is not there."""
+        """Raise if the agent's program is not found."""
         self.command(clients.AgentCall())
 
     def call(
         self, config: Path, servers: dict[str, Entry], model: str | None, scripts: Sequence[str]
     ) -> clients.AgentCall:
-        """What the agent is started with; it may always call Ralph."""
+        """Return what the agent is started with. It is always allowed to call Ralph."""
         own = clients.own_command(self._environment(), agent=self.agent)
         allowed = clients.agent_permissions(self._settings.agent_permissions, own, *scripts)
         return clients.AgentCall(model, config, servers, allowed)
@@ -327,11 +334,11 @@ class AgentDriver:
         observe: Callable[[bool], None],
         scripts: Sequence[str] = (),
     ) -> tuple[AgentOutput, AgentEnd]:
-        """One run to its end; the servers' file goes into the run's folder.
+        """Run the agent until it ends. The servers' config file goes into the run's folder.
 
-        `observe` is told often whether the agent was idle since.
+        `observe` is called often, with whether the agent was idle since the last call.
         """
-        config = folder / "mcp.json"  # it may hold keys
+        config = folder / "mcp.json"  # may contain API keys
         text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
         disk.write(config, text.encode())
         call = self.call(config, servers, model, scripts)
@@ -367,14 +374,14 @@ class AgentDriver:
         return output, ended
 
     def output(self, folder: Path, prompt: str, *, agent: str = "", cwd: str = "") -> AgentOutput:
-        """What a run printed into its folder; the run may be one that another process began."""
+        """Return the output of the run in this folder, which another process may have started."""
         file = folder / "output.jsonl"
         disk.appending(file).close()
         root = cwd or str(self.cwd)
         return AgentOutput(file, agent=agent or self.agent, root=root, injected=prompt)
 
     def command(self, call: clients.AgentCall, env: dict[str, str] | None = None) -> list[str]:
-        """The command line of one run, with the program's full path."""
+        """Return the command line of one run, with the program's full path."""
         env = self._environment() if env is None else env
         return clients.found_command(clients.agent_command(self.agent, call), env, root=self._root)
 
@@ -382,7 +389,7 @@ class AgentDriver:
         return clients.agent_environment(also=self._settings.agent_env, given=given)
 
 
-# -- One iteration under way, as it is kept on disk until its record is in the journal.
+# -- A running iteration, saved on disk until its record is in the journal.
 
 
 _FILE = "run.json"
@@ -392,7 +399,7 @@ _FOLDER_TIMEOUT_S = 30.0
 
 
 class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known to finish an iteration, by this process or by the next one."""
+    """What this process, or a later one, needs to finish an iteration."""
 
     run: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex[:12])
     feature: str
@@ -404,48 +411,48 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     plan_before: str
     task_before: Task | None
-    # Of other projects' knowledge, what its prompt carries.
+    # The patterns from other projects in its prompt.
     patterns: tuple[str, ...] = ()
-    # What else of memory its prompt carries: ids by section.
+    # The ids of the other memories in its prompt, by section.
     told: dict[str, list[str]] = {}
-    # The worktree that the agent works in, if it is one.
+    # Where the agent works: the project's folder or a worktree.
     cwd: str = ""
 
 
 class RunFolder(msgspec.Struct, frozen=True):
-    """The folder of iterations under way; only what is unfinished stays in it."""
+    """The folder of unfinished iterations; a finished one is removed."""
 
     path: Path
 
     def begin(self, work: PendingIteration, snapshot: Snapshot) -> Path:
-        """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
+        """Save the work; return the folder for its files. It is private: they may hold secrets."""
         folder = self.path / work.run
-        with self._alone():  # another loop must not take a folder that is being filled for a ruin
+        with self._alone():  # or another loop takes the half-filled folder for a leftover
             disk.make_folder(folder)
             disk.replace(folder / _SNAPSHOT, msgspec.msgpack.encode(snapshot))
             disk.replace(folder / _FILE, msgspec.json.encode(work))
         return folder
 
     def ended(self, work: PendingIteration, ended: AgentEnd) -> None:
-        """Note how the agent ended, for whoever finishes the work."""
+        """Save how the agent ended, for the process that finishes the work."""
         disk.write(self.path / work.run / _ENDED, msgspec.json.encode(ended))
 
     def finish(self, work: PendingIteration) -> None:
-        """The record is in the journal: nothing of the run needs to stay.
+        """Remove the run's folder, now that its record is in the journal.
 
-        The work goes first: half a folder must not look like an iteration that said nothing.
+        The work file goes first, or half a folder could look like an iteration without output.
         """
         disk.remove(self.path / work.run / _FILE)
         shutil.rmtree(self.path / work.run, ignore_errors=True)
 
     def snapshot(self, work: PendingIteration) -> Snapshot:
-        """The plan as it was before the work."""
-        # It holds all files of the plan, and more than once.
+        """Return the plan as it was before the work."""
+        # It contains all of the plan's files, some in several versions.
         raw = disk.read(self.path / work.run / _SNAPSHOT, largest=16 * disk.LARGEST_BYTES)
         return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:
-        """How the agent of a loop that was killed ended; waits until all its processes have."""
+        """Wait until all processes of a killed loop's agent have ended; return how it ended."""
         folder = self.path / work.run
         what = f"the agent of an earlier run on {work.feature!r} is still being ended"
         busy = LoopBusy(what, where=str(folder), todo="Try again in a minute.")
@@ -453,23 +460,23 @@ class RunFolder(msgspec.Struct, frozen=True):
             pass
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
-        except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
-            return AgentEnd(interrupted=True)  # somebody ended it, and there is its output
+        except (FileNotFoundError, msgspec.DecodeError):  # killed before or while it was saved
+            return AgentEnd(interrupted=True)  # somebody ended it, but its output is here
 
     def unfinished(self) -> list[tuple[PendingIteration, Path]]:
-        """Work that other loops have not finished, dead or alive, oldest first."""
+        """Return the unfinished work of all loops, running or killed, oldest first."""
         if not self.path.is_dir():
             return []
         found: list[tuple[PendingIteration, Path]] = []
         with self._alone():
             for folder in filter(Path.is_dir, self.path.iterdir()):
-                # What cannot be decoded is another version's, which may come back for it.
+                # A file that cannot be decoded is from another version, which may still finish it.
                 with contextlib.suppress(msgspec.DecodeError):
                     try:
                         work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
                         found += [(work, folder)] if work.run == folder.name else []
                     except FileNotFoundError:
-                        # Killed before the work was written down, or after it was done.
+                        # Killed before the work was saved, or after it was finished.
                         shutil.rmtree(folder, ignore_errors=True)
         return sorted(found, key=lambda pair: pair[0].started_at)
 

@@ -1,7 +1,7 @@
 """A planning run: an agent turns requirements into features and tasks, in a copy of the plan.
 
-The agent works in the project's folder and its tools write to the copy, so nothing of the plan
-changes until somebody accepts what came out. It belongs to no feature and is not remembered.
+The agent works in the project's folder and its tools write to the copy, so the plan does not change
+until somebody accepts the proposal. The run belongs to no feature and is not saved in memory.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
-# -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
+# -- A plan that an agent proposes: shown as a diff, and merged into the current plan if accepted.
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The names and ids of one kind that a proposal adds, changes or takes out."""
+    """The names and ids of one kind that a proposal adds, changes or removes."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """The plan's files as they were and as the agent wants them; None: there is no such file."""
+    """The plan's files before and after the agent's changes; None if a file does not exist."""
 
     source: str
     at: str
@@ -55,7 +55,7 @@ class Proposal(msgspec.Struct, frozen=True):
     after: dict[Kind, bytes | None]
 
     def changes(self) -> dict[Kind, Changes]:
-        """What would be different, by kind."""
+        """Return what the proposal would change, by kind."""
         found: dict[Kind, Changes] = {}
         for kind in KINDS:
             before, after = (by_key(data, kind) for data in self.data(kind))
@@ -68,13 +68,13 @@ class Proposal(msgspec.Struct, frozen=True):
         return found
 
     def data(self, kind: Kind) -> tuple[Data, Data]:
-        """What the file said, and what it would say."""
+        """Return the file's data before and after."""
         name = f".ralph/db/{kind}.yaml"
         before, after = (files.get(kind) or b"" for files in (self.before, self.after))
         return PlanFile.read(before, name=name).data, PlanFile.read(after, name=name).data
 
     def thin(self) -> list[str]:
-        """New features whose description says too little to work from."""
+        """Return the new features whose description is too short to work from."""
         entries = by_key(self.data("features")[1], "features")
         texts = {
             name: str(entries[name].get("description") or "")
@@ -83,7 +83,7 @@ class Proposal(msgspec.Struct, frozen=True):
         return [n for n, text in texts.items() if model.Feature(name=n, description=text).is_thin()]
 
     def diff(self) -> list[str]:
-        """The files line by line, in the form of `diff -u`."""
+        """Return the changes line by line, as `diff -u` shows them."""
         lines: list[str] = []
         for kind in KINDS:
             name = f".ralph/db/{kind}.yaml"
@@ -96,18 +96,18 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What became of a proposal: tasks that got another id, and what `plan check` says now."""
+    """The result of accepting a proposal: tasks with a new id, and new `plan check` problems."""
 
     renumbered: dict[str, model.TaskId]
     problems: list[model.Problem]
 
 
 def accept(plan: Plan, proposal: Proposal) -> Accepted:
-    """Bring the proposal into the plan as it is now, whole or not at all."""
+    """Merge the proposal into the current plan: all of it, or nothing."""
     known = {problem.what for problem in check(plan)}
     with plan.editing(f"braindump of {proposal.source}", *KINDS) as data:
         merged, renumbered = _merged(data, proposal)
-        # What comes out must be a plan: it is written elsewhere and checked first.
+        # The result must be a valid plan, so it is written elsewhere and checked first.
         with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
             trial = Plan(Path(folder), state=Path(folder))
             disk.make_folder(trial.folder)
@@ -139,7 +139,7 @@ def _merged(
 
 
 def _refuse_errors(problems: Sequence[model.Problem]) -> None:
-    """Raise what is wrong with a proposed plan, warnings left out."""
+    """Raise if a proposed plan has errors; warnings don't count."""
     if found := [problem.what for problem in problems if problem.severity == "error"]:
         todo = "Nothing was changed. Run the braindump again, or say more in the requirements."
         raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
@@ -151,7 +151,7 @@ _RUNS = "run-"
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What a planning run came to: the proposal, what the agent said, and what it took."""
+    """The result of a planning run: the proposal, the agent's summary, and the cost."""
 
     proposal: Proposal
     summary: str
@@ -171,7 +171,7 @@ def braindump(
     listener: Listener,
     stop: threading.Event,
 ) -> Planned:
-    """Let an agent propose a plan for these requirements, and keep the proposal until the next."""
+    """Let an agent propose a plan for these requirements; save it in place of the last proposal."""
     plan = Plan(ralph.project.root, state=ralph.project.cache)
     plan.load()
     settings = ralph.config.settings
@@ -192,8 +192,8 @@ def braindump(
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
-        # A planning run changes the copy only: what was done to the plan itself without a call is
-        # undone. What somebody else did while the agent was idle, or through Ralph, stays.
+        # A planning run may only change the copy: direct changes to the plan's files are undone.
+        # Changes made through Ralph, or by somebody else while the agent was idle, stay.
         writes = [write.what for kind in KINDS for write in plan.log.since(snapshot.writes, kind)]
         repaired = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(writes)]
         repaired += guard.check(snapshot, feature="").lines()
@@ -208,7 +208,7 @@ def braindump(
 
 
 def kept_proposal(ralph: Ralph) -> Proposal:
-    """The newest proposal that nobody has accepted yet."""
+    """Return the latest proposal, if nobody has accepted it yet; raise NotFound otherwise."""
     file = _home(ralph) / _PROPOSAL
     try:
         return msgspec.msgpack.decode(file.read_bytes(), type=Proposal)
@@ -221,7 +221,7 @@ def kept_proposal(ralph: Ralph) -> Proposal:
 
 
 def drop_proposal(ralph: Ralph) -> None:
-    """Forget the proposal: it is in the plan now."""
+    """Delete the proposal once it has been accepted."""
     for name in (_PROPOSAL, _DIFF):
         disk.remove(_home(ralph) / name)
 
@@ -248,7 +248,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 
 @contextlib.contextmanager
 def _run_folder(home: Path) -> Iterator[Path]:
-    """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
+    """A private folder for one run, removed afterwards along with any left by a killed run."""
     disk.make_folder(home)
     what, lock = "another braindump is under way in this project", home / "lock"
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
@@ -262,7 +262,7 @@ def _run_folder(home: Path) -> Iterator[Path]:
 
 
 def _copied(project: Project, plan: Plan, root: Path) -> Plan:
-    """The plan's files and the project's settings in a folder of their own."""
+    """Copy the plan's files and the project's settings to a folder of their own."""
     copy = Project(root, project.home)
     disk.make_folder(copy.db)
     with plan.locked():
@@ -275,7 +275,7 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
 
 
 def _refuse_nothing(run: AgentRun, ended: AgentEnd, repaired: list[str], *, changed: bool) -> None:
-    """Raise for a run that came to nothing, with what had to be done to the plan because of it."""
+    """Raise if the run produced no plan, and list what was repaired in the real plan."""
     if ended.interrupted:
         raise KeyboardInterrupt
     last = [run.summary] if run.summary else [e.message for e in run.errors[-1:]]

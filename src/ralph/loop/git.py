@@ -1,6 +1,6 @@
 """What the loop does with git: a worktree for each feature, and a commit for each success.
 
-Git runs as the person would run it, with their identity and the hooks of the repository.
+Git runs as if the user had called it: with their identity and the repository's hooks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ralph.programs import find_program
 from ralph.text.redact import redact
 from ralph.text.tokens import plural, shorten
 
-# Hooks of the repository may run all its tests.
+# The repository's hooks may run its whole test suite.
 _TIMEOUT_S = 600.0
 _SUBJECT_CHARS = 72
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -30,7 +30,7 @@ _KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_CONFIG")
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """A feature's own checkout: where it is, where an agent works in it, and on which branch."""
+    """A feature's own checkout: its path, the agent's working directory in it, and its branch."""
 
     feature: str
     path: str
@@ -39,11 +39,11 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 def git(folder: Path, *words: str, given: bytes = b"") -> str:
-    """What git prints; BadInput with its last words where it fails."""
+    """Run git and return its output; raise BadInput with its last line if it fails."""
     program = find_program("git", root=folder)
     if program is None:
         raise BadInput("git is not installed", todo="Install it, or run without this option.")
-    # What a hook or another git has set may point to another repository.
+    # Variables set by a hook or another git command may point to another repository.
     env = {k: v for k, v in os.environ.items() if k[:4] != "GIT_" or k.startswith(_KEPT)}
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
     command = [program, "--literal-pathspecs", "-C", str(folder), *words]
@@ -60,7 +60,7 @@ def git(folder: Path, *words: str, given: bytes = b"") -> str:
 
 
 def repository(root: Path, option: str) -> Path:
-    """The top of the repository around a project that has a commit; BadInput says what to do."""
+    """Return the top of the project's repository; raise BadInput if there is none or no commit."""
     top = disk.find_repository(str(root))
     if not top:
         todo = "Run: git init && git add . && git commit"
@@ -74,7 +74,7 @@ def repository(root: Path, option: str) -> Path:
 
 
 def changed_files(top: Path) -> set[str]:
-    """Every file with changes that are not committed; none that git ignores, none of `.ralph`."""
+    """Return the files with uncommitted changes, except ignored ones and those in `.ralph`."""
     listed = git(top, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
     paths = (entry[3:] for entry in listed.split("\0") if entry)
     return {path for path in paths if disk.FOLDER not in path.split("/")}
@@ -84,7 +84,7 @@ def changed_files(top: Path) -> set[str]:
 
 
 def worktree_of(project: Project, feature: str, *, create: bool = True) -> Worktree:
-    """The worktree of a feature, created from the current commit if there is none yet."""
+    """Return the worktree of a feature, created from the current commit if there is none yet."""
     root, top = project.root, repository(project.root, "--worktree")
     name = _UNUSABLE.sub("-", feature).strip("-")
     if name != feature:  # another feature may get the same name
@@ -112,7 +112,7 @@ def _add_worktree(top: Path, path: Path, branch: str) -> None:
 
 
 def merge_hint(root: Path, worktree: Worktree) -> str:
-    """How to get the work of a worktree into the current branch."""
+    """Say how to merge a worktree's work into the current branch."""
     count = 0
     with contextlib.suppress(BadInput):  # somebody removed it
         count = len(changed_files(Path(worktree.path)))
@@ -124,9 +124,9 @@ def merge_hint(root: Path, worktree: Worktree) -> str:
 
 
 def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -> dict[str, Any]:
-    """Commit what changed since the run began, and nothing that had changed before it.
+    """Commit the files that changed since the run began, and none that had changes before it.
 
-    Gives the commit, or why there is none; `left_out` are files with changes from before the run.
+    Returns the commit or the error; `left_out` lists the files that had changes before the run.
     """
     made: dict[str, Any] = {"commit": "", "files": 0, "left_out": (), "error": ""}
     try:

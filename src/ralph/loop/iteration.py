@@ -1,4 +1,4 @@
-"""One iteration: gather what the prompt needs, run the agent, judge the outcome, save and learn."""
+"""One iteration: collect the prompt's facts, run the agent, judge the outcome, save and learn."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from ralph.loop.run import Orchestrator
 
 
-# -- Gathering what a prompt is made from: the plan, the files, the memory.
+# -- Collecting the facts for a prompt from the plan, the files and the memory.
 
 
 def gather(
     ralph: Ralph, plan: Plan, task: Task, *, memory_on: bool, agent: str | None = None
 ) -> build.PromptFacts:
-    """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
+    """Collect what is known about a task now, including vanished files (F4), without changes.
 
-    The prompt names MCP tools to the agents that take them, by default the one in the settings.
+    The prompt names MCP tools only if the agent can use them. `agent` defaults to the setting.
     """
     view = plan.load()
-    # A task may name a feature that nobody described yet.
+    # A task may name a feature that nobody has described yet.
     named = (feature for feature in view.features if feature.name == task.feature)
     feature = next(named, Feature(name=task.feature))
     feature, vanished = without_vanished(plan, feature)
@@ -84,14 +84,14 @@ def gather(
 
 
 def _last_with(message: str, told: Sequence[Iteration]) -> Iteration:
-    """The newest iteration that met an error."""
+    """Return the latest iteration with this error."""
     return next(x for x in reversed(told) if any(e.message == message for e in x.errors))
 
 
 def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[str]:
     wanted = {(one.iteration_number, one.timestamp) for one in iterations}
     found = ralph.feature(feature).iterations() if wanted else []
-    # One that waits here for a server has no id yet.
+    # A record that still waits to be sent to the server has no id yet.
     records = [located.record for located, _ in found if located.record.id]
     return [one.id for one in records if (one.number, one.at) in wanted]
 
@@ -99,7 +99,7 @@ def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[st
 def gather_review(
     facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
 ) -> build.ReviewFacts:
-    """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
+    """Return what a reviewer must check: unreviewed (or all) learnings, and stale-looking prose."""
     wanted = _to_review(facts.feature, everything=everything)
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
     edited = {
@@ -117,7 +117,7 @@ def _to_review(feature: Feature, *, everything: bool) -> list[Learning]:
 
 
 def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> list[str]:
-    """Why the feature's prose may no longer be true; `edited`: which iteration changed a file."""
+    """Say why the feature's prose may be outdated; `edited` maps a file to its last iteration."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
     if iteration - verified >= 10:
@@ -130,13 +130,13 @@ def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> 
 
 
 def history(ralph: Ralph, feature: str) -> list[Iteration]:
-    """The feature's iterations as of now, oldest first."""
+    """Return the feature's iterations so far, oldest first."""
     found = [one for _, one in ralph.feature(feature).iterations()]
     return sorted(found, key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
 
 
 def last_number(told: Sequence[Iteration]) -> int:
-    """The number of the newest iteration, 0 before the first."""
+    """Return the number of the latest iteration, 0 before the first."""
     return max((one.iteration_number or 0 for one in told), default=0)
 
 
@@ -146,22 +146,22 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
         if (file := project_file(project, path)) is not None:
             with file.open("rb") as opened:
                 text = opened.read(1_000_000).decode("utf-8", "replace")
-            # The plan names it, not a person: what it holds goes to the agent's provider.
+            # Redact it: the plan chose this file, not the user, and it goes to the provider.
             found.append(build.KnowledgeFile(path, redact(text)))
     return found
 
 
-# -- What an iteration came to, by comparing its task before and after.
+# -- The outcome of an iteration, found by comparing its task before and after.
 
 
-# Not done, but no longer as it was: begun, or said to be impossible or needless for now.
+# Progress without being done: the task was started, or set aside for now.
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
 def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: bool) -> Outcome:
-    """Done is success; begun or commented on is partial; unchanged is failure.
+    """Judge by the task: done is success, moved or commented on is partial, unchanged is failure.
 
-    A task that got done counts as done even when the clock ran out right after.
+    A task that got done is a success even if the time ran out right after.
     """
     if old and new and new.status == "done" and old.status != "done":
         return "success"
@@ -175,10 +175,10 @@ def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: 
 
 
 def plan_hash(plan: Plan, feature: str) -> str:
-    """A hash of what the plan says about one feature and its tasks.
+    """Return a hash of what the plan says about one feature and its tasks.
 
-    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
-    loops do to their features is not this one's progress.
+    It covers the content, not the bytes: an edit that was undone is no change. Other features are
+    left out, because the work of other loops is not progress of this one.
     """
     try:
         view = plan.read()
@@ -191,7 +191,7 @@ def plan_hash(plan: Plan, feature: str) -> str:
 
 
 class IterationResult(msgspec.Struct, frozen=True):
-    """What an iteration came to, for the loop to decide on; `id` is that of a new record."""
+    """The result of an iteration, for the loop to act on; `id` is that of a new record."""
 
     id: str
     iteration: Iteration
@@ -200,7 +200,7 @@ class IterationResult(msgspec.Struct, frozen=True):
 
 
 class IterationRunner:
-    """The means to run iterations on one project."""
+    """Runs iterations on one project."""
 
     def __init__(self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator) -> None:
         self.ralph, self.plan = knowledge.ralph, plan
@@ -214,7 +214,7 @@ class IterationRunner:
         self._noted: set[str] = set()
 
     def preview(self, task: Task, *, review: bool) -> tuple[build.Prompt, list[str]]:
-        """The prompt and the command line of an iteration, without what other projects know.
+        """Return an iteration's prompt and command line, without other projects' knowledge.
 
         Nothing is started or written.
         """
@@ -236,7 +236,7 @@ class IterationRunner:
         return build.review_prompt(facts, review, self._limits)
 
     def work_on(self, task: Task) -> IterationResult:
-        """One iteration of work on a task."""
+        """Run one iteration of work on a task."""
         facts = self._gather(task)
         if (context := self._knowledge.context(facts)) is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
@@ -246,7 +246,7 @@ class IterationRunner:
         return self._run(task, prompt, told, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
-        """One review of the task's feature by the stronger model."""
+        """Run one review of the task's feature with the stronger model."""
         facts = self._gather(task)
         prompt = self._review_prompt(facts, everything=everything)
         learnings = [one.id for one in _to_review(facts.feature, everything=everything)]
@@ -262,13 +262,13 @@ class IterationRunner:
         return facts
 
     def recover(self, claim: Callable[[str], bool]) -> list[Iteration]:
-        """Finish what a loop that was killed left behind; nothing is lost or doubled."""
+        """Finish the work that a killed loop left behind; nothing is lost or recorded twice."""
         finished: list[Iteration] = []
         for work, folder in self.runs.unfinished():
             if not claim(work.feature):
-                continue  # its loop is alive
+                continue  # its loop is still running
             prompt = folder / "prompt.txt"
-            if prompt.exists():  # else no agent had been started
+            if prompt.exists():  # otherwise no agent was started
                 ended = self.runs.how_it_ended(work)
                 text = prompt.read_text("utf-8", "replace")
                 output = self._driver.output(folder, text, agent=work.agent, cwd=work.cwd)
@@ -324,7 +324,7 @@ class IterationRunner:
             self.runs.finish(work)  # no agent was started, so there is nothing to record
             raise
         except OSError:
-            self._check(work, snapshot)  # the agent deleted what we read, and perhaps the plan too
+            self._check(work, snapshot)  # the agent deleted a file we read, perhaps the plan too
             raise
         self.runs.ended(work, ended)
         result = self._finish(work, output, ended, snapshot)
@@ -338,12 +338,12 @@ class IterationRunner:
         ended: AgentEnd,
         snapshot: Snapshot | None = None,
     ) -> IterationResult:
-        """Everything behind the agent: guard, stagnation before extraction (F28), record, learn."""
+        """Run the steps after the agent: guard, stagnation before learning (F28), record, learn."""
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
         self._check(work, snapshot or self.runs.snapshot(work))
         plan_changed = plan_hash(self.plan, work.feature) != work.plan_before
         outcome = self._outcome(work, captured, ended)
-        # A loop that was killed may have got as far as the journal.
+        # A killed loop may have written the record already.
         known = self._recorded(work) if snapshot is None else None
         saved = SavedIteration("", "", known, fresh=False) if known else None
         saved = saved or self._remember(work, captured, ended, outcome)
@@ -371,7 +371,7 @@ class IterationRunner:
         return IterationResult(saved.id, iteration, captured, plan_changed)
 
     def _note_told(self, work: PendingIteration, iteration: Iteration) -> None:
-        """What the prompt carried, for people who look at the record."""
+        """Log which memories the prompt contained, for people who look at the record."""
         project, at = self.ralph.project, f"{work.started_at[:SECOND_CHARS]}Z"
         for name, ids in {**work.told, "patterns": work.patterns}.items():
             if ids and iteration.session_id:
@@ -380,7 +380,7 @@ class IterationRunner:
                 note_activity(folder, f"{RUN}{name}", iteration.session_id, at=at, shown=shown)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
-        """Put back what the plan lost, and tell of it."""
+        """Restore what the plan lost, and report it."""
         others = {other.feature: other.started_at for other, _ in self.runs.unfinished()}
         others.pop(work.feature, None)
         report = self._guard.check(snapshot, feature=work.feature, others=others)
@@ -394,7 +394,7 @@ class IterationRunner:
         limited = captured.terminal_reason == "rate_limited"
         outcome = judge(work.task_before, task, timed_out=ended.timed_out, rate_limited=limited)
         if ended.interrupted and outcome != "success":
-            return "interrupted"  # who was stopped has not failed
+            return "interrupted"  # being stopped is not a failure
         if outcome == "partial" and self._repeats(work, captured):
             return "failure"
         if work.review and outcome == "unknown":
@@ -402,7 +402,7 @@ class IterationRunner:
         return outcome
 
     def _repeats(self, work: PendingIteration, captured: AgentRun) -> bool:
-        """Whether the attempt ended in the error that an earlier one at the task ended in."""
+        """Whether an earlier attempt at the task ended with the same unresolved error."""
         still = {signature(error.message) for error in captured.errors if not error.resolution}
         return any(
             signature(error.message) in still
@@ -423,30 +423,30 @@ class IterationRunner:
             outcome=outcome,
             model_tier="opus" if work.review else "haiku",
             duration_ms=captured.duration_ms or ended.duration_ms or None,
-            # The start, not the end: finishing the same work twice gives the same record.
+            # The start, not the end, so that finishing the same work twice gives the same record.
             timestamp=work.started_at,
             session_id=captured.session_id or work.run,
         )
         return self.ralph.feature(work.feature).remember(iteration)
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
-        """The record of this work, if a loop was killed right after writing it."""
-        # One loop at a time works on a feature, so the moment it began tells a run from others.
+        """Return the record of this work, if a loop was killed right after writing it."""
+        # Only one loop at a time works on a feature, so the start time identifies the run.
         earlier = reversed(history(self.ralph, work.feature))
         same = (each for each in earlier if str(each.task_id) == str(work.task_id))
         return next((each for each in same if each.timestamp == work.started_at), None)
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
-        """What the iteration teaches goes into the plan; without a plan nothing is learned."""
+        """Add what the iteration teaches to the plan, if the feature is still in it."""
         told = history(self.ralph, work.feature)
-        # Only what was touched just now can have become worth listing.
+        # Only files touched in this iteration can have become worth listing.
         paths = {file.path for file in iteration.files_touched}
         try:
             drafts, number = extract(iteration), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:
-            return  # the feature was taken out of the plan while the agent ran
+            return  # the feature was removed from the plan while the agent ran
         except BadInput as error:
             self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return

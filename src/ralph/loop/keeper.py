@@ -1,9 +1,9 @@
-"""The process between Ralph and an agent: whatever happens to either, no descendant is left.
+"""The process between Ralph and an agent: it makes sure that no descendant outlives the run.
 
-Run as a script with the standard library alone. It stays in the background of one agent run,
-speaks over a socket it inherits, and ends the agent and all its descendants when the agent ends,
-when it is told to, or when Ralph itself is gone and the socket closes. The lock it inherits too
-is given back when it is done: until then nobody takes the run for over.
+Runs as a script and uses only the standard library. It stays in the background of one agent run
+and talks to Ralph over an inherited socket. It ends the agent and all its descendants when the
+agent exits, when Ralph asks for it, or when Ralph dies and the socket closes. It also inherits a
+lock and holds it until all of them are gone, so nobody treats the run as over too early.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-assert sys.platform != "win32"  # Windows has jobs for this: see windows.py
+assert sys.platform != "win32"  # Windows has jobs for this: see process.py
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -27,8 +27,8 @@ _POLL_S = 0.05
 _LOOK_S = 1.0
 _ROUNDS = 100
 
-# Every process by its number: its parent, its group, and when it was born. A number is given out
-# again; number and birth together are not.
+# Maps each process id to its parent, its group and its start time. A process id is reused, but not
+# together with its start time.
 _Table = dict[int, tuple[int, int, str]]
 
 
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     control, grace_s = socket.socket(fileno=int(arguments[0])), float(arguments[1])
     command = arguments[2:]
     for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)  # Ralph decides, and tells us over the socket
+        signal.signal(ignored, signal.SIG_IGN)  # Ralph decides and tells us over the socket
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     family = _Family(agent.pid)
     while agent.poll() is None:
         family.look()
-        # A word from Ralph, or the end of Ralph: both mean the same.
+        # A message from Ralph and the end of Ralph mean the same: end the agent.
         if asked or select.select([control], [], [], _POLL_S)[0]:
             _end_agent(agent, grace_s, family)
     left = family.end()
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _end_agent(agent: subprocess.Popen[bytes], grace_s: float, family: _Family) -> None:
-    """Ask first: an agent that is asked ends its own children and writes its last lines."""
+    """End the agent. Ask first, so that it can end its own children and write its last lines."""
     family.look(anyway=True)
     agent.terminate()
     try:
@@ -72,11 +72,11 @@ def _end_agent(agent: subprocess.Popen[bytes], grace_s: float, family: _Family) 
 
 
 class _Family:
-    """The agent's descendants, wherever they moved: other sessions, groups and parents.
+    """The agent's descendants, even if they moved to another session, group or parent.
 
-    On Linux an orphan becomes our child, so a walk down from here finds everyone. Elsewhere the
-    process table is looked at while the agent runs; who was once seen is remembered, and so is
-    everyone in a group with one of them.
+    On Linux an orphan becomes our child, so walking down from this process finds all of them.
+    Elsewhere we poll the process table while the agent runs, and remember every process we saw
+    and all the others in its group.
     """
 
     def __init__(self, agent: int) -> None:
@@ -86,14 +86,14 @@ class _Family:
         self._next_look = 0.0
 
     def look(self, *, anyway: bool = False) -> None:
-        """Remember who is there now, where orphans would be lost otherwise."""
+        """Remember the descendants of this moment, on systems that would lose orphans."""
         if not self._adopts and (anyway or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + _LOOK_S
             table = _table()
             self._seen = {pid: table[pid][2] for pid in self._known(table)}
 
     def end(self) -> list[int]:
-        """End everyone: asked once, then killed until nobody is left."""
+        """End all descendants: ask once, then kill until none is left. Return their ids."""
         named: set[int] = set()
         for round_number in range(_ROUNDS):
             if not (alive := self._alive()):
@@ -116,7 +116,7 @@ class _Family:
         return _descendants(os.getpid(), table)
 
     def _known(self, table: _Table) -> set[int]:
-        """Who was seen and still is the same, with their descendants and groups."""
+        """Return the processes seen before that still run, with their descendants and groups."""
         found = {pid for pid, born in self._seen.items() if pid in table and table[pid][2] == born}
         for pid in {self._agent, *found}:
             found |= _descendants(pid, table)
@@ -124,7 +124,7 @@ class _Family:
         return found | {pid for pid, (_, group, _) in table.items() if group in groups}
 
     def _reap(self, table: _Table) -> bool:
-        """Take the exit of orphans that came to us; the agent's own is taken by its Popen."""
+        """Reap orphans that became our children; the agent itself is reaped by its Popen."""
         taken = False
         for pid, (parent, _, _) in table.items():
             if parent == os.getpid() and pid != self._agent:
@@ -143,7 +143,7 @@ def _descendants(root: int, table: _Table) -> set[int]:
 
 
 def _table() -> _Table:
-    """Every living process, and our own dead children, which we must notice."""
+    """Return all running processes, on Linux also our own dead children, which we must reap."""
     return _table_of_proc() if sys.platform == "linux" else _table_of_ps()
 
 
@@ -170,17 +170,17 @@ def _table_of_proc() -> _Table:
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The name in the second field may hold spaces and brackets; the last one closes it.
+                # The second field is the name in brackets, and may contain spaces and brackets.
                 fields = file.read().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended while we looked
+            continue  # it ended in the meantime
         if fields[0] != b"Z" or int(fields[1]) == os.getpid():
             table[int(name)] = (int(fields[1]), int(fields[2]), fields[19].decode())
     return table
 
 
 def _in_child() -> None:
-    """The agent begins with nothing ignored; should we be killed ourselves, it is at least told."""
+    """Reset ignored signals for the agent, and send it SIGTERM if this process is killed."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -192,16 +192,16 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _let_go_of_output() -> None:
-    """The agent's output belongs to the agent alone."""
+    """Close our copies of the agent's input and output."""
     with open(os.devnull, "r+b") as nothing:
         for fd in (0, 1, 2):
             os.dup2(nothing.fileno(), fd)
 
 
 def _say(control: socket.socket, message: dict[str, object]) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # nobody is listening any more
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # nothing is left to be tidied up, and somebody waits for us
+    os._exit(main(sys.argv[1:]))  # there is nothing to clean up, and Ralph is waiting for us

@@ -1,7 +1,7 @@
-"""One run of an agent's command: output to a file, a wall clock, and an end for everyone.
+"""One run of an agent's command: output to a file, a time limit, and no processes left behind.
 
 On Linux and macOS a keeper process, which outlives us if need be, ends the agent and all its
-descendants. On Windows a job object holds its whole family and ends it with us.
+descendants. On Windows they all belong to a job object, which ends them when we end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AgentEnd(msgspec.Struct, frozen=True):
 
 
 class _AgentState:
-    """What is known of an agent so far."""
+    """What we know about an agent so far."""
 
     _grace_s: float
     _failed: str | None = None
@@ -51,7 +51,7 @@ if sys.platform == "win32":
     _EXTENDED_LIMITS = 9
 
     class _JobLimits(ctypes.Structure):
-        """What Windows calls JOBOBJECT_EXTENDED_LIMIT_INFORMATION; only the flags are of use."""
+        """Windows's JOBOBJECT_EXTENDED_LIMIT_INFORMATION; we only use the flags."""
 
         _fields_ = (
             ("times", wintypes.LARGE_INTEGER * 2),
@@ -70,7 +70,7 @@ if sys.platform == "win32":
         _agent: subprocess.Popen[bytes] | None = None
 
         def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
-            self._job = _new_job()  # it ends with us: nobody has to wait for the lock
+            self._job = _new_job()  # it ends with us, so the lock is not needed
             group = subprocess.CREATE_NEW_PROCESS_GROUP
             try:
                 self._agent = subprocess.Popen(command, creationflags=group, **options)
@@ -83,7 +83,7 @@ if sys.platform == "win32":
                 raise ctypes.WinError()
 
         def _ended(self, wait_s: float) -> bool:
-            """Whether the agent and everything it started have ended; waits a little."""
+            """Wait a little; return whether the agent and everything it started have ended."""
             if self._agent is None:
                 return True
             try:
@@ -94,7 +94,7 @@ if sys.platform == "win32":
             return True
 
         def _end(self) -> None:
-            # There is no polite way to ask a program without a window.
+            # Windows cannot ask a program without a window to exit.
             ctypes.windll.kernel32.TerminateJobObject(self._job, 1)
             self._ended(self._grace_s)
 
@@ -134,7 +134,7 @@ else:
 
         def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
             self._said: dict[str, Any] = {}
-            # Locked here and inherited there: it is the keeper's as long as it has work to do.
+            # We lock it here. The keeper inherits the lock and holds it until its work is done.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._control, theirs = socket.socketpair()
             start = [sys.executable, "-I", "-S", str(_KEEPER)]
@@ -151,7 +151,7 @@ else:
                 raise
 
         def _ended(self, wait_s: float) -> bool:
-            """Whether the agent and everything it started have ended; waits a little."""
+            """Wait a little; return whether the agent and everything it started have ended."""
             self._control.settimeout(wait_s)
             try:
                 data = self._control.recv(65536)
@@ -168,17 +168,17 @@ else:
             return not data or "exit" in self._said or "failed" in self._said
 
         def _end(self) -> None:
-            with contextlib.suppress(OSError):  # a keeper that is gone is found below
+            with contextlib.suppress(OSError):  # if the keeper is gone, the loop below notices
                 self._control.sendall(b"end\n")
             deadline = time.monotonic() + self._grace_s + _KEEPER_PATIENCE_S
             while time.monotonic() < deadline and not self._ended(_POLL_S):
                 pass
 
         def _close(self) -> None:
-            self._control.close()  # a keeper that nobody listens to ends everyone
+            self._control.close()  # this makes the keeper end all processes
             self._keeper.wait()
             if "pid" in self._said and "exit" not in self._said and self._keeper.returncode != 0:
-                # Somebody ended the keeper itself. What stayed in the agent's own group goes too.
+                # Somebody killed the keeper itself. Kill what is left in the agent's own group.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._said["pid"], signal.SIGKILL)
 
@@ -186,7 +186,7 @@ else:
 
 
 class AgentProcess(_System):
-    """An agent that runs now, and everything it started."""
+    """A running agent, and everything it started."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class AgentProcess(_System):
         env: Mapping[str, str],
         grace_s: float,
     ) -> None:
-        """The folder keeps the run's files: prompt.txt, output.jsonl, stderr.txt, and a lock.
+        """Start it. `folder` gets the run's files: prompt.txt, output.jsonl, stderr.txt and a lock.
 
         The lock is held until the agent and everything it started have ended.
         """
@@ -219,7 +219,7 @@ class AgentProcess(_System):
             self._start([*command], lock, {**files, "cwd": cwd, "env": dict(env)})
 
     def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> AgentEnd:
-        """Until the agent ends, its time is over, or `on_tick` (called often) says to stop."""
+        """Wait until the agent ends, time runs out, or `on_tick` (called often) returns False."""
         deadline = self._began + timeout_s
         timed_out = interrupted = False
         while not self._ended(_POLL_S):

@@ -1,7 +1,7 @@
 """A run: choose a ready task, iterate, decide whether to go on.
 
-It takes from other projects' knowledge for an agent, and gives to them; the agent has no way
-there. Trouble with knowledge is one line, and the run goes on.
+A run also reads other projects' knowledge for the agent's prompt, and publishes its own. The agent
+itself has no access to it. If knowledge fails, the run reports it in one line and goes on.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind
 from ralph.text.tokens import plural
 
-# -- The loop as an orchestrator: what it takes from other projects' knowledge for an agent, and
-# what it gives to them. The agent has no way there; trouble here is one line, and the run goes on.
+# -- Knowledge: what the loop reads from other projects for an agent, and what it publishes.
 
 
 _OVER = ("done", "skipped")
 
 
 def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
-    """What other projects' knowledge has for a task; None if there is nothing, or none is wanted.
+    """Return other projects' knowledge for a task; None if there is none or it is turned off.
 
-    What went wrong last is asked first: a failure that somebody has solved matters more now than
-    what helped with tasks like this one.
+    The last attempt's errors are searched first: a solution for them matters more than what
+    helped with similar tasks.
     """
     settings = ralph.config.settings
     if not facts.memory_on or not settings.knowledge_receive:
@@ -68,14 +67,14 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
                 text, task.discipline, None, technology, budget_s=settings.remember_budget_s
             )
         except BadInput:
-            continue  # a title may be too short to ask with
+            continue  # the text may be too short to search for
         if found.block:
             return found
     return None
 
 
 def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | None:
-    """What is complete now: the whole plan, this feature, or nothing."""
+    """Return what is complete now: the whole plan, this feature, or neither (None)."""
     open_features = {task.feature for task in tasks if task.status not in _OVER}
     if tasks and not open_features:
         return "project_complete"
@@ -84,7 +83,7 @@ def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | No
 
 
 class Orchestrator(msgspec.Struct, eq=False):
-    """The dealings of one run with knowledge."""
+    """Reads and publishes knowledge for one run."""
 
     ralph: Ralph
     plan: Plan
@@ -99,30 +98,30 @@ class Orchestrator(msgspec.Struct, eq=False):
         tell(self.listener, "memory", line=f"knowledge: {line}", available=well)
 
     def begin(self) -> None:
-        """Let go of what has had its time, at most once a day."""
+        """Remove expired knowledge, at most once a day."""
         with self._careful("not pruned"):
             if not self.ralph.remote:
                 prune_if_due(self.ralph.knowledge)
 
     def context(self, facts: PromptFacts) -> Context | None:
-        """What the agent is told of other projects."""
+        """Return other projects' knowledge for the agent's prompt."""
         with self._careful("nothing asked"):
             return context_for(self.ralph, facts)
         return None
 
     def report(self, patterns: Sequence[str], iteration: Iteration) -> None:
-        """Whether the patterns that an agent used helped, by what its iteration came to."""
+        """Report whether the patterns that the agent used helped, judged by the outcome."""
         if iteration.outcome != "success" and iteration.outcome not in FAILED:
             return
         helped, task, run = iteration.outcome == "success", iteration.task_id, iteration.session_id
         for pattern in patterns:
-            # One that is not there has expired, or was forgotten meanwhile.
+            # A missing pattern has expired or was forgotten in the meantime.
             with self._careful("no outcome reported"), contextlib.suppress(NotFound):
                 if used(self.ralph.knowledge.pattern(pattern).solution, iteration):
                     self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
 
     def give(self, iteration: Iteration, told: Sequence[Iteration]) -> None:
-        """Stage what a task that has become done teaches, and publish at the end of a phase."""
+        """Stage the lessons of a task that is done, and publish them at the end of a phase."""
         if not self._settings.knowledge_give or iteration.task_id is None:
             return
         project, knowledge = self.ralph.project, self.ralph.knowledge
@@ -137,14 +136,14 @@ class Orchestrator(msgspec.Struct, eq=False):
         self.complete(iteration.feature)
 
     def complete(self, feature: str | None) -> None:
-        """Publish what is staged if the plan or this feature is complete."""
+        """Publish staged knowledge if the plan or this feature is complete."""
         if self._settings.knowledge_give:
             with self._careful("not published"):
                 if kind := completed(self.plan.read().tasks, feature):
                     self._tell(self.ralph.knowledge.checkpoint(kind=kind))
 
     def cancel(self) -> None:
-        """Publish what is staged, within a short time: somebody waits for the run to end."""
+        """Publish staged knowledge, but quickly: somebody is waiting for the run to end."""
         ended: list[CheckpointResult | RalphError | OSError] = []
 
         def publish() -> None:
@@ -157,7 +156,7 @@ class Orchestrator(msgspec.Struct, eq=False):
             knowledge, gives = self.ralph.knowledge, self._settings.knowledge_give
             if not gives or not (self.ralph.remote or knowledge.staged()):
                 return
-            # A checkpoint may be killed at any moment and repeated later, so nobody has to wait.
+            # A checkpoint may be killed at any moment and repeated later, so a daemon will do.
             thread = threading.Thread(target=publish, name="ralph-checkpoint", daemon=True)
             thread.start()
             thread.join(self._settings.remember_budget_s)
@@ -175,7 +174,7 @@ class Orchestrator(msgspec.Struct, eq=False):
 
     @contextlib.contextmanager
     def _careful(self, otherwise: str) -> Iterator[None]:
-        """What goes wrong is told once, and the run goes on."""
+        """Report an error once and let the run go on."""
         try:
             yield
         except (RalphError, OSError) as error:
@@ -187,14 +186,14 @@ class Orchestrator(msgspec.Struct, eq=False):
 # -- A run: choose a ready task, iterate, decide whether to go on.
 
 
-# Every so many reviews, one looks at all learnings.
+# One out of this many reviews looks at all learnings.
 _VERIFY_ALL_EVERY = 5
 
-# -- Which loop works on which feature: a lock a feature, given back by the system if we die.
+# -- Which loop works on which feature: one lock per feature, which the system frees if we die.
 
 
 class Claims:
-    """The one feature this loop works on; two loops never hold the same."""
+    """The one feature this loop works on; two loops never hold the same one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -202,7 +201,7 @@ class Claims:
         self.feature: str | None = None
 
     def take(self, feature: str) -> bool:
-        """Hold this feature and let the one before go; False when another loop has it."""
+        """Lock this feature and release the previous one; return False if another loop has it."""
         if self.feature != feature:
             disk.make_folder(self._folder)
             stack = contextlib.ExitStack()
@@ -214,7 +213,7 @@ class Claims:
         return self.feature == feature
 
     def release(self) -> None:
-        """Let the feature go."""
+        """Release the feature."""
         self._held.close()
         self.feature = None
 
@@ -224,12 +223,12 @@ StopReason = Literal[
 ]
 _ALLOW = "To allow a command: ralph config --user agent_permissions 'project, COMMAND'"
 _RATE_LIMIT_MARGIN_S = 5.0
-# How long to wait when the provider refuses and names no time.
+# How long to wait if the provider does not say when its limit resets.
 _RATE_LIMIT_WAIT_S = 300.0
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is asked to do; what is not given comes from the settings."""
+    """The options of a run; defaults come from the settings."""
 
     feature: str | None = None
     task_id: int | str | None = None
@@ -242,7 +241,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct):
-    """A run in numbers."""
+    """The totals of a run."""
 
     iterations: int = 0
     outcomes: dict[str, int] = {}
@@ -251,7 +250,7 @@ class Totals(msgspec.Struct):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """Why a run ended, and what it came to."""
+    """Why a run ended, and its totals."""
 
     reason: StopReason
     detail: str
@@ -264,7 +263,7 @@ def run(ralph: Ralph, order: RunOptions, *, listener: Listener, stop: threading.
 
 
 def preview(ralph: Ralph, order: RunOptions) -> dict[str, Any]:
-    """What a run would do first, or why nothing; nothing is started or written."""
+    """Return what a run would do first, or why it would do nothing. Starts and writes nothing."""
     return _LoopRun(ralph, order, lambda event: None, threading.Event()).preview()
 
 
@@ -284,7 +283,7 @@ class _LoopRun:
         self._stagnant = self._refused = 0
         self._denied: list[str] = []
         self._worktrees: dict[str, git.Worktree] = {}
-        # By the top of a checkout: the files that had changes before this run.
+        # For each checkout, the files that had changes before this run.
         self._dirty: dict[Path, set[str]] = {}
 
     def preview(self) -> dict[str, Any]:
@@ -337,7 +336,7 @@ class _LoopRun:
             self._claims.release()
 
     def _show_permissions(self) -> None:
-        """Tell what the agent may do, once for a project and whenever it changed."""
+        """Report what the agent may do, once per project and again whenever that changes."""
         lines = permission_lines(self._driver.agent, self._settings.agent_permissions)
         file, text = self._ralph.project.cache / "permissions.txt", "\n".join(lines).encode()
         with contextlib.suppress(OSError):
@@ -348,7 +347,7 @@ class _LoopRun:
         disk.replace(file, text)
 
     def _refuse_bad_plan(self) -> None:
-        """A plan that cannot be read stops everything before anything is run."""
+        """Raise, before anything runs, if the plan is unusable or lacks what the options name."""
         view = self._plan.load()
         if found := cycles(view.tasks):
             what = f"tasks wait for each other in a circle: {' -> '.join(map(str, found[0]))}"
@@ -373,7 +372,7 @@ class _LoopRun:
         return None
 
     def _choose(self) -> Task | tuple[StopReason, str]:
-        """The first ready task whose feature no other loop works on; our own feature first."""
+        """Return the first ready task whose feature no other loop works on, or why to stop."""
         if not (tasks := self._ready()):
             return "no_ready_task", self._why_none_is_ready()
         for task in tasks:
@@ -416,7 +415,7 @@ class _LoopRun:
         return self._worktrees[feature]
 
     def _commit(self, task: Task, done: IterationResult) -> None:
-        """Commit what the iteration and those before it changed; a failure is told, not fatal."""
+        """Commit the changes of this iteration and earlier ones; report a failure and go on."""
         tree = self._worktrees.get(task.feature)
         top = Path(tree.path) if tree else next(iter(self._dirty))
         title = f"{task.feature}: {done.iteration.task_title}"
@@ -424,9 +423,9 @@ class _LoopRun:
         self._tell("committed", **made)
 
     def _review_number(self, task: Task) -> int:
-        """Which review of the feature is due now, 0 if none is."""
+        """Return the number of the feature's review that is due now, 0 if none is."""
         told, every = history(self._ralph, task.feature), self._settings.review_every
-        # A review that the provider refused just now is still due.
+        # A review that the provider just refused is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
         features = (one for one in self._plan.read("features").features if one.name == task.feature)
@@ -442,7 +441,7 @@ class _LoopRun:
         if iteration.outcome == "rate_limited":
             self._refused += 1
             self._wait_for_rate(told.captured)
-            return  # nothing was tried, so it counts for nothing
+            return  # nothing was tried, so it does not count
         self._refused = 0
         totals.iterations += 1
         if iteration.model_tier != "opus":
@@ -453,13 +452,13 @@ class _LoopRun:
         if until := captured.rate_limit_resets_at:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
-            # A stated time that is over does not help twice: somebody's clock is wrong.
+            # If we are refused again after the stated time, some clock is wrong: wait longer.
             least = _RATE_LIMIT_MARGIN_S * (2 ** (self._refused - 1) - 1)
             seconds = max(seconds, min(least, _RATE_LIMIT_WAIT_S))
         seconds = max(0.0, seconds)
         self._tell("waiting", seconds=round(seconds, 1), until=until)
-        # By the wall clock, in slices: the machine may sleep meanwhile, and a signal's handler
-        # may not set the event while this thread waits on it.
+        # Wait by the wall clock, in slices: the machine may sleep in the meantime, and a signal
+        # handler may not set the event while this thread waits on it.
         end = time.time() + seconds
         while not self._stop.is_set() and (left := end - time.time()) > 0:
             time.sleep(min(left, 0.2))

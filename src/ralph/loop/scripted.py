@@ -1,22 +1,22 @@
 """An agent without a model: it plays a script, for the demo and for tests.
 
-It speaks real `stream-json`, really reads, writes and runs things in its folder, and decides by
-what its prompt and its commands tell it. `python -m ralph.loop.scripted SCRIPT.json`, the prompt
-on standard input.
+It prints real `stream-json`, really reads and writes files and runs commands in its folder, and
+chooses by its prompt and by the output of its commands. To run it, pass the prompt on standard
+input to `python -m ralph.loop.scripted SCRIPT.json`.
 
     {"runs": [{"when": "regex found in the prompt", "steps": [STEP, ...], "result": "..."}, ...]}
 
-The first run whose `when` fits is played (one without `when` always fits). A step is one of
+It plays the first run whose `when` matches (a run without `when` always matches). A step is one of
 
     {"say": "text"}                          {"read": "path"}
     {"bash": "command", "expect": "regex"}   {"write": "path", "content": "text"}
     {"sleep": seconds}                       {"edit": "path", "old": "text", "new": "text"}
     {"mcp": "tool", "args": {...}, "server": "feature-memory", "expect": "regex"}
 
-The servers of `mcp` steps are those of the file that RALPH_MCP_CONFIG names, by default its first.
-A command or tool whose output lacks what its step expects ends the run there with `otherwise`, or
-with the output. `{{prompt}}`, `{{python}}` and `{{ralph}}` in commands stand for the prompt, this
-interpreter and the command that calls Ralph.
+RALPH_MCP_CONFIG names the config file with the servers for `mcp` steps; the default is its first
+server. If the output of a command or tool does not match `expect`, the run ends there. Its result
+is then the step's `otherwise`, or the output. In commands, `{{prompt}}`, `{{python}}` and
+`{{ralph}}` stand for the prompt, this interpreter and the command that calls Ralph.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _STEPS = ("bash", "read", "write", "edit", "mcp")
 
 
 class _ScriptEnd(Exception):
-    """The run ends here, with this as its last word."""
+    """Ends the run, with this message as its result."""
 
 
 class ServerProcess:
-    """One MCP server of a config file, as a process of ours, asked over stdio.
+    """One MCP server of a config file, started as our child process and called over stdio.
 
-    OSError says that it does not answer any more, or never did.
+    Raises OSError if it does not start or does not answer.
     """
 
     def __init__(self, entry: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class ServerProcess:
             raise
 
     def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """The text a tool answers with, and whether it is an error."""
+        """Call a tool; return the text of its answer, and whether it is an error."""
         try:
             answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
         except OSError:
@@ -80,7 +80,7 @@ class ServerProcess:
         return "\n".join(texts), bool(result.get("isError"))
 
     def close(self) -> None:
-        """End the server as clients do: by leaving."""
+        """End the server as clients do, by closing its input."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         try:
@@ -120,7 +120,7 @@ class ScriptedAgent:
         self._servers: dict[str, ServerProcess] = {}
 
     def play(self) -> int:
-        """Play the run to its end; the exit code is the real client's."""
+        """Play the run to its end; return the exit code of the real client."""
         started = time.monotonic()
         try:
             begin: dict[str, Any] = {"subtype": "init", "cwd": str(Path.cwd()), "model": "scripted"}
@@ -206,7 +206,7 @@ class ScriptedAgent:
         return str(step.get("server") or next(iter(self._entries), ""))
 
     def _connected(self) -> list[dict[str, str]]:
-        """The servers that the run will ask, started, each with how that went."""
+        """Start the servers that the run will call; return each with its status."""
         asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
         statuses = dict.fromkeys(asked, "failed")
         for name in statuses.keys() & self._entries.keys():
@@ -216,7 +216,7 @@ class ScriptedAgent:
         return [{"name": name, "status": status} for name, status in statuses.items()]
 
     def _call(self, tool: str, /, **given: Any) -> str:
-        """Say which tool is about to be used, as the real client does."""
+        """Announce a tool call, as the real client does; return its id."""
         use = f"toolu_{uuid.uuid4().hex[:16]}"
         self._speak({"type": "tool_use", "id": use, "name": tool, "input": given})
         return use

@@ -1,5 +1,5 @@
-"""The command line: one module a command, loaded when its word is said.
+"""The command line. The module of a command is loaded when it is called.
 
-Every reading command has `--json`. It ends with 0, or 1 and one clear line on stderr, or 2 when
-it was called wrongly.
+Every command that shows something has `--json`. The exit code is 0, or 1 with one clear line on
+stderr, or 2 for wrong arguments.
 """

@@ -40,7 +40,7 @@ _STYLES = {
     "failed": "red",
 }
 FILTERS = ("agent_type", "task_type", "technology")
-# `--agent-type`, `--task-type`, `--technology`: what narrows a question.
+# `--agent-type`, `--task-type`, `--technology`: the options that narrow a query.
 filters = options(
     click.option("--agent-type", metavar="T", help="For agents of this type."),
     click.option("--task-type", metavar="T", help="For tasks of this type."),
@@ -49,23 +49,23 @@ filters = options(
 
 
 def short_id(identity: str) -> Span:
-    """The beginning of an id, enough to find its record by."""
+    """Return the start of an id, which is enough to find its record."""
     return identity[:SHORT_ID], "cyan"
 
 
 def minute(timestamp: str | None) -> str:
-    """A timestamp for a person: how long ago it is within the last hour, else to the minute."""
+    """Format a timestamp for people: minutes ago within the last hour, else date and time."""
     past = ago(timestamp)
     return past if past and not past.endswith(" h ago") else plain_date(timestamp, 16)
 
 
 def moment(hit: Hit) -> str:
-    """When it was: hours and minutes ago where it is recent, else the day."""
+    """Say when it was: minutes or hours ago if it is recent, else the day."""
     return ago(hit.at) or hit.when
 
 
 def styled(word: str) -> Span:
-    """A word in the color it has everywhere."""
+    """Return a word with its usual color."""
     return word, _STYLES.get(word, "")
 
 
@@ -84,7 +84,7 @@ def _show_why(page: Page, found: Hit | Pattern) -> None:
 
 
 def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
-    """How a result got its score, a line for each thing that counted."""
+    """Explain how a result got its score, one line per factor."""
     ranked = "" if parts.words_rank is None else f" ({_ranked(parts.words_rank)} by words)"
     words = ", ".join(parts.matched) or "none"
     yield f"words: {len(parts.matched)} of the {parts.asked} asked for: {words}{ranked}"
@@ -112,7 +112,7 @@ def _ranked(rank: int) -> str:
 
 
 def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
-    """What was forgotten because it is old, or would be."""
+    """Say which old records were forgotten, or would be."""
     verb = "Would forget" if dry_run else "Forgot"
     text = f"{verb} {records} from before {plain_date(found.before)}, and {empty}."
     return Result(plain(found) | {"dry_run": dry_run}, text)
@@ -122,14 +122,14 @@ def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Res
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
-    """The published shape of a hit; `explain` adds what each stage gave it."""
+    """Return a hit in its documented JSON form; `explain` adds what each stage contributed."""
     fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
     fields |= {"like": list(hit.like)} if hit.like else {}
     return fields | {"explain": hit.parts} if explain else fields
 
 
 def located(answer: Answer, root: Path) -> Answer:
-    """The same answer with the lines where sections of documents begin now."""
+    """Return the answer with the current line numbers of document sections."""
     if not any(hit.kind == "document" for hit in answer):
         return answer
     import msgspec
@@ -147,7 +147,7 @@ def located(answer: Answer, root: Path) -> Answer:
 
 
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
-    """A hit in a few lines: what it is, when, what happened, and why it is here."""
+    """Show a hit in a few lines: what it is, when it was, what happened, and why it matched."""
     row = KINDS[hit.kind]
     title, body = row.title(hit.record), row.text(hit.record)
     _show_head(page, hit, title or body, whereabouts(hit))
@@ -167,7 +167,7 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 
 def whereabouts(hit: Hit) -> list[Span]:
-    """What kind it is, when it was, how it ended, and what it belongs to."""
+    """Say what kind a hit is, when it was, how it ended, and what it belongs to."""
     record, label = hit.record, KINDS[hit.kind].label
     feature = f" | {record.feature}" if getattr(record, "feature", "") else ""
     if hit.kind == "iteration":
@@ -190,14 +190,14 @@ def whereabouts(hit: Hit) -> list[Span]:
 
 
 def one_line_of(hit: Hit) -> str:
-    """A record on one line."""
+    """Return a record on one line."""
     row, record = KINDS[hit.kind], hit.record
     place = f"{record.path}:{record.line} " if hit.kind == "document" else ""
     return excerpt(place + (row.title(record) or row.text(record)), _LINE_CHARS)
 
 
 def error_text(error: ErrorSeen) -> str:
-    """An error with its kind and place, as far as they are known."""
+    """Return an error with its kind and place, if they are known."""
     kind = "" if error.error_type == "unknown" else f"{error.error_type}: "
     place = error.file_path or ""
     if place and error.line is not None:
@@ -207,13 +207,13 @@ def error_text(error: ErrorSeen) -> str:
 
 
 def show_errors(page: Page, errors: Sequence[ErrorSeen]) -> None:
-    """Every error of a record."""
+    """Show every error of a record."""
     for error in errors:
         page.line(("error ", "red"), error_text(error))
 
 
 def show_files(page: Page, files: Sequence[FileTouched]) -> None:
-    """Every file of a record."""
+    """Show every file of a record."""
     for file in files:
         page.line((f"{file.action} ", "magenta"), file.path)
 
@@ -222,12 +222,12 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 
 
 def entry_text(entry: Entry) -> str:
-    """An entry on one line."""
+    """Return an entry on one line."""
     return f"{entry.entry_type}  {_entry_text(entry)}"
 
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
-    """The entries that wait for a checkpoint, a line each."""
+    """List the entries that wait for a checkpoint, one line each."""
     rows: list[Sequence[Span]] = []
     for each in staged:
         entry, origin = each.record, each.imported or ""
@@ -237,7 +237,7 @@ def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
 
 
 def entry_result(memory: Knowledge, hit: Hit) -> Result:
-    """An entry with every field that it has."""
+    """Show an entry with all its fields."""
     entry: Entry = hit.record
     slot = memory.state.history().slots.get(hit.id)
     pattern = slot.pattern if slot else None
@@ -258,7 +258,7 @@ def entry_result(memory: Knowledge, hit: Hit) -> Result:
 
 
 def _entry_text(entry: Entry) -> str:
-    """An entry in a line; an approval says what was approved, else all would read the same."""
+    """Return an entry on one line; approvals say what was approved, or all would look the same."""
     from ralph.recall.patterns import described
     from ralph.records.knowledge import GateApproval
 
@@ -277,7 +277,7 @@ def _entry_facts(entry: Entry) -> str:
 
 
 def _project(entry: Entry) -> str:
-    """What a project is called here: its folder, else the beginning of its id."""
+    """Return a project's name: its folder here, or else the start of its id."""
     from ralph.config import home_folder
     from ralph.memory.project import owner_file, read_owner
 
@@ -290,13 +290,13 @@ def _project(entry: Entry) -> str:
 
 
 def success_ratio(pattern: Pattern) -> str:
-    """How often a pattern worked, of all times that were reported: `4 of 5`."""
+    """Say how often a pattern worked, of all reported times, like `4 of 5`."""
     successes = pattern.success_count + pattern.worked
     return f"{successes} of {successes + pattern.failed}"
 
 
 def show_pattern(page: Page, pattern: Pattern) -> None:
-    """A pattern in a few lines."""
+    """Show a pattern in a few lines."""
     _show_head(page, pattern, pattern.problem, _pattern_facts(pattern))
     page.line(("solution ", "green"), excerpt(pattern.solution, _EXCERPT_CHARS), indent=2)
     page.line(("when to try ", "dim"), excerpt(pattern.when_to_try, _EXCERPT_CHARS), indent=2)
@@ -307,7 +307,7 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
-    """Many patterns, a line each."""
+    """List patterns, one line each."""
     rows: list[Sequence[Span]] = []
     for each in patterns:
         numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
@@ -317,7 +317,7 @@ def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
 
 
 def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
-    """A pattern whole: what it says, how often it worked, and its entries."""
+    """Show a whole pattern: its texts, how often it worked, and its entries."""
     from ralph.records.knowledge import knowledge_from
 
     entries = [(record, knowledge_from(record)) for record in memory.entries_of(pattern)]

@@ -54,29 +54,29 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def flag(name: str, help: str, *parameter: str) -> Decorator:
-    """An option without a value."""
+    """Define an option without a value."""
     return click.option(name, *parameter, is_flag=True, help=help)
 
 
 def option(name: str, help: str, metavar: str = "TEXT", *parameter: str, **more: Any) -> Decorator:
-    """An option with a value."""
+    """Define an option with a value."""
     return click.option(name, *parameter, metavar=metavar, help=help, **more)
 
 
 def choice(name: str, help: str, values: Iterable[str], *parameter: str, **more: Any) -> Decorator:
-    """An option with one of these values."""
+    """Define an option that takes one of these values."""
     return click.option(name, *parameter, type=click.Choice(list(values)), help=help, **more)
 
 
 def min_score_option(help: str) -> Decorator:
-    """`--min-score`, from 0 to 1."""
+    """Define `--min-score`, from 0 to 1."""
     return option("--min-score", help, "X", type=click.FloatRange(0, 1))
 
 
 everywhere_option = flag("--everywhere", "In all projects.")
 limit_option = option("--limit", "Show at most N results (up to 20).", "N", type=click.IntRange(1))
 dry_run_option = flag("--dry-run", "Show what would be removed.")
-# A file to read or write, or - for stdin or stdout; shells complete its name.
+# A file to read or write, or - for stdin or stdout. Shells complete the name.
 FILE = click.Path(allow_dash=True)
 POSITIVE = click.FloatRange(0, min_open=True)
 _TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeout_s)."
@@ -89,7 +89,7 @@ agent_option = option(
 
 
 def options(*decorators: Decorator) -> Decorator:
-    """Several options as one decorator, in the order they are given."""
+    """Combine several options into one decorator, in the given order."""
 
     def decorate(command: Any) -> Any:
         for decorator in reversed(decorators):
@@ -102,7 +102,7 @@ def options(*decorators: Decorator) -> Decorator:
 def completing(kind: Kind | None = None) -> Completer:
     """Complete the names or ids of this kind of plan entry, or of the features in memory.
 
-    Nothing is completed where there is no project.
+    Outside a project, it completes nothing.
     """
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -129,25 +129,25 @@ feature_option = option(
 
 
 def plan_feature(*, required: bool = False, help: str) -> Decorator:
-    """`--feature` for a feature of the plan."""
+    """Define `--feature` for a feature of the plan."""
     complete = completing("features")
     return option("--feature", help, "NAME", required=required, shell_complete=complete)
 
 
 def task_option(help: str, name: str = "task") -> Decorator:
-    """`--task` for a task of the plan."""
+    """Define `--task` for a task of the plan."""
     return option("--task", help, "ID", name, shell_complete=completing("tasks"))
 
 
 def number(text: str | None) -> int | str | None:
-    """An id or a priority as the number it looks like, else as it was given."""
+    """Convert an id or a priority to a number if it looks like one."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text
 
 
 def patch_from(given: Mapping[str, Any], clear: Iterable[str] = ()) -> dict[str, Any]:
-    """The options that were set: an option that was left out changes nothing.
+    """Return the options that were set; an option that was left out changes nothing.
 
-    A field to clear may be called by its own name or by its option's.
+    `clear` takes the name of a field or of its option.
     """
     patch = {
         name: list(value) if isinstance(value, tuple) else value
@@ -172,13 +172,13 @@ def patch_from(given: Mapping[str, Any], clear: Iterable[str] = ()) -> dict[str,
 
 
 def start_folder() -> Path:
-    """Where to look for the project: what was given, else here."""
+    """Return where to look for the project: the given folder, or else this one."""
     given = project_given() or os.environ.get("RALPH_PROJECT")
     return Path(given).expanduser() if given else Path.cwd()
 
 
 def the_project(*, anyones: bool = False) -> Project:
-    """The project that was given or is around this folder; the error says how to create one."""
+    """Return the given project or the one around this folder; the error says how to create one."""
     from ralph.memory.project import need_project
 
     try:
@@ -192,32 +192,32 @@ def the_project(*, anyones: bool = False) -> Project:
 
 
 def server_address() -> str | None:
-    """The server that the line, the environment or this folder names."""
+    """Return the server set by the command line, the environment or this folder, if any."""
     login = find_login(home_folder(), memory_folder().root, given=server_given())
     return None if login is None else login.address
 
 
 def is_named() -> bool:
-    """Whether the line or the environment names the project."""
+    """Whether the command line or the environment names the project."""
     return bool(project_given() or os.environ.get("RALPH_PROJECT"))
 
 
 def found_project() -> Project | None:
-    """The project around this folder, if there is one; one that `--project` names must exist."""
+    """Return the project around this folder, if any; one named by `--project` must exist."""
     from ralph.memory.project import find_project
 
     return the_project() if project_given() else find_project(start_folder(), home=home_folder())
 
 
 def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
-    """The project with its settings, and Ralph's home; if optional, the project may be missing."""
+    """Return the project, its settings and Ralph's home; if `optional`, there may be no project."""
     home = home_folder()
     project = found_project() if optional else the_project()
     return project, load(home=home, project_file=project.settings_file if project else None), home
 
 
 def conversations_folder() -> Path:
-    """Where to look for conversations; a project that was named must be one."""
+    """Return where to look for conversations; a named project must exist."""
     return the_project().root if is_named() else start_folder()
 
 
@@ -225,10 +225,10 @@ def conversations_folder() -> Path:
 def opened(
     *, anywhere: bool = False, patience_s: float = _PATIENCE_S, captures: bool = False
 ) -> Iterator[Ralph]:
-    """The project's memories; a long sync shows a bar, each warning becomes a line.
+    """Open the project's memory; show a bar for a long sync, and each warning as a line.
 
-    `anywhere`: where there is no project, the conversations that belong to none. `captures`: what
-    comes is kept here, also while a server refuses the token.
+    `anywhere`: outside a project, open the conversations that belong to none. `captures`: keep new
+    records here, even while a server refuses the token.
     """
     from ralph.memory.ralph import open_ralph
 
@@ -250,7 +250,7 @@ def opened(
 
 
 def on_server(**how: Any) -> Ralph | None:
-    """The memory on the server that was given, or that this folder has; None where it is here."""
+    """Return the memory on the server given or set for this folder; None if memory is local."""
     if not (server_given() or os.environ.get(ADDRESS) or server_folders(home_folder())):
         return None
     from ralph.memory.remote import open_server
@@ -259,7 +259,7 @@ def on_server(**how: Any) -> Ralph | None:
 
 
 def memory_folder() -> Project:
-    """The project around this folder, else the nearest folder bound to a server, else this one."""
+    """Return the project here, or else the nearest folder bound to a server, or else this one."""
     from ralph.memory.project import PlainFolder
 
     home, start = home_folder(), start_folder().resolve()
@@ -269,26 +269,23 @@ def memory_folder() -> Project:
 
 
 def deliver(ralph: Any) -> None:
-    """Send what waits here for a server; if that fails, one line says so."""
+    """Send the records that wait for the server; if that fails, print one line."""
     try:
         ralph.deliver()
     except (JournalDown, AccessRefused, NotFound) as error:
         waiting = plural(len(ralph.outbox.calls()), "record")
-        # A command says itself that the server cannot be reached.
+        # The command itself reports that the server cannot be reached.
         away = isinstance(error, JournalDown) and not isinstance(error, ServerFailed)
         note(f"not on the server yet: {waiting}" + ("" if away else f" ({error})"))
 
 
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:
-    """The memory of a feature, or of all."""
+    """Return the memory of one feature, or of all."""
     return ralph.features() if feature is None else [ralph.feature(feature)]
 
 
 def the_plan() -> Plan:
-    """The plan of the project that was given or is around this folder; else that of its server.
-
-    With `--server` it is the server's.
-    """
+    """Return the plan of the project; with `--server` or outside a project, the server's plan."""
     from ralph.plan.store import Plan
 
     if (server_given() or found_project() is None) and (there := on_server()) is not None:
@@ -301,28 +298,28 @@ def the_plan() -> Plan:
 
 
 def last_iteration(feature: str) -> int:
-    """The number of the feature's newest iteration."""
+    """Return the number of the feature's latest iteration, 0 before the first."""
     with opened() as ralph:
         found = ralph.feature(feature).iterations()
         return max((located.record.number for located, _ in found), default=0)
 
 
 def in_agents_run() -> bool:
-    """Whether an agent that Ralph drives calls us; its words are not a person's."""
+    """Whether an agent run by Ralph called this command, and not a user."""
     return current_run() is not None
 
 
 def warnings_noted() -> contextlib.AbstractContextManager[None]:
-    """Print each warning of the memories as one line on stderr."""
+    """Print each warning from memory as one line on stderr."""
     return warnings_to(note)
 
 
-# -- files that a person names
+# -- files named on the command line
 
 
 @contextlib.contextmanager
 def opened_input(name: str) -> Iterator[BinaryIO]:
-    """A file to read from, or stdin for `-`."""
+    """Open a file to read, or stdin for `-`."""
     if name != "-":
         with Path(name).open("rb") as file:
             yield file
@@ -334,18 +331,18 @@ def opened_input(name: str) -> Iterator[BinaryIO]:
 
 
 def read_input(name: str, max_bytes: int = -1) -> bytes:
-    """A file's bytes, or stdin's for `-`."""
+    """Read the bytes of a file, or of stdin for `-`."""
     with opened_input(name) as file:
         return file.read(max_bytes)
 
 
 def shown_name(name: str) -> str:
-    """What a file is called in messages and sources."""
+    """Return a file's name for messages and sources."""
     return "<stdin>" if name == "-" else name
 
 
 def text_of(data: bytes, name: str) -> str:
-    """The text in these bytes: UTF-8, or what Windows PowerShell writes."""
+    """Decode text: UTF-8, or UTF-16 as Windows PowerShell writes it."""
     encoding = "UTF-16" if data.startswith(UTF16) else "UTF-8"
     try:
         return data.removeprefix(codecs.BOM_UTF8).decode(encoding)
@@ -355,9 +352,9 @@ def text_of(data: bytes, name: str) -> str:
 
 
 def json_objects(data: bytes, *, name: str, todo: str) -> list[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a document, a list, or lines, each with its line number.
+    """Parse JSON objects from a document, a list, or lines; return each with its line number.
 
-    `todo` says what such a file has, for error messages.
+    `todo` says what the file should contain, for error messages.
     """
     found: list[tuple[int, dict[str, Any]]] = []
     for line, value in _json_values(text_of(data, name), name, todo):
@@ -371,7 +368,7 @@ def json_objects(data: bytes, *, name: str, todo: str) -> list[tuple[int, dict[s
 
 
 def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
-    """Each value on the outside and each element of a list there, with its line."""
+    """Yield each top-level value, and each element of a top-level list, with its line."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not a JSON value")
@@ -404,9 +401,9 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
 
 
 def _records(ralph: Ralph) -> int | None:
-    """About how many records the features have: lines, counted without parsing.
+    """Estimate how many records the features have, by counting lines.
 
-    Of journals on a server that is unknown; a bar without its end is better than none.
+    For journals on a server this is unknown; a bar without an end is better than none.
     """
     from ralph.memory.store import on_server
 
@@ -421,7 +418,7 @@ def _records(ralph: Ralph) -> int | None:
 
 
 class Bar:
-    """A progress bar, only on a terminal and only for slow work; several runs add up."""
+    """A progress bar, shown only on a terminal and for slow work; several runs add up."""
 
     def __init__(
         self,
@@ -440,7 +437,7 @@ class Bar:
         self._before = self._last = 0
 
     def __call__(self, done: int) -> None:
-        """Move to `done`; a smaller number than the last begins the next run."""
+        """Move to `done`; a smaller number than the last one starts the next run."""
         if not self._wanted or self._silent:
             return
         if done < self._last:
@@ -452,14 +449,14 @@ class Bar:
             self._bar.update(self._bar.task_ids[0], completed=self._before + done)
 
     def hide(self, *, silent: bool = False) -> None:
-        """Remove the bar until there is slow work again; none comes while it is `silent`."""
+        """Remove the bar until there is slow work again; if `silent`, do not show it again."""
         if self._bar is not None:
             self._bar.stop()
         self._bar, self._due = None, time.monotonic() + self._patience_s
         self._silent = silent
 
     def close(self) -> None:
-        """Remove the bar; the answer comes next."""
+        """Remove the bar before the answer is printed."""
         self.hide(silent=True)
 
     def _show(self) -> None:

@@ -1,7 +1,7 @@
-"""What an agent may call in its run: one table, and everything else is refused.
+"""The commands that an agent may call in its run; all others are refused.
 
-An agent gets the memory and the plan of its feature, as over MCP. What belongs to other projects,
-to the person's conversations, settings and keys, or to whoever directs agents is not in the table.
+An agent gets the memory and the plan of its feature, as over MCP. The table leaves out other
+projects, the user's conversations, settings and keys, and the commands that direct agents.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ralph.memory.project import find_project
 
 
 class Call(NamedTuple):
-    """A command that a run may call: the options that are not for it, and what tells its feature.
+    """A command that a run may call; `but` lists the options that it may not use.
 
-    `feature` is a parameter that must name the run's own feature, and does so by itself where it
-    is left out; `task` one that must name a task of it.
+    `feature` is the parameter that must name the run's own feature, which is also its default.
+    `task` is the parameter that must name a task of that feature.
     """
 
     but: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ _WORK = _READING | {
     "learning remove": _OWN,
     "learning review": _OWN,
 }
-# A plan is made in a copy, and a person looks at it before it counts.
+# A planning run works on a copy of the plan, and the user reviews it before it is accepted.
 _PLANNING = _READING | {
     "feature add": _ANY,
     "feature update": _ANY,
@@ -68,7 +68,7 @@ _PLANNING = _READING | {
 
 
 def check(context: click.Context) -> None:
-    """Refuse what an agent in its run may not call."""
+    """Raise if an agent in its run may not make this call."""
     run = current_run()
     assert run is not None
     words = context.command_path.partition(" ")[2]

@@ -1,6 +1,6 @@
-"""The command line: its tree of commands, and the only place where errors become exit codes.
+"""The command line: the tree of commands, and the only place where errors become exit codes.
 
-Listing the commands loads none; running one loads that one.
+Listing the commands loads none of them; running one loads only that one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 COMPLETE = "_RALPH_COMPLETE"
-# Commands that show what was remembered or written into the plan.
+# Commands that show content of the memory or the plan.
 _RECALLS = frozenset(
     "conversations discipline failures feature files gate learning log recent search show status"
     " task".split()
@@ -51,13 +51,13 @@ _MEANT = {
 }
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
-# Commands that are gone; the error says where they went.
+# Removed commands; the error says what to use instead.
 GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
 _PROJECT, _JSON, _NO_PAGER, _SERVER = (
     f"{__name__}.{name}" for name in ("project", "json", "no_pager", "server")
 )
-# Commands that work with a server, and those about this machine or this directory's own files.
-# The others fail where the memory is on a server.
+# Commands that work with a server, and commands about this machine or this directory's own files.
+# All others fail if the memory is on a server.
 _REMOTE = frozenset(
     "doctor, failures, feature, files, forget, hooks, learning, log, open, recent, record, remember"
     ", run, search, show, status, task, why, journal deliver, conversations list"
@@ -75,23 +75,23 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def project_given() -> str | None:
-    """The folder after `--project`, wherever on the line it stood."""
+    """Return the value of `--project`, wherever it is on the command line."""
     return cast("str | None", click.get_current_context().meta.get(_PROJECT))
 
 
 def keep_project(context: click.Context, folder: str | None) -> None:
-    """Store the value of `--project`, for the commands below too."""
+    """Store the value of `--project`, for subcommands too."""
     if folder is not None:
         context.meta[_PROJECT] = folder
 
 
 def server_given() -> str | None:
-    """The address after `--server`, wherever on the line it stood."""
+    """Return the value of `--server`, wherever it is on the command line."""
     return cast("str | None", click.get_current_context().meta.get(_SERVER))
 
 
 def _keep_server(context: click.Context, _: click.Parameter, address: str | None) -> None:
-    if address == "":  # as of a variable that is not set
+    if address == "":  # for example from a shell variable that is not set
         raise click.BadParameter("the address is empty.")
     context.meta.update({_SERVER: address} if address else {})
 
@@ -102,7 +102,7 @@ def wants_json() -> bool:
 
 
 def _meta_flag(name: str, key: str, help: str) -> click.Option:
-    """An option without a value that any group or command on the line may have."""
+    """Define an option without a value for any group or command on the command line."""
 
     def keep(context: click.Context, _: click.Parameter, given: bool) -> None:
         context.meta.update({key: True} if given else {})
@@ -132,7 +132,7 @@ _SERVER_OPTION = click.Option(
 
 
 class Command(click.Command):
-    """A command with `--json` and `--project`; `in_run` says which of them a run may call."""
+    """A command with `--json`, `--project` and `--server`; `in_run` lists those a run may call."""
 
     def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
@@ -166,7 +166,7 @@ def _refuse_server(name: str, todo: str) -> None:
 
 
 class Group(click.Group):
-    """A group of such commands, which takes `--project` as well."""
+    """A group of such commands, which takes `--project` and `--server` as well."""
 
     command_class = Command
 
@@ -177,7 +177,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first word; for an unknown word the error suggests one."""
+        """Find the command for the first word; for an unknown word, suggest one."""
         word, names = args[0], self.list_commands(ctx)
         if word in names or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -191,11 +191,11 @@ class Tree(Group):
     """All commands by name; each is imported when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the table."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
+        """Import and return the command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -207,21 +207,21 @@ class Tree(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first word; for one that is gone the error says where it went."""
+        """Find the command for the first word; for a removed one, say what to use instead."""
         if args[0] in GONE and not ctx.resilient_parsing:
             what = f"`ralph {args[0]}` is no longer part of the package"
             raise RalphError(what, todo=GONE[args[0]])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The groups of the table, without importing a command."""
+        """List the groups of the table, without importing any command."""
         width = max(map(len, COMMANDS))
         for title, rows in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands from the table, options from click."""
+        """Complete commands from the table, and options from click."""
         from click.shell_completion import CompletionItem
 
         return [
@@ -252,9 +252,9 @@ def ralph() -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command and give its exit code; nothing is raised but what ends a process."""
+    """Run one command and return its exit code; only exceptions that end the process get out."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal or code page that lacks a character shows it escaped instead of failing.
+        # If a terminal or code page lacks a character, print it escaped instead of failing.
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors="backslashreplace")
     with clean_streams(fenced=_model_reads(argv)):
@@ -263,16 +263,16 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             _close_quietly()
-            return 141  # as the shell names the end by SIGPIPE
+            return 141  # the shell's exit code for SIGPIPE
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - the last place before a traceback
+        except Exception as error:  # noqa: BLE001 - otherwise the user would get a traceback
             return _fail(error)
         return code
 
 
 def _model_reads(argv: Sequence[str]) -> bool:
-    """Whether an agent in its run asks memory or plan, and gets text; JSON is for programs."""
+    """Whether a model will read text from memory or plan: in a run, and not as JSON."""
     return "--json" not in argv and bool(_RECALLS & {*argv}) and current_run() is not None
 
 
@@ -324,6 +324,6 @@ def _message(error: Exception) -> str:
 
 
 def _close_quietly() -> None:
-    """Nobody reads stdout any more: drop the rest, and keep Python's own flush silent."""
-    with contextlib.suppress(OSError, ValueError):  # not a real file: there is no flush to come
+    """Drop the rest of stdout, which nobody reads, so that Python's last flush does not fail."""
+    with contextlib.suppress(OSError, ValueError):  # not a real file, so there is no last flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""Markdown on a terminal while it arrives: what is printed is never printed again.
+"""Prints Markdown on a terminal as it arrives, and never reprints anything.
 
 Words appear as soon as they are complete. Only a mark that may still be closed (`**bold`) holds
-back what follows it. Marks that mean nothing are printed as they are: no character is lost but the
-marks of what is styled.
+back the text after it. Marks without a meaning are printed as they are. The only characters left
+out are the marks of styled text.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _BLOCK = re.compile(
     r"(?P<indent> {0,12})"
     r"(?:(?P<heading>#{1,6}) +|(?P<bullet>[-*+]) +|(?P<number>\d{1,9}[.)]) +|(?P<quote>>) ?)"
 )
-# The beginning of a line that may still become a block, and lines that are printed whole.
+# The start of a line that may still become a block, and lines that are printed unchanged.
 _UNDECIDED = re.compile(r" {0,12}(?:#{0,6}|[-*+>]|\d{0,9}[.)]?|`{0,3}|~{0,3}) *")
 _AS_IT_IS = re.compile(r" *(?:\||([-*_=])\1{2,} *$)")
-# Marks in a line; a text between marks is short, so that a mark that is never closed costs little.
+# Marks in a line. The text between marks is short, so a mark that is never closed costs little.
 _LONGEST, _LONGEST_HELD = 200, 600
 _INLINE = re.compile(
     rf"(?<!`)(?P<tick>`{{1,3}})(?!`)(?P<code>[^`]{{1,{_LONGEST}}})(?P=tick)(?!`)"
@@ -36,12 +36,12 @@ class MarkdownStream:
 
     def __init__(self, write: Callable[[str], object], width: Callable[[], int]) -> None:
         self._write, self._width = write, width
-        self._held = ""  # what has arrived of this line and is not printed yet
-        self._fence = ""  # what ends the block of code that we are in
+        self._held = ""  # the part of this line that is not printed yet
+        self._fence = ""  # the mark that ends the current code block
         self._in_line, self._column, self._indent, self._style = False, 0, 0, ""
 
     def feed(self, text: str) -> None:
-        """Print what is complete of the text so far."""
+        """Print the part of the text that is complete."""
         self._held += text
         while "\n" in self._held:
             line, _, self._held = self._held.partition("\n")
@@ -61,7 +61,7 @@ class MarkdownStream:
         self._held = self._held[len(ready) :]
 
     def end(self) -> None:
-        """Print what is left, and end the line."""
+        """Print the rest, and end the line."""
         if self._held:
             self._print(self._held)
             self._held = ""
@@ -121,12 +121,12 @@ class MarkdownStream:
 
 
 def _is_decided(line: str) -> bool:
-    """Whether it is plain what kind of line this becomes."""
+    """Whether the kind of line is clear yet."""
     return _UNDECIDED.fullmatch(line) is None and _AS_IT_IS.match(line) is None
 
 
 def _safe(text: str) -> int:
-    """Up to where the text can be printed now: complete words, before a mark that is open."""
+    """Return up to where the text can be printed now: complete words before an open mark."""
     spans = [found.span() for found in _INLINE.finditer(text)]
     unmarked = _INLINE.sub(lambda found: "x" * len(found[0]), text)
     mark = _MARK.search(unmarked, max(0, len(text) - _LONGEST))
@@ -135,7 +135,7 @@ def _safe(text: str) -> int:
 
 
 def _spans(text: str) -> Iterator[tuple[str, str]]:
-    """The text in pieces with their styles, without the marks of those."""
+    """Yield the pieces of the text with their styles, without the marks."""
     start = 0
     for found in _INLINE.finditer(text):
         name = found.lastgroup or ""

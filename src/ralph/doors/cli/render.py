@@ -1,6 +1,6 @@
-"""Print what a command returns: JSON for programs, plain text for pipes, rich text on a terminal.
+"""Print a command's result: JSON for programs, plain text for pipes, rich text on a terminal.
 
-Everything goes through a `CleanStream`, so nothing that was remembered can control a terminal.
+Everything goes through a `CleanStream`, so that no text from memory can control the terminal.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 
-# Characters that control a terminal, or make it show something other than what is there.
+# Characters that control a terminal, or make it show something else than the text.
 _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
-# Of a table that is too wide: what a column of text needs, and a time.
+# In a table that is too wide: the width that a text column needs, and a time.
 _TEXT_WIDTH, _TIME_WIDTH = 12, 16
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 
 
-# -- what a command returns
+# -- results of commands
 
 
 class Table(NamedTuple):
-    """Rows under their heads; `empty` is the line to print where there are none."""
+    """Rows with their heads; `empty` is the line to print if there are none."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Span]]
@@ -53,7 +53,7 @@ class Cards(NamedTuple):
     empty: str = ""
 
 
-# The answer for a person: a line, some lines, a table, cards, or a function that writes a page.
+# The answer for people: a line, some lines, a table, cards, or a function that writes a page.
 TextView = str | list[str] | Table | Cards | Callable[["Page"], None]
 
 
@@ -72,7 +72,7 @@ class Result(NamedTuple):
 def render(result: Any, *, as_json: bool, paged: bool = False) -> Any:
     """Print a command's result and return its exit code; other values are returned unchanged.
 
-    `paged`: a terminal shows what is longer than its screen in the pager.
+    `paged`: on a terminal, show output that is longer than the screen in a pager.
     """
     if not isinstance(result, Result):
         return result
@@ -88,7 +88,7 @@ def render(result: Any, *, as_json: bool, paged: bool = False) -> Any:
 
 
 def page_text(view: TextView, *, styled: bool = False) -> str:
-    """What a person would read, as a text; `styled` is for a terminal."""
+    """Return the view as text; `styled` adds the styles of a terminal."""
     text = io.StringIO()
     text.isatty = lambda: styled  # type: ignore[method-assign]
     with contextlib.redirect_stdout(cast("TextIO", CleanStream(text))):
@@ -97,7 +97,7 @@ def page_text(view: TextView, *, styled: bool = False) -> str:
 
 
 def _pager() -> str:
-    """The command that shows long output; empty where nobody reads it, or wants none."""
+    """Return the pager command; "" if this is not a terminal or the user wants no pager."""
     seen = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     if not seen or isinstance(sys.stdout, FencedStream) or os.environ.get("TERM") in (None, "dumb"):
         return ""
@@ -111,7 +111,7 @@ def _pager() -> str:
 
 
 def _show_paged(view: TextView, pager: str) -> None:
-    """Show it in the pager if it is longer than the screen."""
+    """Show the view, in the pager if it is longer than the screen."""
     import shutil
 
     import click
@@ -123,18 +123,18 @@ def _show_paged(view: TextView, pager: str) -> None:
     sys.stdout.flush()
     os.environ["PAGER"] = pager
     if not os.environ.get("LESS"):
-        os.environ["LESS"] = "-FRX"  # as git sets it: colors stay, and so does what was read
+        os.environ["LESS"] = "-FRX"  # like git: keep colors, and leave the text on the screen
     click.echo_via_pager(text.removesuffix("\n"))
 
 
 def picked(value: Any, *names: str) -> dict[str, Any]:
-    """These attributes of a value."""
+    """Return these attributes of a value."""
     return {name: getattr(value, name) for name in names}
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it."""
-    from ralph.records import plain as plain_value  # help and errors need none of it
+    """Convert a value to plain JSON types."""
+    from ralph.records import plain as plain_value  # not needed for help and errors
 
     return plain_value(value)
 
@@ -143,7 +143,7 @@ def plain(value: Any) -> Any:
 
 
 class CleanStream:
-    """A stream that writes no character that controls a terminal: the last check of all output.
+    """A stream that removes terminal control characters: the last check of all output.
 
     Code that moves the cursor or sets colors on purpose writes to `raw`.
     """
@@ -166,12 +166,12 @@ class CleanStream:
 
 
 class FencedStream(CleanStream):
-    """A clean stream for a model: everything stands between marks, as data."""
+    """A clean stream for a model: all text is between marks, as data."""
 
     _is_open = False
 
     def write(self, text: str) -> int:
-        """Write the text with every attempt to instruct broken."""
+        """Write the text, with anything that tries to instruct the model made harmless."""
         if not self._is_open:
             self._is_open = True
             self.raw.write(f"{OPEN}\n")
@@ -186,7 +186,7 @@ class FencedStream(CleanStream):
 
 @contextlib.contextmanager
 def clean_streams(*, fenced: bool = False) -> Iterator[None]:
-    """Replace stdout and stderr by clean streams, stdout by a fenced one if asked."""
+    """Replace stdout and stderr with clean streams; if `fenced`, stdout with a fenced one."""
     before = sys.stdout, sys.stderr
     out = before[0] and (FencedStream if fenced else CleanStream)(raw(before[0]))
     err = before[1] and CleanStream(raw(before[1]))
@@ -200,12 +200,12 @@ def clean_streams(*, fenced: bool = False) -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The underlying stream, for styles and moving lines; what is shown there must be clean."""
+    """Return the underlying stream, for styles and moving lines; write only clean text to it."""
     return stream.raw if isinstance(stream, CleanStream) else stream
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person sees what is written there."""
+    """Whether the stream is a terminal."""
     return stream.isatty()
 
 
@@ -213,13 +213,13 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """The value as JSON that stdout's encoding can write, without raw control characters."""
+    """Return a value as JSON that fits stdout's encoding, without raw control characters."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     return escaped(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
 
 
 def escaped(text: str) -> str:
-    """The same JSON with every unprintable character escaped."""
+    """Escape every unprintable character in JSON."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
@@ -231,13 +231,13 @@ def _escape(char: str) -> str:
 
 
 def print_json_line(value: Any) -> None:
-    """Print one line of JSON now: one event of many."""
+    """Print one line of JSON right away, for one event of many."""
     sys.stdout.write(to_json(plain(value)) + "\n")
     sys.stdout.flush()
 
 
 def write_out(lines: Iterable[bytes]) -> None:
-    """Write JSON byte for byte; on a terminal with control characters escaped."""
+    """Write JSON byte for byte; on a terminal, escape control characters."""
     if is_terminal(sys.stdout):
         sys.stdout.writelines(escaped(line.decode("utf-8", "replace")) for line in lines)
         return
@@ -250,46 +250,46 @@ def write_out(lines: Iterable[bytes]) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line on stderr: something to know that is not the answer."""
+    """Print one line on stderr, for information that is not part of the answer."""
     sys.stdout.flush()
     sys.stderr.write(f"ralph: {one_line(text)}\n")
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without control characters."""
+    """Return the text on one line, without control characters."""
     return " ".join(one_span(text).split())
 
 
 def excerpt(text: str, max_chars: int) -> str:
-    """The beginning of the text on one line, cut between words."""
+    """Return the start of the text on one line, cut between words."""
     return shorten(one_line(text), max_chars)
 
 
 def first_of(items: Sequence[Any]) -> str:
-    """The first of several problems, and how many more there are."""
+    """Return the first of several problems, and how many more there are."""
     return f"{items[0]}" + (f" and {len(items) - 1} more" if len(items) > 1 else "")
 
 
 def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
-    """How many records are new, and how many were here before in words."""
+    """Return how many records are new, and a text on how many were already known."""
     fresh = sum(each.fresh for each in saved)
     old = len(saved) - fresh
     return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
 
 
 def typed_answer(question: str) -> str:
-    """Ask on stderr and read a line; it is empty when nobody is there."""
+    """Ask on stderr and read a line; return "" at the end of the input."""
     sys.stdout.flush()
     sys.stderr.write(question)
     sys.stderr.flush()
     typed = sys.stdin.readline()
-    if not typed.endswith("\n") or not sys.stdin.isatty():  # nobody has ended the line
+    if not typed.endswith("\n") or not sys.stdin.isatty():  # the terminal shows no line end
         sys.stderr.write("\n")
     return typed
 
 
 def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
-    """Ask for a typed yes; BadInput where it is not given, or where nobody can be asked."""
+    """Ask the user to type yes; raise BadInput if they don't, or if this is not a terminal."""
 
     if not sys.stdin.isatty():
         raise BadInput(problem, todo=f"{todo} {refusal}")
@@ -298,7 +298,7 @@ def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
 
 
 class Page:
-    """The text side of an answer: lines and tables on stdout."""
+    """Prints the text form of an answer: lines and tables on stdout."""
 
     def __init__(self) -> None:
         self._rich = console(sys.stdout) if is_terminal(sys.stdout) else None
@@ -321,13 +321,13 @@ class Page:
             view(self)
 
     def more(self, number: int, what: str = "") -> None:
-        """A dim line that says how many more there are, if any."""
+        """Print a dim line that says how many more there are, if any."""
         if number > 0:
             words = plural(number, f"more {what}") if what else f"{number} more"
             self.line((f"and {words}", "dim"), indent=2)
 
     def line(self, *spans: Span, indent: int = 0) -> None:
-        """One line of styled pieces; a terminal wraps it within its indent."""
+        """Print one line of styled pieces; on a terminal, wrap it within its indent."""
         if self._rich is None:
             sys.stdout.write(" " * indent + "".join(map(_plain, spans)).rstrip() + "\n")
             return
@@ -340,17 +340,17 @@ class Page:
             self._rich.print(Text(" " * indent) + part, soft_wrap=True)
 
     def text(self, text: str) -> None:
-        """A text for programs, as it is."""
+        """Print a text for programs, unchanged."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def lines(self, text: str, *, indent: int = 2) -> None:
-        """Every line of a text."""
+        """Print every line of a text, indented."""
         for line in text.splitlines():
             self.line(line, indent=indent if line.strip() else 0)
 
     def fields(self, fields: Mapping[str, Any]) -> None:
-        """One entry whole, a field each; fields without a value are left out."""
+        """Print all fields of an entry; leave out those without a value."""
         for name, value in fields.items():
             if value in (None, "", [], {}):
                 continue
@@ -367,7 +367,7 @@ class Page:
                 self.line((f"{name}: ", "bold"), text)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> None:
-        """Rows in aligned columns; numbers to the right."""
+        """Print rows in aligned columns, with numbers to the right."""
         columns = [[_plain(cell) for cell in column] for column in zip(heads, *rows, strict=True)]
         numeric = [all(map(str.isdecimal, column[1:])) for column in columns]
         if self._rich is None:
@@ -393,7 +393,7 @@ class Page:
 
 
 def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
-    """The columns to print unbroken: ids, words and times, the short ones first, while they fit."""
+    """Return the columns not to wrap: ids, words and times, shortest first, as long as they fit."""
     left, whole = width - _TEXT_WIDTH, set()
     widths = [max(map(len, column)) for column in columns]
     for place in sorted(range(len(columns)), key=widths.__getitem__):
@@ -405,7 +405,7 @@ def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
 
 
 def console(stream: TextIO) -> Console:
-    """A terminal for styled text; marks and highlights would be read out of what was remembered."""
+    """Return a console for styled text. Markup is off, because text from memory may contain it."""
     from rich.console import Console
 
     return Console(file=raw(stream), markup=False, highlight=False, emoji=False)
@@ -421,14 +421,14 @@ def _plain(span: Span) -> str:
 
 
 def one_span(text: str) -> str:
-    """The piece without control characters; unlike a whole line it keeps its outer blanks."""
+    """Return a piece without control characters; unlike a line, it keeps its outer blanks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _substitute(c) for c in text)
 
 
 def _substitute(char: str) -> str:
-    """A blank for what separates, nothing for what is invisible, a mark for the rest."""
+    """Return a blank for white space, "" for an invisible character, a mark for any other."""
     if char.isspace():
         return " "
     return "" if char in _INVISIBLE else "\ufffd"

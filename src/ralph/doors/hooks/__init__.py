@@ -1,6 +1,6 @@
-"""The door for Claude Code's hooks: one event a call, its JSON on stdin, its answer on stdout.
+"""The door for hooks of Claude Code and others: one event per call, JSON on stdin and stdout.
 
-A hook never breaks or delays the client: whatever happens it ends with 0 and within its time, says
-nothing but its answer, and leaves one line in a log. Until something heavy is really needed, only
-the standard library's lightest parts are loaded.
+A hook never breaks or delays its client. Whatever happens, it exits with 0 and in time, prints
+nothing but its answer, and writes problems to a log. It loads only the lightest parts of the
+standard library until it really needs more.
 """

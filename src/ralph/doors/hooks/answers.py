@@ -1,9 +1,9 @@
-"""SessionStart and UserPromptSubmit: what can be answered without loading anything heavy.
+"""SessionStart and UserPromptSubmit: the answers that need nothing heavy.
 
-The text a session begins with is kept with the state (number, size, times) of every file it was
-made from. Only when one of them has changed is anything heavier than the standard library loaded.
-What is on a server shows no change here, so with journals there the text is always made anew.
-A prompt that says nothing of its own asks memory nothing.
+The text for the start of a session is stored with the state (inode, size, times) of every file it
+was made from. Only if one of them has changed do we load more than the standard library. Changes on
+a server are not visible here, so with journals on a server the text is always made again. A prompt
+like "ok, go on" does not search memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TALKS = ("journal", "conversations")
 
 
 class StoredBrief(NamedTuple):
-    """The text for a session that begins, the ids of what it shows, and whether to say so."""
+    """The text for the start of a session, the ids it shows, and whether to tell the user."""
 
     text: str
     shown: list[str]
@@ -35,7 +35,7 @@ class StoredBrief(NamedTuple):
 
 
 def answer_start(call: HookCall) -> str:
-    """The text for a session that begins."""
+    """Return the text for the start of a session."""
     due = list[Any]()
     try:
         due = call.sessions.due(call.session)
@@ -56,7 +56,7 @@ def answer_start(call: HookCall) -> str:
 
 
 def refresh(call: HookCall, ralph: Ralph) -> None:
-    """Make the text anew after something was kept, so that the next session need not."""
+    """Make the text again after something was saved, so that the next session need not."""
     from ralph.doors.hooks.context import text_now
 
     if not _on_a_server(call) and _stored_brief(call) is None:
@@ -78,7 +78,7 @@ def _make_brief(call: HookCall) -> StoredBrief:
 
 
 def _stored_brief(call: HookCall) -> StoredBrief | None:
-    """The text as it was made, if everything it was made from is still the same."""
+    """Return the stored text, if everything it was made from is unchanged."""
     if _on_a_server(call):
         return None
     try:
@@ -100,9 +100,9 @@ def _store(call: HookCall, state: dict[str, Any], brief: StoredBrief) -> None:
 
 
 def _state(call: HookCall, ids: list[str]) -> dict[str, Any]:
-    """Everything the text depends on, as far as it can be seen without reading it.
+    """Return the state of everything the text depends on, without reading the files.
 
-    `ids` are those that the project's conversations are kept under.
+    `ids` are the project's ids, under which its conversations are saved.
     """
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
@@ -119,7 +119,7 @@ def _state(call: HookCall, ids: list[str]) -> dict[str, Any]:
         "version": __version__,
         "root": call.root,
         "ids": ids,
-        # Only whether it is the same: one of the values may be a key.
+        # A checksum is enough to compare, and one of the values may be a key.
         "environ": zlib.crc32(repr(set_here).encode(errors="replace")),
         "files": {file: _stamp(file) for file in paths},
     }
@@ -130,7 +130,7 @@ def _stamp(file: str) -> list[int]:
         stat = disk.stat(file)
     except OSError:
         return []
-    # The time of change too: nobody can set it, so no archive can bring a text along that passes.
+    # ctime too: nobody can set it, so an unpacked archive cannot plant a text that looks current.
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
@@ -140,7 +140,7 @@ _SHORTEST_WORD = 3
 
 
 def answer_prompt(call: HookCall) -> str:
-    """The few things memory has on the prompt, or nothing."""
+    """Return the few memories that are relevant to the prompt, as text."""
     prompt = call.text("prompt")
     if not says_something(prompt) or not _remembers(call):
         return ""
@@ -150,12 +150,12 @@ def answer_prompt(call: HookCall) -> str:
 
 
 def says_something(prompt: str) -> bool:
-    """Whether the prompt has a word of its own; a command of the client's has none."""
+    """Whether the prompt has a word worth searching for; a slash command has none."""
     first = prompt.split(maxsplit=1)[:1]
     if not first or (first[0][0] == "/" and "/" not in first[0][1:]):
         return False
     plain = "".join(c if c.isalnum() else " " for c in prompt[:4000].replace("'", "").lower())
-    # Words that go on with what is being done and say nothing about what it is.
+    # Words like "continue" that say nothing about the task.
     words = disk.read(os.path.join(os.path.dirname(__file__), "empty_words.txt"))
     empty = frozenset(words.decode().split())
     return any(
@@ -165,7 +165,7 @@ def says_something(prompt: str) -> bool:
 
 
 def _remembers(call: HookCall) -> bool:
-    """Whether there is any journal that could be asked."""
+    """Whether there is any journal to search."""
     if _on_a_server(call):
         return True
     folders = (
@@ -183,7 +183,7 @@ def _journals(folder: str) -> list[str]:
 
 
 def _on_a_server(call: HookCall) -> bool:
-    """Whether an address is set; what it is, whoever opens the journals reads for himself."""
+    """Whether a server is set; the code that opens the journals reads its address itself."""
     if call.remote:
         return True
     variable = os.environ.get(f"RALPH_{_SETTING.upper()}")

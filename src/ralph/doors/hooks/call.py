@@ -1,4 +1,4 @@
-"""One call of a hook: read its JSON, answer the event in time, print the result."""
+"""One hook call: read its JSON, handle the event in time, print the answer."""
 
 from __future__ import annotations
 
@@ -40,51 +40,51 @@ in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
 _CODEX_TAIL_BYTES = 256 * 1024
-# Clients that write no transcript: their hooks are given the lines.
+# Clients that write no transcript; their hooks get the lines as input.
 _SPOOLED = ("opencode",)
-# What the model is told at, and what is noted of a session before it is captured.
+# The events that can add text for the model.
 _ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
-# settings has that time too, and never less than the first number.
+# settings may take as long, and at least `_USUAL_S`.
 _USUAL_S = 2.0
 LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0, "session-end": 1.2}
 _LONGEST_FIRST_S = 60.0
-# After these an exchange is over.
+# The events that end an exchange.
 _OVER = ("stop", "stop-failure", "session-end")
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
-# What the client shows a model whole; longer text it only gets a glimpse of.
+# The longest text that the client shows the model in full; it cuts a longer one.
 MOST_CHARS = 10_000
 
 
 LOG_NAME = "hooks.log"
-# Two of these are kept: the one that is written, and the one before it.
+# We keep two log files of this size: the current one and the one before it.
 _MOST_LOG_BYTES = 500_000
 _LONGEST_NOTE = 1000
 _TICK_S = 0.02
 
 
 class HookTimer:
-    """Ends the process with 0 when its time is over, unless it was called off before.
+    """Exits the process with 0 when its time is up, unless the timer is stopped before.
 
-    Ending anywhere loses nothing: journals and index are written all or nothing, and a session that
-    was not captured is picked up by a later hook.
+    Exiting anywhere loses nothing: journals and index are written all or nothing, and a later hook
+    captures a session that this one did not.
     """
 
     def __init__(self, limit_s: float, on_end: Callable[[float], None]) -> None:
         self._began = time.monotonic()
-        self.limit_s = limit_s  # in all, counted from the beginning
+        self.limit_s = limit_s  # in total, counted from the start
         self._on_end = on_end
         self._off = False
-        # Not `threading`, which takes a millisecond to load. A thread and no signal: SQLite and
-        # locks wait in C, where a signal's handler would not run.
+        # Not `threading`, which takes a millisecond to load. And not a signal: SQLite and locks
+        # wait in C, where a signal handler would not run.
         _thread.start_new_thread(self._wait, ())
 
     def left_s(self) -> float:
-        """How much time is left."""
+        """Return how much time is left."""
         return max(0.0, self._began + self.limit_s - time.monotonic())
 
     def stop(self) -> None:
-        """Nothing is ended any more."""
+        """Stop the timer."""
         self._off = True
 
     def _wait(self) -> None:
@@ -96,7 +96,7 @@ class HookTimer:
 
 
 class HookCall:
-    """What a hook was called with, where its project is, and the clock it works against."""
+    """A hook's event and input, its project, and its timer."""
 
     def __init__(
         self,
@@ -113,25 +113,25 @@ class HookCall:
         self.root = root
         self.home = home
         self.watch = watch
-        # The line that the person sees, and whether what the event is for is done.
+        # The line that the user sees, and whether the event's main work is done.
         self.message = ""
         self.done = False
         # Whether the memory of this folder is on a server.
         self.remote = os.path.realpath(root) in server_folders(home)
-        # How long the transcript was when this event said that its exchange is over.
+        # The length of the transcript when this event ended its exchange.
         self.over_at: int | None = None
-        # What hooks keep of this project between two calls is in the home of whoever works here: it
-        # may hold pieces of his conversations, and the project may be another's, and read-only.
+        # Between calls, hooks keep their data on this project in the user's home: it may contain
+        # pieces of conversations, and the project may be somebody else's, or read-only.
         self.own_folder = disk.hooks_folder(root, home)
 
     def text(self, name: str) -> str:
-        """A field of the input, or nothing where it is no text."""
+        """Return a field of the input, or "" if it is not a text."""
         value = self.event_input.get(name)
         return value if isinstance(value, str) else ""
 
     @property
     def session(self) -> str:
-        """The client's name for the session; its transcript is called the same."""
+        """The client's id for the session; if missing, the transcript's name, which is the same."""
         stem, _ = os.path.splitext(os.path.basename(self.transcript))
         return self.text("session_id").strip() or stem
 
@@ -145,35 +145,35 @@ class HookCall:
 
     @property
     def spool(self) -> str:
-        """Where lines of clients that write no transcript wait to be captured."""
+        """The folder where lines of clients without a transcript wait to be captured."""
         return os.path.join(self.own_folder, "spool")
 
     @property
     def sessions(self) -> Sessions:
-        """The notes on the sessions under way in this project."""
+        """The notes on this project's running sessions."""
         from ralph.doors.hooks.sessions import Sessions
 
         return Sessions(self.own_folder, self.fault, self.agent)
 
     @property
     def source(self) -> str:
-        """The client in the ids of its conversations."""
+        """The client's name in the ids of its conversations."""
         from ralph.clients import BY_AGENT
 
         return BY_AGENT[self.agent].source
 
     def note_shown(self, shown: list[tuple[str, float | None]], *, after: str = "") -> None:
-        """The model is shown these records, with their scores, `after` this failed command."""
+        """Log which records the model is shown, with scores; `after` marks the failed command."""
         pairs = [(name, score and round(score, 3)) for name, score in shown]
         about = {"agent": self.agent, "after": after}
         note_activity(self.own_folder, self.event, self.session, shown=pairs, **about)
 
     def note(self, what: str, where: str = "") -> None:
-        """One line in the log."""
+        """Write one line to the log."""
         note(log_folders(self.root, self.home), self.event, what, where)
 
     def fault(self, error: BaseException, where: str = "") -> None:
-        """One line in the log for something that was raised."""
+        """Write an exception to the log, as one line."""
         fault(log_folders(self.root, self.home), self.event, error, where)
 
 
@@ -181,7 +181,7 @@ class HookCall:
 
 
 def serve(argv: list[str]) -> int:
-    """Serve one event; whatever goes wrong is a line in the log, and the end is 0."""
+    """Handle one event and return 0. Whatever goes wrong becomes a line in the log."""
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(USAGE)
         return 0
@@ -234,29 +234,29 @@ def serve(argv: list[str]) -> int:
 
 
 def limit_s(event: str) -> float:
-    """How long the event may take."""
+    """Return how long the event may take by default."""
     return LIMITS_S.get(event, _USUAL_S)
 
 
 def _first_limit_s(event: str) -> float:
-    """How long loading the settings may take: what the environment allows, if that is more."""
+    """Return how long loading the settings may take; the environment can only allow more."""
     usual_s = max(_USUAL_S, limit_s(event))
     try:
         given_s = float(os.environ.get("RALPH_HOOK_TIMEOUT_S", "0"))
     except ValueError:
-        return usual_s  # the settings tell what is wrong with it
+        return usual_s  # loading the settings reports it
     return max(usual_s, min(given_s, _LONGEST_FIRST_S))
 
 
 def _event(word: str, event_input: dict[str, Any]) -> str:
-    """The event by our name or the client's, or where no word was given by the input's."""
+    """Return our name for the event; without an argument, for the event in the input."""
     if word == "hook":
         word = str(event_input.get("hook_event_name"))
     return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
 
 
 def _answer(call: HookCall) -> str:
-    """What the event comes to: the text for the model, or nothing."""
+    """Handle the event; return the text for the model, or ""."""
     run = current_run()
     if run is None:
         _note_session(call)
@@ -267,7 +267,7 @@ def _answer(call: HookCall) -> str:
 
         return answer_failure(call, run)
     if run is not None:
-        return ""  # the loop prompts and records by itself
+        return ""  # the loop makes its own prompts and records
     if call.event == "session-start":
         from ralph.doors.hooks.answers import answer_start
 
@@ -283,7 +283,7 @@ def _answer(call: HookCall) -> str:
 
 
 def _note_session(call: HookCall) -> None:
-    """Note how the session goes on, before anything is loaded: this hook may be killed."""
+    """Note the session's progress before loading anything, because this hook may be killed."""
     session, transcript = call.session, call.transcript
     lines = call.event_input.get("lines") if call.agent in _SPOOLED else None
     if lines:
@@ -300,9 +300,9 @@ def _note_session(call: HookCall) -> None:
 
 
 def _catch_up(call: HookCall) -> None:
-    """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
+    """Capture what earlier hooks did not finish; runs after the answer, to not delay it."""
     if call.event not in _ANSWERED_EVENTS[1:] or os.environ.get("RALPH_FEATURE"):
-        return  # at its start a session is told of it; the others do it with their own
+        return  # SessionStart has done it before its answer, the others with their own capture
     if due := call.sessions.due(call.session, waited_for=True):
         from ralph.doors.hooks.session_end import recover
 
@@ -310,9 +310,9 @@ def _catch_up(call: HookCall) -> None:
 
 
 def start_due_worker(call: HookCall) -> bool:
-    """Start a worker if something was saved since the last one; tells whether it did."""
+    """Start a worker if something was saved since the last one; return whether it started."""
     if current_run() or call.remote or is_paused(call):
-        return False  # summaries are made where the memory is
+        return False  # if memory is on a server, summaries are made there
     if not work_is_pending(read_activity(call.own_folder)):
         return False
     from ralph.doors.hooks.context import settings_of
@@ -342,7 +342,7 @@ def is_paused(call: HookCall) -> bool:
 
 
 def _say(call: HookCall, text: str) -> None:
-    """Print the text for the model, and the line for the person."""
+    """Print the text for the model and the line for the user."""
     answer: dict[str, Any] = {}
     if call.message and call.agent == CLAUDE:
         answer["systemMessage"] = call.message
@@ -354,7 +354,7 @@ def _say(call: HookCall, text: str) -> None:
     if not answer:
         return
     data = json.dumps(answer, ensure_ascii=False) + "\n"
-    # A closed stdout's number may belong to another file by now.
+    # If stdout is closed, its descriptor may belong to another file by now.
     if sys.stdout is not None:
         sys.stdout.flush()
         rest = data.encode("utf-8", "replace")
@@ -363,7 +363,7 @@ def _say(call: HookCall, text: str) -> None:
 
 
 def _words(argv: list[str]) -> tuple[str, str, list[str]]:
-    """The project and the client that were given, and the other words."""
+    """Return the values of --project and --agent, and the other words."""
     given, words, rest = {"--project": "", "--agent": CLAUDE}, list[str](), iter(argv)
     for word in rest:
         name, apart, value = word.partition("=")
@@ -375,20 +375,20 @@ def _words(argv: list[str]) -> tuple[str, str, list[str]]:
 
 
 def read_stdin() -> bytes | None:
-    """Everything on stdin, or None when it is more than any event needs."""
-    if sys.stdin is None:  # closed: its number may belong to another file by now
+    """Return everything on stdin, or None if it is more than any event needs."""
+    if sys.stdin is None:  # closed: its descriptor may belong to another file by now
         return b""
     parts, size, fd = list[bytes](), 0, sys.stdin.fileno()
     while part := os.read(fd, 1 << 16):
         size += len(part)
-        # Read to its end in any case: a client must not fail because nobody reads.
+        # Always read to the end: a client must not fail because nobody reads.
         if size <= _MOST_INPUT_BYTES:
             parts.append(part)
     return None if size > _MOST_INPUT_BYTES else b"".join(parts)
 
 
 def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
-    """The input, and what is wrong with it."""
+    """Parse the input; return it, and what is wrong with it."""
     if data is None:
         return {}, f"the input is longer than {_MOST_INPUT_BYTES} bytes"
     if not data.strip():
@@ -402,13 +402,13 @@ def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     return event_input, ""
 
 
-# -- what other clients give their hooks, as Claude Code would have said it
+# -- the input of other clients' hooks, converted to that of Claude Code
 
 
 def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] | None:
-    """The input of an event, None where there is nothing to do."""
+    """Return the input as Claude Code would send it; None if there is nothing to do."""
     if agent == "gemini" and event == "user-prompt-submit":
-        # What SessionStart told may be before it.
+        # The text added at SessionStart may come before the prompt.
         _, _, prompt = str(given.get("prompt", "")).rpartition("</hook_context>")
         return {**given, "prompt": prompt.strip()}
     if agent in _FAILURES and event == "post-tool-use-failure":
@@ -416,7 +416,7 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
     if agent == "opencode":
         import uuid
 
-        # `opencode.plain_id`, without all that its module loads.
+        # The same as `opencode.plain_id`, without loading its module.
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
         lines = given.get("messages")
         return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}
@@ -424,7 +424,7 @@ def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] 
 
 
 def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
-    """A tool of Gemini CLI that failed; None for one that did not."""
+    """Return the failure of a Gemini CLI tool; None if it did not fail."""
     import re
 
     response = given.get("tool_response")
@@ -440,7 +440,7 @@ def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _codex_failure(given: dict[str, Any]) -> dict[str, Any] | None:
-    """A command of Codex that failed; only the transcript tells how it ended."""
+    """Return the failure of a Codex command, or None; only the transcript has its exit code."""
     name = str(given.get("tool_use_id", ""))
     with open(str(given.get("transcript_path")), "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _CODEX_TAIL_BYTES))
@@ -458,10 +458,10 @@ _FAILURES = {"gemini": _gemini_failure, "codex": _codex_failure}
 
 
 def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
-    """Where to look for the project: what was named, else the folder of the session.
+    """Return where to look for the project: the named folder, or else that of the session.
 
-    That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
-    A run has its project, whatever it names.
+    The session's folder comes before the input's `cwd`, because it stays the same when the agent
+    changes directory. In a run it is always the run's project.
     """
     if (run := current_run()) is not None and run.project:
         return [run.project]
@@ -471,11 +471,11 @@ def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:
 
 
 def find_root(starts: list[Any], home: str) -> str:
-    """The nearest folder upwards of the first of these that is in a project, or "".
+    """Return the project's folder, above the first of `starts` that is in a project, or "".
 
-    The same answer as `find_project` gives, without what that has to load. A folder whose memory is
-    on a server counts like a project. Where none is in either, it is the repository or the folder
-    itself, if the person wants hooks in every folder.
+    Gives the same answer as `find_project`, but loads less. A folder whose memory is on a server
+    counts as a project. Without a project, it is the repository or the folder itself, if the user
+    wants hooks in every folder.
     """
     own, bound = os.path.realpath(home), server_folders(home)
     given = [one for one in starts if isinstance(one, str) and one and "\0" not in one]
@@ -499,7 +499,7 @@ def find_root(starts: list[Any], home: str) -> str:
 
 
 def _is_safe(inside: str) -> bool:
-    """Whether a project's folder is neither a link nor another user's; commands say what it is."""
+    """Whether the project's folder is no link, and ours or trusted. Commands explain a refusal."""
     try:
         if not disk.is_folder(os.path.join(inside, "db")):
             return False
@@ -515,26 +515,26 @@ def _is_safe(inside: str) -> bool:
 
 
 def log_folders(root: str, home: str) -> list[str]:
-    """Where the log may stand, the best place first."""
+    """Return the folders where the log may be, best first."""
     return [disk.hooks_folder(root, home), os.path.join(home, "cache")]
 
 
-# -- one line for everything that went wrong, in a file that does not grow for ever
+# -- the log: one line per problem, in a file of limited size
 
 
 def note(folders: list[str], event: str, what: str, where: str = "") -> None:
-    """Write the line in the first of these folders that takes it; nowhere is no failure either."""
-    from ralph.text.redact import redact  # most calls have nothing to note
+    """Write a line to the log, in the first folder where that works; if none does, ignore it."""
+    from ralph.text.redact import redact  # most calls have nothing to log
 
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     text = redact(" ".join(f"{what} ({where})".split() if where else what.split())[:_LONGEST_NOTE])
-    plain = "".join(c if c.isprintable() else " " for c in text)  # it is read on a terminal
+    plain = "".join(c if c.isprintable() else " " for c in text)  # people read it in a terminal
     _log(folders, f"{at} {event} {plain}\n")
 
 
 def fault(folders: list[str], event: str, error: BaseException, where: str = "") -> None:
-    """The same for an exception; RALPH_DEBUG=1 adds where in the code it came from."""
-    # Ralph's own errors say everything themselves; nothing is loaded to know one.
+    """Write an exception to the log; RALPH_DEBUG=1 adds the traceback."""
+    # Ralph's own errors need no type name. Check for one without loading `ralph.errors`.
     errors = sys.modules.get("ralph.errors")
     own = errors is not None and isinstance(error, errors.RalphError)
     note(folders, event, str(error) if own else f"{type(error).__name__}: {error}", where)

@@ -1,4 +1,4 @@
-"""Opens memory for a hook, with waits that fit into its time, and makes the texts it adds."""
+"""Open memory for a hook, with waits that fit its time limit, and make the texts it adds."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from ralph.records.iteration import ErrorSeen
 
 
-# Shares of a hook's time that single waits may take.
 _PROMPT_HITS = 3
-_ID_CHARS = 12  # as a text shows an id
+_ID_CHARS = 12  # how much of an id the text shows
 _DEPTH = 20
 _PROMPT_TOKENS = 250
 _FAILURE_TOKENS = 300
 _SESSION_TOKENS = 500
+# The share of the hook's remaining time that each wait may take.
 _FOR_SERVER = 0.5
 _SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
 def settings_of(call: HookCall) -> Settings:
-    """The settings in force for this project; from now on the hook's clock follows them."""
+    """Load the project's settings, and set the hook's time limit by them."""
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     with warnings_to(call.note):
         settings = load(home=Path(call.home), project_file=file).settings
@@ -59,10 +59,10 @@ def settings_of(call: HookCall) -> Settings:
 
 @contextlib.contextmanager
 def open_memory(call: HookCall) -> Iterator[Ralph]:
-    """The project's memories; what they warn of goes to the log."""
+    """Open the project's memory; its warnings go to the log."""
     left_s = call.watch.left_s()
     project = project_or_folder(Path(call.root), home=Path(call.home))
-    # A run's server stands in its environment. A person's sessions go where he said for the folder.
+    # A run gets its server from the environment; a user's sessions use the one set for the folder.
     in_run = current_run() is not None
     if call.remote or (in_run and os.environ.get(ADDRESS)):
         from ralph.memory.remote import open_server
@@ -79,7 +79,7 @@ def open_memory(call: HookCall) -> Iterator[Ralph]:
 
 
 def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
-    """What a person set; a file that cannot be read is a line in the log."""
+    """Return the focus that the user has set; log a file that cannot be read."""
     try:
         return read_focus(ralph.project)
     except (BadInput, OSError) as error:
@@ -87,11 +87,11 @@ def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
         return None
 
 
-# -- The plan as a hook reads it: what can be read, whatever state it is in.
+# -- The plan, if it can be read.
 
 
 def plan_view(call: HookCall) -> PlanView:
-    """Features and tasks; files that cannot be read are a line in the log, and there are none."""
+    """Return the features and tasks; if they cannot be read, log it and return none."""
     from ralph.plan.store import Plan
 
     try:
@@ -102,11 +102,11 @@ def plan_view(call: HookCall) -> PlanView:
         return PlanView()
 
 
-# -- The text that a session begins with.
+# -- The text for the start of a session.
 
 
 def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
-    """What matters in the project now, or nothing where nothing was planned, said or done yet."""
+    """Return what matters in the project now; empty if nothing was planned, said or done yet."""
     from ralph.memory.brief import brief
 
     settings = ralph.config.settings
@@ -121,36 +121,36 @@ def _bounds(budget_tokens: int) -> TextBounds:
     return TextBounds(own_command(agent_environment()), budget_tokens, MOST_CHARS)
 
 
-# -- Asking memory about a prompt: by words first, and by meaning only if words find nothing.
+# -- Searching memory for a prompt: by words first, and by meaning only if words find nothing.
 
 
-# A long prompt says what it wants at its beginning or at its end.
+# A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 200
-# What a record is about (its request, decisions, errors, files) has so much of the question's
-# weight; else it is about something else, whatever stands in its answer.
+# A record is relevant if its subject (request, decisions, errors, files) has at least this share of
+# the question's weight. The text of its answer does not count.
 _ABOUT = 0.45
 _BESIDE = 0.7
 _SURE = 0.8
 _SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
-# Reading a longer journal takes more time than knowing how a failure ended is worth here.
+# In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
 
 def recall_for_prompt(call: HookCall, prompt: str) -> str:
-    """The few things memory has on the prompt, or nothing when nothing is relevant."""
+    """Return the few memories that are relevant to the prompt, as text; "" if there are none."""
     settings = settings_of(call)
     if not settings.hook_inject:
         return ""
     told = frozenset(call.sessions.read(call.session).recalled_ids)
     with open_memory(call) as ralph:
         hits = _relevant(call, ralph, prompt, settings)
-        # What was said once in a session the model knows.
+        # Show each record only once in a session.
         chosen = [hit for hit in _each_question_once(hits) if hit.id not in told][:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
     if text := recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended):
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
-        # What had no room was not shown.
+        # Some records may not have fit.
         shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]
         call.note_shown(shown)
         call.message = shown_message(len(shown)) if settings.hook_messages else ""
@@ -158,8 +158,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 
 
 def questions_of(prompt: str) -> list[str]:
-    """What is asked of memory: a plan's title, else how the prompt begins and how it ends."""
-    from ralph.capture.decisions import title_from  # a prompt that says nothing needs none of it
+    """Return what to search for: a plan's title, or else the prompt's beginning and its end."""
+    from ralph.capture.decisions import title_from  # not needed for a prompt without a search
     from ralph.text.summary import sentences
 
     if title := title_from(prompt, plans_only=True):
@@ -173,7 +173,7 @@ def questions_of(prompt: str) -> list[str]:
 
 
 def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
-    """What is relevant by words; only if that is nothing, what is by meaning."""
+    """Return the records that are relevant by words; if there are none, those by meaning."""
     questions = questions_of(prompt)
     hits = _relevant_hits(call, ralph, questions, settings, meaning=False)
     if not hits and settings.embedder != "none":
@@ -185,18 +185,18 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
         in_focus = first is not None and getattr(hit.record, "feature", None) == first
         return not in_focus, not KINDS[hit.kind].by_person(hit.record), -hits[hit.id][0]
 
-    # Beside one that is quite about it, those that are a little about it only distract.
+    # Next to a good match, weak ones only distract.
     shares = sorted((share for share, _ in hits.values()), reverse=True)
     best = shares[0] if shares else 0.0
     if len(shares) > _PROMPT_HITS and shares[_PROMPT_HITS] == best < _SURE:
-        return []  # what so many are equally about tells none from another
+        return []  # if so many match equally well, the question does not single out any
     return sorted((hit for share, hit in hits.values() if share >= best * _BESIDE), key=order)
 
 
 def _relevant_hits(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> dict[str, tuple[float, Hit]]:
-    """Everything relevant that is not of this session, each event once, and how much about it."""
+    """Return the relevant hits from outside this session, one per event, each with its share."""
     own = conversation_id(call.source, call.session)
     session = session_in(call.source, call.session)
     asked: list[tuple[str, Hit, str]] = []
@@ -211,7 +211,7 @@ def _relevant_hits(
             scope=SESSION,
         )
         asked += [(text, hit, subject_of(hit)) for hit in hits]
-    # What most of them are about, a project's own name above all, says little.
+    # A word that most subjects contain, such as the project's own name, says little.
     subjects = {hit.id: subject for _, hit, subject in asked}
     frequencies = Counter(one for subject in subjects.values() for one in set(tokens(subject)))
     found: dict[str, tuple[float, Hit]] = {}
@@ -224,7 +224,7 @@ def _relevant_hits(
 
 
 def _says_enough(record: Any) -> bool:
-    """Whether a record has more to say than "commit it"; a question without an answer has not."""
+    """Whether a record is worth showing; an exchange without an answer, or "commit it", is not."""
     from ralph.capture.decisions import is_plain
 
     if not isinstance(record, Exchange):
@@ -234,7 +234,7 @@ def _says_enough(record: Any) -> bool:
 
 
 def subject_of(hit: Hit) -> str:
-    """What a record is about: its title, decisions, errors and files; not all that was said."""
+    """Return what a record is about: its title, decisions, errors and files, not all its text."""
     record, row = hit.record, KINDS[hit.kind]
     title = row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]
     beside: list[str] = []
@@ -251,7 +251,7 @@ def subject_of(hit: Hit) -> str:
 def share_of(
     wanted: Sequence[str], subject: str, frequencies: Mapping[str, int], count: int
 ) -> float:
-    """How much of the question's weight is in a subject; rare words weigh most."""
+    """Return the share of the question's weight that is in a subject; rare words weigh most."""
     weights = {token: rarity(token, frequencies.get(token, 0), count) for token in wanted}
     there = set(tokens(subject))
     whole = sum(weights.values())
@@ -259,7 +259,7 @@ def share_of(
 
 
 def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
-    """Of exchanges with the same question only the newest, where the best one stood."""
+    """Keep only the newest exchange for each question, in the place of the best one."""
     newest: dict[str, Hit] = {}
     for hit in hits:
         record = hit.record
@@ -275,7 +275,7 @@ def _success_text(hit: Hit) -> str:
 
 
 def _later_success(ralph: Ralph, hit: Hit) -> str:
-    """How what failed here was done later, where the journal is short enough to look."""
+    """Say how a failed iteration's task was done later, if the journal is short enough to look."""
     record = hit.record
     if not isinstance(record, Iteration) or ralph.remote:
         return ""
@@ -288,11 +288,10 @@ def _later_success(ralph: Ralph, hit: Hit) -> str:
     return f"iteration {later.iteration_number}: {later.summary}" if later else ""
 
 
-# -- PostToolUseFailure: the error is noted, and if it was solved before the model is told how.
+# -- PostToolUseFailure: note the error; if it was solved before, tell the model how.
 #
-# Noted in the session's note, redacted, at once: the exchange it belongs to cannot be written
-# before it is over, and a client that is killed may not have written the failure to its
-# transcript.
+# The error goes into the session's notes at once, redacted: its exchange cannot be saved before it
+# is over, and a client that is killed may not have written the failure to its transcript.
 
 
 _LOOKED_UP = 3
@@ -300,8 +299,8 @@ _FAILURE_INDEX_SHARE = 0.2
 
 
 def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
-    """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
-    from ralph.clients.claude_code import tool_errors  # most prompts need none of it
+    """Return how the error was solved before, or ""; in a run, only its feature's memory counts."""
+    from ralph.clients.claude_code import tool_errors  # not needed for prompts
 
     settings = settings_of(call)
     errors = tool_errors(
@@ -319,7 +318,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     if not settings.hook_inject:
         return ""
     found = _solved_error(call, errors, None if run is None else run.feature)
-    # What was said once in a session the model knows; with a prompt it was said as something else.
+    # Show it only once in a session. Its mark differs from that of a record shown with a prompt.
     told = f"error {found.id}" if found else ""
     if found is None or told in call.sessions.read(call.session).recalled_ids:
         return ""
@@ -337,7 +336,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
 def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
-    """The first of the errors that was solved before."""
+    """Return the solution of the first error that was solved before."""
     from ralph.memory.lessons import solved
 
     with open_memory(call) as ralph:

@@ -1,4 +1,4 @@
-"""What a person sees of the hooks: a line in the client, and the client's status line."""
+"""What the user sees of the hooks: a line in the client, and the client's status line."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _SETTINGS = ("hook_capture", "hook_inject")
 
 
 def shown_message(count: int) -> str:
-    """What was just shown to the model."""
+    """Say how many memories the model was just shown."""
     return f"Ralph: {_memories(count)} shown" if count else ""
 
 
 def saved_message(call: HookCall) -> str:
-    """What this session was shown and has saved so far."""
+    """Say how many memories this session was shown and has saved so far."""
     so_far = counts(read_activity(call.own_folder, call.session))
     if not so_far.shown:
         return f"Ralph: {_memories(so_far.saved)} saved in this session"
@@ -43,7 +43,7 @@ def saved_message(call: HookCall) -> str:
 
 
 def start_message(call: HookCall, brief: StoredBrief) -> str:
-    """What a session begins with, and which hooks ran out of time before it."""
+    """Say what a session starts with, and which hooks ran out of time before it."""
     shown = shown_message(len(brief.shown)) or ("Ralph: the plan is shown" if brief.text else "")
     if not (late := late_hooks(read_activity(call.own_folder))):
         return shown
@@ -62,7 +62,7 @@ def _memories(count: int) -> str:
 
 
 def print_status_line(argv: list[str]) -> int:
-    """Print the line; whatever goes wrong, the client gets a short one and no failure."""
+    """Print the status line; if anything goes wrong, print a short one and still succeed."""
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(STATUS_LINE_USAGE)
         return 0
@@ -78,7 +78,7 @@ def print_status_line(argv: list[str]) -> int:
 
 
 def status_line(given: dict[str, Any], watch: HookTimer) -> str:
-    """The line for what Claude Code says of a session."""
+    """Return the status line for a session, as Claude Code describes it."""
     home = disk.home()
     workspace = given.get("workspace")
     folders = [workspace.get("project_dir")] if isinstance(workspace, dict) else []
@@ -96,7 +96,7 @@ def status_line(given: dict[str, Any], watch: HookTimer) -> str:
 
 
 def _state(root: str, home: str) -> str:
-    """Whether hooks recall and save here; settings are loaded only if one of them may be set."""
+    """Say whether hooks recall and save here; load the settings only if one of them may be set."""
     files = [os.path.join(home, "config.json"), os.path.join(root, ".ralph", "rag_config.json")]
     if not any(f"RALPH_{one.upper()}" in os.environ for one in _SETTINGS):
         texts = [disk.read(file) for file in files if disk.exists(file)]
@@ -112,7 +112,7 @@ def _state(root: str, home: str) -> str:
 
 
 def _focus(root: str, home: str) -> str:
-    """The feature and task that a person chose."""
+    """Return the feature and task that the user has set as focus."""
     file = os.path.join(disk.state_folder(root, home), "focus.json")
     if not disk.exists(file):
         return ""

@@ -1,9 +1,9 @@
 """Stop, StopFailure, SessionEnd, PreCompact: save what was said and done.
 
-The transcript is read from where it was last captured. An exchange under way counts as over at
-Stop and StopFailure, whose input has the last message the transcript may still lack, and at
-SessionEnd as far as it got; PreCompact leaves it to those. One that begins behind where the
-transcript ended at that moment is another, which the client began while this hook was waiting.
+We read the transcript from where it was last captured. Stop and StopFailure save the current
+exchange as over; their input has the last message, which the transcript may still lack. SessionEnd
+saves it as far as it got, and PreCompact leaves it to the others. An exchange that begins after
+where the transcript ended at the event is a new one, started while this hook was waiting.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 # -- A session's transcript, read from where it was last captured.
 
 
-# How many lines are read between two looks at the clock.
+# How many lines to read before checking the clock.
 _LINES_PER_CHECK = 100
 
 
 class TranscriptReader:
-    """A transcript being read; `complete` once every whole line was."""
+    """Reads a transcript; `complete` once it has read every whole line."""
 
     def __init__(self, file: Path, *, root: str, offset: int, agent: str = CLAUDE) -> None:
         self._file = file
@@ -54,7 +54,7 @@ class TranscriptReader:
         self.complete = False
         self._last_end = 0
         with file.open("rb") as opened_file:
-            # Read on, unless the file is not the one that was read.
+            # Continue from there, unless this is no longer the same file.
             if 0 < offset <= opened_file.seek(0, 2):
                 opened_file.seek(offset - 1)
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
@@ -63,13 +63,13 @@ class TranscriptReader:
         self.exchanges = files.session_reader(SessionStart(file.name, root, head, self._last_end))
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
-        """The exchanges that were followed by another one, as far as time allows."""
+        """Return the exchanges that another one followed, as far as time allows."""
         found: list[SessionExchange] = []
         with self._file.open("rb") as file:
             file.seek(self._last_end)
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    break  # being written just now
+                    break  # the client is still writing it
                 if number % _LINES_PER_CHECK == 0 and not time_left():
                     return found
                 found += self.exchanges.feed(line)
@@ -78,25 +78,25 @@ class TranscriptReader:
         return found
 
     def is_spent(self, spool: str) -> bool:
-        """Whether this is lines that a hook was given, and nothing was added since they were read.
+        """Whether the file holds lines that hooks got as input, and all of them have been read.
 
-        They are nobody's but ours, so they go once they are captured.
+        Such a file is our own, so we delete it once it is captured.
         """
         file = self._file
         return str(file.parent) == spool and file.stat().st_size <= self.exchanges.ends_at
 
     @property
     def begins_at(self) -> int:
-        """Where the exchange under way begins, or what was not kept yet."""
+        """Where the current exchange begins, or else the part that is not captured yet."""
         exchange = self.open_exchange()
         return exchange.begins_at if exchange is not None else self._last_end
 
     def open_exchange(self) -> SessionExchange | None:
-        """The exchange under way."""
+        """Return the current exchange, if there is one."""
         return next(iter(self.exchanges.rest()), None)
 
     def close_exchange(self, call: HookCall) -> SessionExchange:
-        """The exchange under way as over, with the last message though it may not be written."""
+        """Return the current exchange as over, with its last message even if not written yet."""
         exchange = self.exchanges.rest()[0]
         text = call.text("last_assistant_message")
         failed = call.event == "stop-failure"
@@ -104,20 +104,20 @@ class TranscriptReader:
         if failed:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
             lacks_end = exchange.status != "failed"
-        if lacks_end and text and self._agent == CLAUDE:  # the others write before they call
+        if lacks_end and text and self._agent == CLAUDE:  # others write it before calling the hook
             self.exchanges.feed(_line(call, text, failed=failed))
             exchange = self.exchanges.rest()[0]
         return exchange if failed else self.as_complete(exchange)
 
     def as_complete(self, exchange: SessionExchange) -> SessionExchange:
-        """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
+        """Return the exchange as complete: Stop ended it, even if the transcript lacks its end."""
         if exchange.captured.terminal_reason != "unknown":
             return exchange
         return msgspec.structs.replace(exchange, status="complete")
 
 
 def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
-    """The line that the client is about to write."""
+    """Return the line that the client is about to write."""
     content = [{"type": "text", "text": text}]
     message = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
     line: dict[str, Any] = {"type": "assistant", "message": message, "timestamp": now()}
@@ -129,10 +129,10 @@ def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
 
 _LOCK = "lock"
 _OVER = ("stop", "stop-failure")
-# Shares of the time left: for whoever captures at the same time, for reading this session and those
-# that were left behind, and for the index.
+# Shares of the remaining time: to wait for another capture, to read this session, to read sessions
+# that were left behind, and to update the index.
 _FOR_LOCK, _FOR_READING, _FOR_OTHERS, _FOR_INDEX = 0.3, 0.6, 0.4, 0.5
-# The text for the next session is made now only if this much time is left.
+# Make the text for the next session only if this much time is left.
 _ENOUGH_S = 0.4
 
 
@@ -151,7 +151,7 @@ def keep(call: HookCall) -> None:
         call.note("the input names no transcript", "transcript_path")
         return
     if Path(transcript).parent == Path(call.spool) and not Path(transcript).exists():
-        return  # everything that was handed on is captured
+        return  # everything that hooks passed on is captured
     with open_memory(call) as ralph:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
@@ -172,7 +172,7 @@ def keep(call: HookCall) -> None:
 
 
 def recover(call: HookCall, due: Sequence[Session]) -> None:
-    """Capture sessions that a hook did not finish, or whose client called none at its end."""
+    """Capture sessions that a hook did not finish, or whose client ended without calling one."""
     if not settings_of(call).hook_capture:
         for session in due:
             _drop(call, session)
@@ -182,7 +182,7 @@ def recover(call: HookCall, due: Sequence[Session]) -> None:
 
 
 def _drop(call: HookCall, session: Session) -> None:
-    """Nothing of the session is wanted."""
+    """Delete the session's notes and lines, because capturing is off."""
     call.sessions.end(session.name)
     if Path(session.transcript).parent == Path(call.spool):
         Path(session.transcript).unlink(missing_ok=True)
@@ -194,7 +194,7 @@ def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
         try:
             fresh, under_way = _capture(call, ralph, session.name, session.transcript)
         except disk.Busy:
-            return  # another hook captures just now, and these too
+            return  # another hook is capturing, and will do these too
         except (JournalError, OSError) as error:
             call.fault(error, session.transcript)
             continue
@@ -207,15 +207,15 @@ def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
 def _capture(
     call: HookCall, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
 ) -> tuple[bool, bool]:
-    """Keep what the session's transcript has beyond what was captured.
+    """Save the part of the session's transcript that is not captured yet.
 
-    Tells whether that was any, and whether something is still to be captured. What cannot be read
-    within its share of the time is left to a later hook.
+    Returns whether anything was saved, and whether something is left to capture. What cannot be
+    read in time is left to a later hook.
     """
     own = name == call.session
     disk.make_folder(call.own_folder)
     with disk.lock(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
-        # Read only now: whoever had the lock before may have captured it.
+        # Read it under the lock: the last holder may have captured the session.
         session = call.sessions.read(name)
         session.transcript = transcript
         session.agent = call.agent if own else session.agent
@@ -233,7 +233,7 @@ def _capture(
         last_seen = exchange is None or (bool(exchanges) and exchanges[-1].key == exchange.key)
         under_way = not (reader.complete and last_seen)
         offset = reader.begins_at if under_way else reader.exchanges.ends_at
-        # At Stop there was a prompt, though it may not be written yet.
+        # At Stop there was a prompt, even if it is not written yet.
         under_way |= session.under_way and not exchanges and own and call.event in _OVER
         if exchanges or reader.complete:
             spent = not under_way and reader.is_spent(call.spool)
@@ -247,7 +247,7 @@ def _capture(
 def _last_exchange(
     call: HookCall, session: Session, reader: TranscriptReader, exchange: SessionExchange
 ) -> SessionExchange | None:
-    """The last exchange of a transcript, if it is over."""
+    """Return the last exchange of a transcript, if it is over."""
     own = session.name == call.session
     if not own and session.is_abandoned():
         return _with_errors(exchange, session)
@@ -272,7 +272,7 @@ def _save(
     new = unpaused(ralph, unknown, **names)
     if not new:
         return False
-    # What was held in a pause may have given the session its title.
+    # The title may come from an exchange held during a pause.
     title = title if len(new) == len(unknown) and not session.offset else None
     view, focus = plan_view(call), focus_of(call, ralph)
     for one in new:
@@ -282,29 +282,29 @@ def _save(
         try:
             keep_iteration(ralph, one, work, **names)
         except JournalBusy:
-            raise  # it is free again later; nothing is noted as captured until then
+            raise  # try again later; until then nothing counts as captured
         except (JournalError, RecordForgotten) as error:
-            call.fault(error)  # what cannot be written here must not keep the conversation away
-    # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
+            call.fault(error)  # a failed iteration must not prevent saving the conversation
+    # Save exchanges last: a saved one counts as done, even if this hook is killed right after.
     keep_exchanges(ralph, new, title=title, **names)
     note_activity(call.own_folder, call.event, session.name, saved=len(new))
     return True
 
 
 def _index(call: HookCall, ralph: Ralph) -> None:
-    """Make what was kept findable, and the next session's beginning ready, if time is left."""
+    """Index what was saved, and make the next session's text if time is left."""
     if ralph.remote:
         return
     try:
         ralph.conversations.sync(budget_s=call.watch.left_s() * _FOR_INDEX)
     except MemoryOff as error:
-        call.fault(error)  # the journal has it; the next search catches up
+        call.fault(error)  # it is in the journal; the next search indexes it
     if call.watch.left_s() > _ENOUGH_S:
         refresh(call, ralph)
 
 
 def _with_errors(exchange: SessionExchange, session: Session) -> SessionExchange:
-    """The exchange with the errors that were noted when they came up; the client died on them."""
+    """Add the errors noted during the exchange, which a client that died may not have written."""
     captured = exchange.captured
     errors = list(captured.errors)
     known = {signature(error.message) for error in errors}

@@ -1,15 +1,15 @@
-"""Notes on the sessions under way, until what happened in them is in the journal.
+"""Notes on running sessions, until their content is in the journal.
 
-A note says where the client writes the session's transcript, how far that was captured, whether a
-prompt is being worked on, which errors were met meanwhile and what the model was already told. The
-transcript is the durable source of an exchange, and Stop or SessionEnd capture it. Before they load
-anything they note that the exchange is over. If they are killed or run out of time, that line
+A note says where the client writes the session's transcript, how much of it is captured, whether a
+prompt is being worked on, which errors have come up, and what the model was already shown. The
+transcript is the durable source of an exchange; Stop and SessionEnd capture it. Before they load
+anything, they note that the exchange is over. If they are killed or run out of time, that line
 stays, and the next hook of any session captures what they left. A client that is killed calls no
-hook; its note stays too, and a later hook finds that the client is gone and captures what the
-transcript (and the errors noted here) tell.
+hook. Its note stays too; a later hook sees that the client is gone, and captures the transcript and
+the errors noted here.
 
-A note is a file of lines that hooks append, because those of one session may run side by side; what
-captures the session makes it short again.
+A note is a file that hooks append lines to, because hooks of one session may run at the same time.
+The hook that captures the session shortens it again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ralph import disk
 
 # The client of a note that names none.
 _CLAUDE = "claude"
-# How the name ends of what is not in its place yet; a hook that was killed leaves it behind.
+# The suffix of a file that is still being written. A hook that is killed leaves it behind.
 _DRAFT = ".tmp"
 _MOST_ERRORS = 50
 _MOST_RECALLED = 200
 _ANCESTORS = 12
-# Without a process to look at, a transcript nobody wrote to for so long has no client any more.
+# If we cannot check the process, the client counts as gone after this long without a new line.
 _ABANDONED_AFTER_S = 6 * 3600.0
-# Notes that could not be finished for so long are given up.
+# Notes that could not be finished in this time are given up.
 _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
-# After so many tries that came to nothing the next one waits: it may fail or be slow every time.
-# Before a person's prompt there are fewer: he would feel each of them.
+# After this many failed tries, the next one waits: it may fail or be slow every time. There are
+# fewer tries while a user waits, who would notice each of them.
 _MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
 _NEXT_TRY_AFTER_S = 3600.0
-# An exchange that ended is over for us after this time, though no hook has said so.
+# After this long without a new line, an exchange may count as over even if no hook said so.
 _QUIET_S = 600.0
-# Without a process to look at, a hook has ended after this time.
+# If we cannot check the process, a hook counts as ended after this time.
 _HOOK_ENDED_AFTER_S = 60.0
 
 
 class Session:
-    """What is noted of one session."""
+    """The notes on one session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,22 +59,22 @@ class Session:
         self.looks = 0
         self.tries = 0
         self.host = ""
-        # How long the transcript was when its exchange was over, which event said so, and the
-        # process that was to capture it; None once that is done.
+        # The length of the transcript when its exchange ended (None once that is captured), the
+        # event that ended it, and the process that was to capture it.
         self.over_at: int | None = None
         self.over_by = ""
         self.hook: list[int] = []
-        # Whether there was another prompt before the one before was captured.
+        # Whether a new prompt came before the previous one was captured.
         self.missed_prompt = False
-        # How much of the note was read.
+        # How many bytes of the note were read.
         self.size = 0
 
     def take(self, line: dict[str, Any]) -> None:
-        """One line of the note; what does not fit is stepped over."""
+        """Apply one line of the note; skip it if it does not fit."""
         kind, value = line.get("note"), line.get("value")
         if kind == "transcript" and isinstance(value, str):
             self.transcript, self.agent = value, str(line.get("agent", _CLAUDE))
-        elif kind == "begin":  # another process may hold the session now
+        elif kind == "begin":  # another process may run the session now
             self.clients, self.looks = [], 0
             self.recalled_ids = self.recalled_ids if value is True else []
         elif kind == "prompt":
@@ -97,12 +97,12 @@ class Session:
         elif kind == "client" and isinstance(value, list):
             self.host = str(line.get("host", ""))
             seen = [one for one in value if isinstance(one, list) and len(one) == 2]
-            # Who is above every hook of a session: the client, and what the client runs under.
+            # The ancestors of every hook of the session: the client, and what it runs under.
             self.clients = [one for one in self.clients if one in seen] if self.looks else seen
             self.looks += 1
 
     def lines(self) -> list[dict[str, Any]]:
-        """The note as short as it can be."""
+        """Return the note in its shortest form."""
         lines: list[dict[str, Any]] = [
             _transcript(self.transcript, self.agent),
             {"note": "kept", "value": self.offset},
@@ -115,41 +115,41 @@ class Session:
         return lines + [{"note": "error", "value": one} for one in self.errors]
 
     def is_abandoned(self) -> bool:
-        """Whether the client that held it is surely gone."""
+        """Whether the session's client is surely gone."""
         ended = self._has_ended(self.clients[0] if self.looks > 1 and self.clients else [])
         return _silent_s(self.transcript) > _ABANDONED_AFTER_S if ended is None else ended
 
     def is_unfinished(self, age_s: float) -> bool:
-        """Whether the hook that was to capture what is over has ended without doing so."""
+        """Whether the hook that was to capture the exchange has ended without doing so."""
         if self.over_at is None:
             return False
         ended = self._has_ended(self.hook)
         return age_s > _HOOK_ENDED_AFTER_S if ended is None else ended
 
     def _has_ended(self, process: list[int]) -> bool | None:
-        """Whether a process is over; None where nobody can tell from here."""
+        """Whether a process has ended; None if we cannot tell."""
         if not process or self.host != _host() or not os.path.isdir("/proc/self"):
             return None
         pid, started = process
         return _process_start(pid) != started
 
     def has_more(self) -> bool:
-        """Whether the transcript goes on behind what was captured."""
+        """Whether the transcript is longer than the captured part."""
         return _size(self.transcript) > self.offset
 
     def is_quiet(self) -> bool:
-        """Whether a prompt was noted and nobody has written to the transcript for long."""
+        """Whether a prompt is noted, but the transcript has not grown for a while."""
         return self.under_way and _silent_s(self.transcript) > _QUIET_S
 
     def outrun(self) -> bool:
-        """Whether an exchange must be over though no hook came to note it."""
+        """Whether an exchange must be over although no hook noted it."""
         return self.has_more() and (self.missed_prompt or self.is_quiet())
 
 
 class Sessions:
-    """The notes of one project's sessions.
+    """The notes on one project's sessions.
 
-    What cannot be noted is told to `on_fault` and nothing else: a model is answered all the same.
+    An error while writing a note only goes to `on_fault`, so that the model still gets its answer.
     """
 
     def __init__(
@@ -160,19 +160,19 @@ class Sessions:
         self._agent = agent
 
     def begin(self, name: str, transcript: str, *, remembers: bool) -> None:
-        """A session begins or goes on; `remembers` says whether the model has what it was told."""
+        """Note that a session starts or resumes; `remembers`: the model has what it was shown."""
         self._append(
             name, [{"note": "begin", "value": remembers}, *_session_notes(transcript, self._agent)]
         )
 
     def note_prompt(self, name: str, transcript: str) -> None:
-        """A prompt is being worked on."""
+        """Note that a prompt is being worked on."""
         self._append(name, [*_session_notes(transcript, self._agent), {"note": "prompt"}])
 
     def over(self, name: str, transcript: str, event: str) -> int:
-        """What the transcript holds by now is over, and this process is about to capture it.
+        """Note that the exchange in the transcript is over and that this process will capture it.
 
-        Gives how long the transcript is: what begins behind that is not over.
+        Returns the length of the transcript: an exchange that begins after it is not over.
         """
         transcript = transcript or self.read(name).transcript
         size = _size(transcript)
@@ -182,23 +182,23 @@ class Sessions:
         return size
 
     def note_error(self, name: str, transcript: str, error: dict[str, str]) -> None:
-        """An error was met: kept here until its exchange is in the journal."""
+        """Note an error, until its exchange is in the journal."""
         at = _transcript(transcript, self._agent)
         self._append(name, [at, {"note": "error", "value": error}])
 
     def note_recalled(self, name: str, ids: list[str]) -> None:
-        """The model was told of these."""
+        """Note that the model was shown these records."""
         self._append(name, [{"note": "told", "value": ids}])
 
     def note_try(self, name: str) -> None:
-        """Somebody tries to capture a session that was left behind."""
+        """Note an attempt to capture a session that was left behind."""
         self._append(name, [{"note": "try"}])
 
     def keep(self, session: Session, offset: int, *, under_way: bool, complete: bool) -> None:
-        """The session is captured up to here; `complete` unless there was no time for all of it.
+        """Note that the session is captured up to here; `complete` if there was time for all of it.
 
-        The caller holds the lock under which sessions are captured, and read the session under it:
-        what other hooks noted since then stays.
+        The caller holds the lock for capturing, and has read the session under it. What other hooks
+        have noted since then stays.
         """
         over_at = session.over_at
         session.take({"note": "kept", "value": offset})
@@ -209,12 +209,12 @@ class Sessions:
         shorten(self._file(session.name), data, session.size)
 
     def end(self, name: str) -> None:
-        """Everything of the session is in the journal."""
+        """Delete the note, because the whole session is in the journal."""
         if os.path.exists(self._file(name)):
             os.unlink(self._file(name))
 
     def read(self, name: str) -> Session:
-        """What is noted of a session; a new one where nothing is."""
+        """Read the notes on a session; return an empty one if there are none."""
         session = Session(name)
         try:
             data = disk.read(self._file(name))
@@ -236,11 +236,10 @@ class Sessions:
         return session
 
     def due(self, own: str, *, waited_for: bool = False) -> list[Session]:
-        """Sessions to capture: a hook ended too early, or their client is gone.
+        """Return the sessions to capture: a hook ended too early, or their client is gone.
 
-        Notes with nothing left to do, and those that can never be finished, go. `own` is the
-        session of the event being served, whose client lives; `waited_for`: a person waits for
-        this hook.
+        Deletes notes that are finished or can never be. `own` is the session of the current event,
+        whose client is running; `waited_for`: a user is waiting for this hook.
         """
         most = _MOST_TRIES_WAITED_FOR if waited_for else _MOST_TRIES
         found: list[Session] = []
@@ -259,7 +258,7 @@ class Sessions:
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
             lives = entry.path == self._file(own) or not session.is_abandoned()
-            # What its own hooks may still do is left to them while somebody waits.
+            # While a user waits, leave to a session's own hooks what they may still do.
             late = session.is_unfinished(age_s) or (not waited_for and session.outrun())
             if not late and (lives or session.over_at is not None):
                 continue
@@ -308,15 +307,15 @@ def _over(size: int, event: str, hook: list[int]) -> dict[str, Any]:
 
 
 def _size(transcript: str) -> int:
-    """How long a transcript is, 0 where there is none."""
+    """Return the length of a transcript, 0 if there is none."""
     try:
         return os.stat(transcript).st_size
-    except (OSError, ValueError):  # the latter: a name that no file can have
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return 0
 
 
 def _silent_s(transcript: str) -> float:
-    """How long nobody has written to a transcript; for ever where there is none."""
+    """Return how long ago a transcript last changed; infinite if there is none."""
     try:
         return time.time() - os.stat(transcript).st_mtime
     except (OSError, ValueError):
@@ -332,7 +331,7 @@ def _host() -> str:
 
 
 def _ancestors() -> list[list[int]]:
-    """The processes above this one, each with when it began; none where that cannot be seen."""
+    """Return the ancestors of this process with their start times; none if we cannot see them."""
     found: list[list[int]] = []
     if not sys.platform.startswith("linux"):
         return found
@@ -348,36 +347,36 @@ def _ancestors() -> list[list[int]]:
 
 
 def _process_start(pid: int) -> int | None:
-    """When a process began, None when it is over; a dead one may wait to be collected."""
+    """Return the start time of a process, None if it has ended, even as a zombie."""
     stat = _stat(pid)
     return None if stat is None or stat[2] in "ZX" else stat[1]
 
 
 def _stat(pid: int) -> tuple[int, int, str] | None:
-    """Whose child a process is, when it began, and its state."""
+    """Return a process's parent, start time and state."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # Its name, in brackets, may hold anything.
+            # The name, in brackets, may contain anything.
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[1]), int(fields[19]), fields[0].decode("ascii", "replace")
     except (OSError, ValueError, IndexError):
         return None
 
 
-# -- small files, not through `ralph.disk`, which flushes to the disk itself: these may be lost, and
-# a hook must be quick
+# -- small files. They are not written through `ralph.disk`, which flushes to the disk: they may be
+# lost, and a hook must be quick.
 
 
 def append(file: str, data: bytes) -> None:
-    """Add lines to the file with one write, so that hooks side by side do not mix.
+    """Append lines to the file with one write, so that concurrent hooks do not mix theirs.
 
-    Another hook may put a new file in its place meanwhile, without these lines. Then they are
-    added to that one too; whoever reads them does not mind a line twice.
+    If another hook replaces the file at the same time, the new one may lack these lines, so they
+    are appended there too. Readers do not mind a repeated line.
     """
     while True:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            # On a full disk half a line may stand at the end: it must not spoil this one.
+            # A full disk may have left half a line at the end: it must not spoil this one.
             os.write(fd, b"\n" + data)
             if os.path.samestat(os.fstat(fd), os.stat(file)):
                 return
@@ -388,12 +387,12 @@ def append(file: str, data: bytes) -> None:
 
 
 def replace(file: str, data: bytes) -> None:
-    """Put new content in the file's place."""
+    """Replace the file in one step."""
     draft = f"{file}.{os.getpid()}{_DRAFT}"
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            while data:  # where there is no room, the first part may still fit
+            while data:  # on a nearly full disk, only a first part may fit
                 data = data[os.write(fd, data) :]
         finally:
             os.close(fd)
@@ -405,9 +404,9 @@ def replace(file: str, data: bytes) -> None:
 
 
 def shorten(file: str, data: bytes, size: int) -> None:
-    """Put `data` in the place of a file's first `size` bytes; what others append stays.
+    """Replace the first `size` bytes of a file by `data`; keep what others append.
 
-    They append to the old file until the new one is there, so that is looked at once more.
+    They append to the old file until the new one is in place, so we check the old one once more.
     """
     try:
         fd = os.open(file, os.O_RDONLY)
@@ -416,7 +415,7 @@ def shorten(file: str, data: bytes, size: int) -> None:
         return
     try:
         added = _behind(fd, size)
-        if os.name == "nt":  # which replaces no file that is open
+        if os.name == "nt":  # Windows cannot replace an open file
             os.close(fd)
             fd = -1
         replace(file, data + added)

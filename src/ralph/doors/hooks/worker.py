@@ -1,7 +1,7 @@
 """The worker after a session: hooks start it, and nobody waits for it.
 
-Workers run within `ralph chat` and `ralph workers run`. Who uses hooks alone has neither, so a
-session's end starts one pass of them in a process of its own. It ends by itself.
+Workers usually run in `ralph chat` or `ralph workers run`. Users who only have hooks run neither,
+so the end of a session starts one pass of the workers in a separate process, which ends by itself.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 120
 _DAY_S = 24 * 3600.0
-# How long after its time a worker may finish what it is at.
+# How long a worker may take after its time is up to finish its current item.
 _GRACE_S = 5.0
 
 
 def start_worker(call: HookCall, settings: Settings) -> bool:
-    """Start the process, where the settings want it; tells whether they do.
+    """Start the process if the settings ask for it; return whether it was started.
 
-    It gets none of our streams, which the client waits for, and a session of its own, which the
-    client does not end.
+    It does not inherit our streams, because the client waits for them, and it gets its own process
+    session, so that the client does not end it.
     """
     summarizes = settings.summarizer_conversation_enabled or settings.summarizer_exchange_enabled
     spent_usd = _spent_usd(call.home)
@@ -47,21 +47,21 @@ def start_worker(call: HookCall, settings: Settings) -> bool:
         more["creationflags"] = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
     else:
         more["start_new_session"] = True
-    # Not in the project, whose folder may be moved meanwhile.
+    # Not in the project's folder, which may be moved in the meantime.
     process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=call.home, **more)
-    process.returncode = 0  # nobody waits for it, and Python should not complain of that
+    process.returncode = 0  # so that Python does not complain that nobody waits for it
     return True
 
 
 def _spent_usd(home: str) -> float:
-    """What all workers after sessions have spent within a day."""
+    """Return what all workers after sessions have spent in the last 24 hours."""
     return sum(one.spend_usd for one in activity_everywhere(home, within_s=_DAY_S))
 
 
 def run_worker(argv: list[str]) -> int:
-    """Do what is pending in a project, for so many seconds; one worker at a time on this machine.
+    """Do a project's pending work for a limited time; only one worker at a time on this machine.
 
-    Within a day all of them spend at most `summary_spend_cap_usd`.
+    In 24 hours, all of them together spend at most `summary_spend_cap_usd`.
     """
     from ralph.chat.workers import Workers
     from ralph.config import PROJECT_FILE, load
@@ -79,7 +79,7 @@ def run_worker(argv: list[str]) -> int:
         spend_usd = round(crew.spent_usd, 6) if crew else 0.0
         note_activity(disk.hooks_folder(root, home), WORKER, left=left, spend_usd=spend_usd)
 
-    # Ends it though it may wait for a model: journals are written all or nothing.
+    # Ends the process even if it waits for a model: journals are written all or nothing.
     watch = HookTimer(limit_s + _GRACE_S, end)
     call = HookCall(WORKER, {}, root, str(home), watch)
     alarm = threading.Timer(limit_s, stop.set)
@@ -103,8 +103,8 @@ def run_worker(argv: list[str]) -> int:
                 refresh(call, ralph)
             end()
     except disk.Busy:
-        pass  # another works; the next session starts one for what it leaves
-    except Exception as error:  # noqa: BLE001 - there is nobody to tell but the log
+        pass  # another worker is running; the next session starts one for the rest
+    except Exception as error:  # noqa: BLE001 - only the log can report it
         call.fault(error, root)
         end()
     watch.stop()

@@ -1,5 +1,5 @@
-"""Memory and plan as an agent reaches them: an MCP server over stdio, one scope a process.
+"""Memory and plan for agents: an MCP server over stdio, with one scope per process.
 
-A tool is a typed function that answers in text; a scope is fixed when the server starts, and no
-argument of a call leads out of it.
+A tool is a typed function that returns text. The scope is fixed when the server starts, and no
+argument of a call can reach outside it.
 """

@@ -1,7 +1,7 @@
-"""What one server works with: its options, its project, and the instructions it gives. Memory and
-plan are opened when a call first needs them.
+"""The state of one server: its options, its project, and its instructions for the model.
 
-Everything here belongs to the one thread that works; SQLite would refuse another.
+Memory and plan are opened when a call first needs them. Use everything here only in the one worker
+thread; SQLite would refuse another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
     from ralph.plan.store import Plan
 
-# After so many questions the answers say that it is time to work.
+# After this many questions, answers tell the model to stop asking and work.
 MANY_CALLS = 10
 
 
-# -- What a server is started with: its mode, its scope, and where to look for the project.
+# -- The command line: mode, scope, and where to look for the project.
 
 
 Mode = Literal["feature", "conversations", "planning", "focus"]
@@ -50,12 +50,12 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     review: bool = False
     memory: bool = True
     everywhere: bool = False
-    # Without the tools that change anything.
+    # Leave out the tools that change anything.
     reads_only: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses in one line, as every door does."""
+    """Reports an error in one line, as every door does."""
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(message, todo="See: ralph mcp --help")
@@ -65,7 +65,7 @@ _MODE_OF = dict.fromkeys(("task", "review", "no_memory"), "feature")
 
 
 def read_options(argv: list[str]) -> ServerOptions:
-    """The options in these words, or an error in one line."""
+    """Parse the command line; raise an error in one line if it is wrong."""
     from ralph.journal.file import check_name
 
     given = _parser().parse_args(argv)
@@ -117,49 +117,49 @@ _HINT = "Work with what you have now; ask again only about something new."
 
 
 class ToolScope(msgspec.Struct, frozen=True):
-    """Which feature a call may reach, None for all of the project, and the task it is about."""
+    """The feature that a call may reach (None for the whole project), and its default task."""
 
     feature: str | None = None
     task_id: int | str | None = None
 
 
 class ServerContext:
-    """The project as one server may reach it; a team's server asks no other."""
+    """The project as this server may reach it; a team's server never asks another server."""
 
     def __init__(self, options: ServerOptions, start: Path, *, is_server: bool = False) -> None:
         self.options, self.start, self.home = options, start, home_folder()
         self._is_server = is_server
         self.closed, self.calls = False, 0
 
-    # -- what there is
+    # -- project, memory and plan
 
     def find_project(self) -> Project | None:
-        """The project as of now; a folder may become one while the server runs."""
+        """Return the current project, if any; a folder may become one while the server runs."""
         from ralph.memory.project import find_project
 
         return find_project(self.start, home=self.home)
 
     def works_everywhere(self) -> bool:
-        """Whether the user wants a memory in folders that are no project."""
+        """Whether the user wants memory in folders that are not a project, too."""
         from ralph.memory.pausing import paused_folders
 
         return paused_folders(str(self.home)) is not None
 
     @cached_property
     def project(self) -> Project:
-        """The project, or an error that says how to make one."""
+        """The project; raises an error that says how to create one."""
         from ralph.memory.project import need_project
 
         return need_project(self.start, home=self.home)
 
     @cached_property
     def ralph(self) -> Ralph:
-        """The memories, opened by the first call that needs them."""
+        """The project's memory, opened by the first call that needs it."""
         from ralph.memory.ralph import open_ralph
         from ralph.memory.servers import find_login
 
         if not self._is_server and find_login(self.home, self.project.root):
-            from ralph.memory.remote import open_server  # which loads all memories
+            from ralph.memory.remote import open_server  # loads all kinds of memory
 
             if there := open_server(self.project):
                 return there
@@ -167,14 +167,14 @@ class ServerContext:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan of the project."""
+        """The project's plan."""
         from ralph.plan.store import Plan
 
         return Plan(self.project.root, state=self.project.cache)
 
     @property
     def memory(self) -> Ralph:
-        """The memories of this project, or of this folder where there is none."""
+        """The memory of this project, or of this folder if it is not in a project."""
         return self._folder if self.find_project() is None else self.ralph
 
     @cached_property
@@ -184,10 +184,10 @@ class ServerContext:
 
         return open_ralph(project=PlainFolder(self.start, self.home, general=True))
 
-    # -- what may be reached
+    # -- scope
 
     def scope(self) -> ToolScope:
-        """What this call may reach; a person's focus may change between two calls."""
+        """Return what this call may reach; the user's focus may change between two calls."""
         if self.options.mode == "feature":
             return ToolScope(self.options.feature, self.options.task_id)
         if self.options.mode == "focus" and self.find_project():
@@ -198,42 +198,42 @@ class ServerContext:
         return ToolScope()
 
     def memories(self) -> list[FeatureMemory]:
-        """The feature memories this call may ask."""
+        """Return the feature memories that this call may search."""
         feature = self.scope().feature
         return self.ralph.features() if feature is None else [self.ralph.feature(feature)]
 
     def need_feature(self) -> str:
-        """The one feature this call is about."""
+        """Return the feature in scope; raise if there is none."""
         if (feature := self.scope().feature) is None:
             todo = "Ask the user to run: ralph focus FEATURE [TASK]"
             raise BadInput("no feature is in focus", todo=todo)
         return feature
 
     def last_iteration(self, feature: str) -> int:
-        """The number of the feature's newest iteration, 0 before the first."""
+        """Return the number of the feature's latest iteration, 0 before the first."""
         found = self.ralph.feature(feature).iterations()
         return max((located.record.number for located, _ in found), default=0)
 
     # -- counting and ending
 
     def hint(self) -> str:
-        """After many questions, a soft word to stop asking."""
+        """Return a hint to stop asking, after many questions; else ""."""
         calls = f"\n\nYou have asked memory {self.calls} times. {_HINT}"
         return calls if self.calls > MANY_CALLS else ""
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the memories."""
         for name in ("ralph", "_folder"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
         self.closed = True
 
 
-# -- What a server says about itself to the model, once, at the beginning.
+# -- The server's instructions, which the model gets once, at the start.
 
 
 def instructions(context: ServerContext) -> str | None:
-    """The instructions for this server's mode; none where there is nothing to offer."""
+    """Return the instructions for this server's mode; None if it offers nothing."""
     options = context.options
     where = ", in all projects" if options.everywhere else " in this project"
     parts: list[str] = []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 FAILED, USAGE = 1, 2
 
-# What is needed to find files, homes and projects. The agent's environment holds keys of many
-# services; this process has no use for them and does not keep them for its own children either.
+# The variables needed to find files, homes and projects. The agent's environment contains keys for
+# many services; this process drops them, so that its children don't get them either.
 _PASSED_VARIABLES = """
 PATH HOME USERPROFILE HOMEDRIVE HOMEPATH LANG LANGUAGE LC_* TZ TMPDIR TEMP TMP XDG_*
 SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA
@@ -26,7 +26,7 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 
 
 def run(argv: list[str]) -> int:
-    """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
+    """Serve until the client leaves. Return 1 if it cannot start, 2 for wrong arguments."""
     forget_environment(os.environ)
     from ralph.current_run import current_run
     from ralph.doors.mcp.context import read_options
@@ -56,8 +56,8 @@ def run(argv: list[str]) -> int:
     from ralph.doors.mcp.context import ServerContext
     from ralph.doors.mcp.server import serve
 
-    # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
-    # for the thread that reads stdin.
+    # Ending at any moment loses nothing, because every write is atomic. Python's own handler would
+    # wait for the thread that reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     context = ServerContext(options, start)
     try:
@@ -68,13 +68,13 @@ def run(argv: list[str]) -> int:
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             raise
         return _fail(f"mcp: something unforeseen: {type(error).__name__}: {error}", FAILED)
-    if not context.closed:  # a call is still at work, and nobody waits for its answer any more
+    if not context.closed:  # a call is still running, and nobody is waiting for its answer
         os._exit(0)
     return 0
 
 
 def _is_for(options: ServerOptions, run: CurrentRun) -> bool:
-    """Whether the server is the one that this run was given, or no more than that."""
+    """Whether this server reaches no more than the run's own server."""
     if run.feature == "":
         own = options.mode == "planning"
     else:
@@ -84,7 +84,7 @@ def _is_for(options: ServerOptions, run: CurrentRun) -> bool:
 
 
 def forget_environment(environ: MutableMapping[str, str]) -> None:
-    """Drop every variable that is not needed: the agent's keys are not read."""
+    """Drop every variable that is not needed, above all the agent's keys."""
     for name in list(environ):
         folded = name.upper() if sys.platform == "win32" else name
         if not any(fnmatch.fnmatchcase(folded, pattern) for pattern in _PASSED_VARIABLES):
@@ -92,7 +92,7 @@ def forget_environment(environ: MutableMapping[str, str]) -> None:
 
 
 def start_folder(project: str | None) -> Path:
-    """Where to look for the project: what was given, what the client says, else here."""
+    """Return where to look for the project: the option, the environment, or this folder."""
     environ = os.environ
     folder = project or environ.get("RALPH_PROJECT") or environ.get("CLAUDE_PROJECT_DIR")
     return Path(folder).expanduser() if folder else Path.cwd()

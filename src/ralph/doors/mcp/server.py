@@ -1,4 +1,4 @@
-"""The server: the SDK's wire on one side, one working thread on the other."""
+"""The MCP server: the SDK handles the protocol, one worker thread runs the calls."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from ralph.text.sanitize import mark, sanitize, sanitized_error
 _MOST_BYTES = 100_000
 
 
-# -- Requests that the SDK cannot read: it drops them, and whoever sent one would wait for ever.
+# -- Requests that the SDK cannot parse: it drops them, and the client would wait forever.
 #
-# Half a surrogate pair (half an emoji that somebody cut) and deep nesting are JSON to some and not
-# to others. Such a request gets an error under its own id.
+# Some JSON parsers accept half a surrogate pair (a cut emoji) or deep nesting, others do not. We
+# answer such a request with an error under its own id.
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
@@ -46,18 +46,18 @@ _ID_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class AnsweredRequests(ObjectReceiveStream[Any]):
-    """What the client sends, without what cannot be read; that is answered with an error."""
+    """The client's messages; those that cannot be parsed are answered with an error."""
 
     def __init__(self, reads: Any, writes: Any) -> None:
         self._reads, self._writes = reads, writes
 
     @property
     def last_context(self) -> Any:
-        """Where the SDK keeps what belongs to the message it read last."""
+        """The SDK's context of the last message."""
         return getattr(self._reads, "last_context", None)
 
     async def receive(self) -> Any:
-        """The next message."""
+        """Return the next message that can be parsed."""
         while True:
             item = await self._reads.receive()
             if not isinstance(item, Exception):
@@ -66,7 +66,7 @@ class AnsweredRequests(ObjectReceiveStream[Any]):
                 await self._writes.send(SessionMessage(_refusal(name)))
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Close the stream."""
         await self._reads.aclose()
 
 
@@ -80,7 +80,7 @@ def _refusal(name: int | str) -> types.JSONRPCError:
 
 
 def _request_id(error: Exception) -> int | str | None:
-    """The id of the request that could not be read, None where it has none or nobody can tell."""
+    """Return the id of a request that could not be parsed; None if it has none or it is unknown."""
     tell = getattr(error, "errors", None)
     for one in tell() if callable(tell) else ():
         given = one.get("input")
@@ -93,7 +93,7 @@ def _request_id(error: Exception) -> int | str | None:
 
 
 def _id_in(text: str) -> int | str | None:
-    """The `id` on the outside of a JSON object, read without reading the rest."""
+    """Return the top-level `id` of a JSON object, without parsing the rest."""
     depth = 0
     before = ["", ""]
     for found in _TOKEN.finditer(text):
@@ -108,7 +108,7 @@ def _id_in(text: str) -> int | str | None:
     return None
 
 
-# Clients wait two seconds for a server whose stdin they closed, then kill it.
+# After closing a server's stdin, clients wait two seconds before they kill it.
 _GRACE_S = 1.5
 _SCHEME = "feature://"
 _FILES = "/files/"
@@ -130,15 +130,15 @@ def serve(context: ServerContext) -> None:
     try:
         anyio.run(speak)
     except* BrokenPipeError:
-        pass  # nobody reads any more
+        pass  # the client is gone
 
 
 def http_manager(
     root: Path, feature: str | None, *, reads_only: bool
 ) -> StreamableHTTPSessionManager:
-    """MCP over HTTP for a feature, or for a person's own work in the project.
+    """Return a server for MCP over HTTP, for a feature or for a user's own work in the project.
 
-    No session is kept: any process may answer the next request.
+    It keeps no session, so any process can answer the next request.
     """
     mode: Mode = "focus" if feature is None else "feature"
     options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only)
@@ -147,7 +147,7 @@ def http_manager(
 
 
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
-    """The server for this context; nothing is opened before a call needs it."""
+    """Create the server for this context; nothing is opened before a call needs it."""
 
     async def list_tools(ctx: _Context, params: _PageParams) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[wire_tool(tool) for tool in tools_for(context)])
@@ -203,12 +203,12 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
 
 
 async def _in_thread(ctx: _Context, call: Callable[[], _T]) -> _T:
-    """The call, made in the thread that works; the loop goes on answering meanwhile."""
+    """Run the call in the worker thread, so that the event loop stays free."""
     return await asyncio.get_running_loop().run_in_executor(ctx.lifespan_context, call)
 
 
 async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
-    """As `_in_thread`; what is refused becomes an error of the protocol, as resources have them."""
+    """Like `_in_thread`, but raise errors as protocol errors, as resources require."""
     try:
         return await _in_thread(ctx, call)
     except (RalphError, OSError) as error:
@@ -220,13 +220,13 @@ async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
 
 
 def tools_for(context: ServerContext) -> Sequence[Tool]:
-    """The tools of this server; a folder that is no project gets some where the user wants that."""
+    """Return the server's tools; outside a project, only if the user wants memory there."""
     tools = _tools_of(context, context.options)
     return [one for one in tools if one.reads] if context.options.reads_only else tools
 
 
 def _tools_of(context: ServerContext, options: ServerOptions) -> Sequence[Tool]:
-    from ralph.doors.mcp import tools_memory, tools_plan  # when they are asked for
+    from ralph.doors.mcp import tools_memory, tools_plan  # loaded when first needed
 
     if options.mode == "planning":
         return tools_plan.PLANNING_TOOLS
@@ -244,7 +244,7 @@ def _tools_of(context: ServerContext, options: ServerOptions) -> Sequence[Tool]:
 
 
 def wire_tool(tool: Tool) -> types.Tool:
-    """A tool as a client is told of it."""
+    """Describe a tool for the client."""
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -262,13 +262,13 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 
 def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-    """The tool's answer and whether it is an error: the one place where errors become text."""
+    """Run a tool; return its answer, and whether it failed. Only here do errors become text."""
     if tool.recalls:
         context.calls += 1
     try:
         text = tool.call(context, **read_arguments(tool, arguments))
         return text + (context.hint() if tool.recalls else ""), False
-    except Exception as error:  # noqa: BLE001 - whatever happens in a call, the server lives on
+    except Exception as error:  # noqa: BLE001 - a failed call must not end the server
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             import traceback
 
@@ -277,7 +277,7 @@ def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) ->
 
 
 def _message(error: Exception) -> str:
-    """An error in one line; what it repeats of the call may be long, and is cut."""
+    """Return an error in one line, shortened, because it may repeat long parts of the call."""
     if isinstance(error, RalphError):
         what = harmless(sanitized_error(error.what))
         text = str(RalphError(what, where=error.where, todo=error.todo))
@@ -292,7 +292,7 @@ def _message(error: Exception) -> str:
 
 
 class ResourceFile(NamedTuple):
-    """A file that the plan names for a feature, as it is on disk."""
+    """A file on disk that the plan names for a feature."""
 
     feature: str
     path: str
@@ -301,7 +301,7 @@ class ResourceFile(NamedTuple):
 
     @property
     def resource(self) -> types.Resource:
-        """The file as a client is told of it; everything that means something is quoted."""
+        """The file's description for the client, with special characters quoted."""
         guess = mimetypes.guess_type(self.path)[0] or ""
         kind = guess if guess.startswith("text/") else "text/plain"
         return types.Resource(
@@ -314,7 +314,7 @@ class ResourceFile(NamedTuple):
 
 
 def resource_files(context: ServerContext) -> list[ResourceFile]:
-    """The knowledge files that this call may reach and that are there."""
+    """Return the existing knowledge files that this call may reach."""
     if context.find_project() is None:
         return []
     from ralph.plan.edit import project_file
@@ -324,15 +324,15 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     found: list[ResourceFile] = []
     for feature in context.plan.read("features").features:
         for path in dict.fromkeys(feature.knowledge_paths if only in (None, feature.name) else ()):
-            with contextlib.suppress(OSError):  # it went away in between
-                # None where a link leads out of the project
+            with contextlib.suppress(OSError):  # it was deleted in the meantime
+                # None if a link leads out of the project
                 if (file := project_file(root, path)) is not None:
                     found.append(ResourceFile(feature.name, path, file, file.stat().st_size))
     return found
 
 
 def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
-    """A file's text, fenced; only one of `resource_files` can be read, whatever the address is."""
+    """Return a file's text, fenced; whatever the URI, it must be one of `resource_files`."""
     feature, _, path = uri.removeprefix(_SCHEME).partition(_FILES)
     wanted = unquote(feature), unquote(path)
     for file in resource_files(context):
@@ -352,7 +352,7 @@ def _text(file: ResourceFile) -> str:
         raise BadInput(f"{file.path} is not a text", todo=todo)
     if file.size <= len(raw):
         return redact(raw.decode("utf-8", "replace"))
-    # The cut may have gone through a character.
+    # The cut may have split a character.
     text = redact(raw.decode("utf-8", "ignore"))
     return (
         f"{text}\n\n[cut here: these are the first {len(raw)} of {file.size} bytes; "

@@ -252,7 +252,7 @@ def _get_scope(context: ServerContext) -> Scope:
 
 
 def _later_success(successes: Sequence[Hit], failed: Hit) -> str:
-    """Whether the task of a failed attempt was done later; `successes` has the oldest first."""
+    """Say when a failed attempt's task was done later, or ""; `successes` has the oldest first."""
     iteration = failed.record
     task = iteration.feature, str(iteration.task_id)
     for hit in successes if iteration.task_id is not None else ():
@@ -345,7 +345,7 @@ def fetch_conversation_details(
 
 
 def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
-    """The answer of the chat's own tool."""
+    """Return the answer of the chat's own tool."""
     from ralph.chat import loop
 
     everywhere, memory = context.options.everywhere, context.memory.conversations

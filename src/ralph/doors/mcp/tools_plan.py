@@ -1,7 +1,7 @@
 """The tools that change the plan: to report progress and save learnings, to plan, and to review.
 
-Every change goes through the plan's own calls, which cut, clean, check and note it as Ralph's own.
-None of them deletes a feature or a task: a person decides what goes.
+Every change goes through the plan's own calls, which shorten, clean and check it, and log it as
+made by Ralph. No tool deletes a feature or a task: that is up to the user.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def append_learning(
     added = add(context.plan, feature, text, source="agent", **given)
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
     if added.what == "added" and not (added.conflicts or added.evicted):
-        return f"{_ADD_TEXTS[added.what]}: {line}"  # nothing but what the call said itself
+        return f"{_ADD_TEXTS[added.what]}: {line}"  # only repeats the call, so it needs no fence
     lines = [line]
     lines += [f"It contradicts [{each.id}] {harmless(each.text, 500)}" for each in added.conflicts]
     if added.evicted:
@@ -161,7 +161,7 @@ def _patch_feature(context: ServerContext, feature: str, patch: dict[str, Any]) 
 
 
 def _cut_notes(entity: Feature | Task, patch: dict[str, Any]) -> str:
-    """Which texts were longer than their limit and so were cut."""
+    """Say which texts were cut because they were too long."""
     return "".join(_cut_note(name, value, getattr(entity, name)) for name, value in patch.items())
 
 
@@ -174,7 +174,7 @@ def _cut_note(name: str, before: object, after: object) -> str:
 
 
 def _own_task(context: ServerContext, task_id: Key | None) -> Task:
-    """The task that is meant; one of another feature is refused."""
+    """Return the given task, or the default one; raise if it belongs to another feature."""
     scope = context.scope()
     wanted = scope.task_id if task_id is None else task_id
     if wanted is None or not str(wanted).strip():
@@ -189,7 +189,7 @@ def _own_task(context: ServerContext, task_id: Key | None) -> Task:
 
 
 def _ids(context: ServerContext) -> str:
-    """The tasks that can be named here; those of other features are not."""
+    """List the ids of the tasks in scope."""
     feature = context.scope().feature
     tasks = [each for each in context.plan.read("tasks").tasks if feature in (None, each.feature)]
     ids = ", ".join(harmless(str(each.id), 40) for each in tasks[:_MOST_IDS])
@@ -306,7 +306,7 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
 
     patch = {name: value for name, value in fields.items() if value is not None}
     if paths := patch.get("context_files"):
-        # A person's own stay for ever; these make room for better ones.
+        # Files that the user listed stay forever; these make room for better ones.
         patch["context_files"] = [{"path": path, "source": "auto"} for path in paths]
     new = create(context.plan, name, patch)
     thin = "Its description is too short to be found by (under 100 characters): say more with"
@@ -419,7 +419,7 @@ def update_planned_task(
 
 
 def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
-    """A discipline that nobody described would be an error of the plan."""
+    """Raise if the plan does not have this discipline."""
     if (name := patch.get("discipline")) is None:
         return
     names = [each.name for each in context.plan.read("disciplines").disciplines]
@@ -435,7 +435,7 @@ PLANNING_TOOLS = (get_plan, *_CHANGES)
 # -- review
 
 
-@Tool("Confirm a learning", destroys=True, repeatable=True)  # better words replace the old ones
+@Tool("Confirm a learning", destroys=True, repeatable=True)  # `text` replaces the old text
 def review_learning(
     context: ServerContext, id: str, text: str | None = None, reason: str | None = None
 ) -> str:

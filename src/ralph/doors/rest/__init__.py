@@ -1,4 +1,4 @@
-"""The server for a team: REST and MCP over HTTP for all kinds of memory, by tokens.
+"""The server for a team: REST and MCP over HTTP for all kinds of memory, with access by token.
 
-`calls` has the routes in one table, `app` decides who may ask and how much, `main` is the process.
+`calls` has the table of routes, `app` checks access and limits, `main` runs the process.
 """

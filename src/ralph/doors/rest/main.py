@@ -1,4 +1,4 @@
-"""`ralph serve` and `ralph ui` as a process: options, projects, address, exit code."""
+"""The process of `ralph serve` and `ralph ui`: options, projects, address, exit code."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _open_api(
     home: Path,
     page: ASGIApp | None,
 ) -> Paths:
-    """The API of these projects. Without a token it serves this machine only."""
+    """Create the API of these projects. Without a token it serves this machine only."""
     from ralph.config import load
     from ralph.memory.tokens import Tokens
 
@@ -199,7 +199,7 @@ class Paths:
 
 
 class McpSessions:
-    """MCP over HTTP: one server for each project, feature and right in use.
+    """MCP over HTTP: one server per project, feature and access right in use.
 
     No session is kept between requests, so any process can answer the next one.
     """
@@ -210,12 +210,12 @@ class McpSessions:
         self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         self._tasks: TaskGroup | None = None
-        # The server never starts a message, so there is nothing to GET.
+        # The server sends no messages on its own, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", self, methods=["POST"])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """From start to shutdown."""
+        """Keep the MCP servers running from start to shutdown."""
         import anyio
 
         async with anyio.create_task_group() as tasks:
@@ -256,7 +256,7 @@ def _projects(folders: list[str] | None, home: Path) -> list[Project]:
 
     named = folders or [one for one in [os.environ.get("RALPH_PROJECT")] if one]
     projects: list[Project] = [need_project(Path(one).expanduser(), home=home) for one in named]
-    # Without a project: the conversations of this folder, and those of no folder.
+    # Without a project: the conversations of this folder, and those that belong to no folder.
     here = Path.cwd()
     projects = projects or [find_project(here, home=home) or PlainFolder(here, home, general=True)]
     names = [one.root.name for one in projects]
@@ -280,7 +280,7 @@ def bound(host: str, port: int | None) -> Iterator[socket.socket]:
     tried: OSError | None = None
     for wanted in (PORT, 0) if port is None else (port,):
         with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-            if sys.platform != "win32":  # there it would let two programs share a port
+            if sys.platform != "win32":  # on Windows it would let two programs share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listening.bind((host, wanted))

@@ -1,5 +1,5 @@
 """The page: see, search and correct what memory has, in a browser on this machine.
 
-`main` is the process, `app` the routes and who may ask, `page` how a view is rendered; each
-`views_*` module has the views of one area.
+`app` has the routes and checks access, `page` renders views, and each `views_*` module has the
+views of one area. `doors/rest/main.py` runs the process.
 """

@@ -1,8 +1,8 @@
-"""The routes, and who may ask: this machine's own browser that was given the address, nobody else.
+"""The routes, and the access check: only a browser on this machine that got the address may ask.
 
-A request must name this server as its host, because a page from elsewhere may have a name that
-leads here (DNS rebinding). It must come from no other page (Origin, Sec-Fetch-Site), carry the
-cookie that the one-time address was exchanged for, and, to change anything, the session's token.
+A request must name this server as its host, because another site's name may point here (DNS
+rebinding). It must not come from another page (Origin, Sec-Fetch-Site). It must have the cookie
+that the browser got for the one-time address and, to change anything, the session's token.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
-# Of two that fit, the first answers.
+# If two routes match, the first one answers.
 ROUTES: list[tuple[str, str, View]] = [
     ("GET", "/", views_home.home),
     ("GET", "/live", views_home.live),
@@ -98,20 +98,20 @@ ENTER = "/enter"
 def page_of(
     project: Project, port: int, tell: Callable[[str], None]
 ) -> tuple[ASGIApp, str, Callable[[], None]]:
-    """The page as an application, the address that lets a browser in, and what ends it."""
+    """Return the page as an application, its one-time address, and a function to close it."""
     site = Site(project, port, tell=tell)
     app = make_app(site)
     site.start()
 
     def close() -> None:
         if not site.close(_CLOSE_S):
-            os._exit(0)  # nobody waits for that call any more, and every write is atomic
+            os._exit(0)  # nobody is waiting for that call, and every write is atomic
 
     return app, site.address(), close
 
 
 def make_app(site: Site) -> ASGIApp:
-    """The whole page as an application."""
+    """Create the application for the whole page."""
     routes: list[Route | Mount] = [
         Route(path, _endpoint(site, view), methods=[method]) for method, path, view in ROUTES
     ]
@@ -120,11 +120,11 @@ def make_app(site: Site) -> ASGIApp:
     return RequestFilter(Starlette(routes=routes, exception_handlers={404: _missing(site)}), site)
 
 
-# -- who may ask
+# -- access
 
 
 class RequestFilter:
-    """Lets through what this machine's own browser asks, and gives every answer its headers."""
+    """Lets only this machine's own browsers through, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
@@ -161,7 +161,7 @@ class RequestFilter:
             return "Another page may not use this one."
         if request.method not in ("GET", "HEAD"):
             return "" if origin else "A change must come from the page itself."
-        # Following the address itself, in a mail or a terminal, is how one comes in.
+        # Navigation may come from elsewhere: the user may click the address in a mail.
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
         if foreign and headers.get("sec-fetch-mode") != "navigate":
             return "Another page may not use this one."
@@ -174,7 +174,7 @@ def _is_static(request: Request) -> bool:
 
 def _enter(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def enter(request: Request) -> Response:
-        """Exchange the address's token for a cookie, and leave it behind."""
+        """Exchange the token in the address for a cookie, and redirect to a page without it."""
         if request.state.session is None:
             session = site.enter(request.query_params.get("token", ""))
             if session is None:
@@ -203,7 +203,7 @@ def _endpoint(site: Site, view: View) -> Callable[[Request], Awaitable[Response]
                 text = "This form is from an earlier start of the page. Reload it and try again."
                 return PlainTextResponse(text, 403)
         call = PageCall(site, request.state.session, request, form)
-        # Everything that touches memory runs in one thread, one call after another.
+        # Everything that uses memory runs in one thread, one call at a time.
         return await asyncio.get_running_loop().run_in_executor(site.worker, _perform, view, call)
 
     return answer
@@ -217,7 +217,7 @@ def _perform(view: View, call: PageCall) -> Response:
         return call.error(error.what, error.where, error.todo, code=code)
     except OSError as error:
         return call.error(os_error_text(error), code=500)
-    except Exception as error:  # noqa: BLE001 - the last place before a traceback
+    except Exception as error:  # noqa: BLE001 - otherwise the user would get a traceback
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             traceback.print_exc()
         what = f"internal error ({type(error).__name__}: {error})"

@@ -1,4 +1,4 @@
-"""How a view is rendered: the site with its memory, one call, templates, and text made harmless."""
+"""How a view is rendered: the site with its memory, one call, the templates and their filters."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
     from ralph.plan.store import Plan
 
 _TEMPLATES = Path(__file__).parent / "templates"
-# How long what the badge says may be old.
+# How old the badge's status may be.
 _STATUS_S = 10.0
 _WARM_UP_AFTER_S = 2.0
 _MOST_SESSIONS = 20
 _MOST_UNDO = 20
 PAGE_ROWS = 50
 SHORT_ID = 8
-# Of one text on a page; more is shown on request, up to the second number.
+# How much of a text a page shows at first, and how much on request.
 TEXT_CHARS = 6_000
 LONG_TEXT_CHARS = 400_000
 
 
 class Flash(msgspec.Struct, frozen=True):
-    """What an action came to, shown once on the next page; `undo` names what takes it back."""
+    """The result of an action, shown once on the next page; `undo` is the key to undo it."""
 
     text: str
     undo: str = ""
 
 
 class BrowserSession(msgspec.Struct):
-    """One browser that was let in: its token for forms, and what it is told next."""
+    """One browser with access: its token for forms, its messages and its undo actions."""
 
     csrf: str
     flashes: list[Flash] = []
@@ -64,12 +64,12 @@ View = Callable[["PageCall"], Response]
 
 
 class Site:
-    """The page of one project while it is served: memory and plan, browsers, the badge."""
+    """The running page of one project: its memory and plan, its browsers and the badge."""
 
     def __init__(self, project: Project, port: int, *, tell: Callable[[str], None]) -> None:
         self.project = project
         self.hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
-        # Cookies do not tell ports apart.
+        # Cookies do not distinguish ports.
         self.cookie = f"ralph_{port}"
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._tell = tell
@@ -80,9 +80,9 @@ class Site:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Read the journals ahead, so that the first view is not the slow one."""
+        """Read the journals in advance, so that the first view is not slow."""
         self.worker.submit(self.look)
-        # After the first view: the first search loads what it compares by.
+        # The first search loads the embedder and the vectors. Do that after the first view.
         timer = threading.Timer(_WARM_UP_AFTER_S, self._warm_up)
         timer.daemon = True
         timer.start()
@@ -92,11 +92,11 @@ class Site:
             with contextlib.suppress(RalphError):
                 self.memory.search("what was done", limit=1, budget_s=_STATUS_S)
 
-        with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the site was closed in the meantime
             self.worker.submit(search)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Let go of files; False where a call is still at work after this time."""
+        """Close the files; return False if a call is still running after this time."""
         closed = self.worker.submit(self.reopen)
         self.worker.shutdown(wait=False)
         return bool(wait([closed], timeout_s).done)
@@ -104,13 +104,14 @@ class Site:
     # -- browsers
 
     def address(self) -> str:
-        """Where a browser is let in, once."""
+        """Return the address that gives one browser access, once."""
         return f"http://{self.hosts[0]}/enter?token={self._token}"
 
     def enter(self, token: str) -> str | None:
-        """A new session's name for the right token; the token is spent and another takes over.
+        """Return a new session's name for the right token, and replace the token.
 
-        Other users of the machine may see the address on a browser's command line.
+        A token works only once, because other users of the machine may see the address on a
+        browser's command line.
         """
         with self._lock:
             if not secrets.compare_digest(token.encode(), self._token.encode()):
@@ -124,14 +125,14 @@ class Site:
         return name
 
     def session_of(self, cookie: str) -> BrowserSession | None:
-        """The session that this cookie names."""
+        """Return the session of this cookie, if there is one."""
         return self._sessions.get(cookie)
 
-    # -- memory and plan: for the worker's thread alone
+    # -- memory and plan, only for the worker thread
 
     @property
     def memory(self) -> Ralph:
-        """The memories, opened by the first call that needs them."""
+        """The memory, opened by the first call that needs it."""
         if self._memory is None:
             from ralph.memory.ralph import open_ralph
 
@@ -148,13 +149,13 @@ class Site:
         return Plan(self.project.root, state=self.project.cache)
 
     def reopen(self) -> None:
-        """Close the memories; settings that changed are in force from the next call on."""
+        """Close the memory; the next call opens it with the current settings."""
         if self._memory is not None:
             self._memory.close()
         self._memory, self._status = None, (0.0, None)
 
     def look(self) -> RagStatus:
-        """Whether memory works, looked at again if that was a while ago."""
+        """Return whether memory works; check again if the last check is too old."""
         at, found = self._status
         if found is None or time.monotonic() - at > _STATUS_S:
             from ralph.memory.status import status
@@ -165,18 +166,18 @@ class Site:
 
     @property
     def last_status(self) -> RagStatus | None:
-        """What the badge showed last."""
+        """The status from the last check, if any."""
         return self._status[1]
 
     # -- templates
 
     def render(self, template: str, **values: Any) -> str:
-        """A template as text."""
+        """Render a template to text."""
         return templates().get_template(template).render(site=self, version=__version__, **values)
 
 
 class PageCall:
-    """One request: what was asked, by which browser, and the answers it can get."""
+    """One request of a browser, and the ways to answer it."""
 
     def __init__(
         self, site: Site, session: BrowserSession, request: Request, form: Mapping[str, str]
@@ -187,12 +188,12 @@ class PageCall:
 
     @property
     def memory(self) -> Ralph:
-        """The memories of the project."""
+        """The project's memory."""
         return self.site.memory
 
     @property
     def plan(self) -> Plan:
-        """The plan of the project."""
+        """The project's plan."""
         return self.site.plan
 
     @property
@@ -202,36 +203,36 @@ class PageCall:
 
     @property
     def number(self) -> int:
-        """The number of the page in a long list, from 1."""
+        """The page number in a long list, starting at 1."""
         text = self.query.get("page", "1")
         return max(1, min(int(text), 1_000_000)) if text.isdecimal() and len(text) < 8 else 1
 
     def url(self, **changes: object) -> str:
-        """The address of this page with another question; None takes a part out."""
+        """Return the address of this page with a changed query; None removes a parameter."""
         kept = [(k, v) for k, v in self.query.multi_items() if k not in changes and v]
         added = [(name, str(value)) for name, value in changes.items() if value is not None]
         asked = urlencode([*kept, *added])
         return f"{quote(self.path)}?{asked}" if asked else quote(self.path)
 
     def page(self, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
-        """A view in the layout, with what the last actions came to."""
+        """Render a full page, with the results of the last actions."""
         flashes, self.session.flashes = self.session.flashes, []
         return HTMLResponse(self.site.render(template, call=self, flashes=flashes, **values), code)
 
     def part(self, template: str, **values: Any) -> HTMLResponse:
-        """A piece of a view, for the script that puts it into the page."""
+        """Render a part of a page, for the script that inserts it."""
         return HTMLResponse(self.site.render(template, call=self, **values))
 
     def error(
         self, what: str, where: str | None = None, todo: str | None = None, *, code: int
     ) -> HTMLResponse:
-        """A page that says what is wrong and what to do."""
+        """Render a page that says what is wrong and what to do."""
         return self.page("error.html", code=code, what=what, where=where, todo=todo)
 
     def done(
         self, text: str, path: str, *, undo: Callable[[], str] | None = None
     ) -> RedirectResponse:
-        """Go on to another view, which says what was done; `undo` takes it back and says so."""
+        """Redirect to a view that shows this message; `undo` undoes the action and says so."""
         key = ""
         if undo is not None:
             key = secrets.token_urlsafe(8)
@@ -242,13 +243,13 @@ class PageCall:
         return RedirectResponse(path, 303)
 
     def back(self, otherwise: str) -> str:
-        """The view that a form was on; only paths of this page count."""
+        """Return the path of the view that the form was on; ignore one that leads elsewhere."""
         path = self.form.get("back", "") or self.query.get("back", "")
         safe = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
         return path if safe else otherwise
 
     def undo(self) -> RedirectResponse:
-        """Take back what the form names."""
+        """Undo the action that the form names."""
         action = self.session.undo.pop(self.form.get("key", ""), None)
         if action is None:
             raise NotFound("this can no longer be undone")
@@ -260,7 +261,7 @@ class PageCall:
 
 @functools.cache
 def templates() -> Environment:
-    """The templates: everything is escaped, and what cannot be seen is taken out first."""
+    """Return the templates. They remove invisible characters and escape everything."""
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -287,7 +288,7 @@ def templates() -> Environment:
 
 
 def harmless(value: Any) -> Any:
-    """A value as a page shows it: no control, bidi or ANSI characters; None is nothing."""
+    """Return a value without control, bidi or ANSI characters; None becomes ""."""
     if value is None:
         return ""
     if isinstance(value, Markup):
@@ -296,7 +297,7 @@ def harmless(value: Any) -> Any:
 
 
 def moment(at: str | None) -> Markup:
-    """A time as the server's zone has it; the page's script shows it in the viewer's."""
+    """Format a time in the server's time zone; the page's script converts it to the viewer's."""
     if not at:
         return Markup("")
     try:
@@ -308,7 +309,7 @@ def moment(at: str | None) -> Markup:
 
 
 def day_text(day: str) -> str:
-    """A day in words; "" is no day."""
+    """Format a day in words; "" means that there is none."""
     if not day:
         return "Without a time"
     then = date.fromisoformat(day)
@@ -316,28 +317,28 @@ def day_text(day: str) -> str:
 
 
 def cut(text: object, chars: int = 200) -> str:
-    """The text on one line, cut to a length."""
-    # So much of it can be shown at all; the rest is not worth looking at.
+    """Return the text on one line, cut to a length."""
+    # Clean only the part that can be shown at all.
     line = " ".join(visible(str(text or "")[: chars * 8]).split())
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
 
 
 def long_text(text: str | None, whole: bool = False) -> str:
-    """As much of a text as one page takes."""
+    """Return as much of a text as a page shows."""
     most = LONG_TEXT_CHARS if whole else TEXT_CHARS
     text = text or ""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def money(amount: float | None) -> str:
-    """An amount of US dollars."""
+    """Format an amount of US dollars."""
     if amount is None:
         return ""
     return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 def tokens_text(count: int | None) -> str:
-    """A number of tokens, short."""
+    """Format a number of tokens in short form."""
     if count is None:
         return ""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
@@ -347,7 +348,7 @@ def tokens_text(count: int | None) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """A length of time, short."""
+    """Format a duration in short form."""
     if ms is None:
         return ""
     seconds = ms / 1000
@@ -358,7 +359,7 @@ def duration(ms: int | None) -> str:
 
 
 def share(part: float | None) -> str:
-    """A share as a percentage."""
+    """Format a share as a percentage."""
     return "" if part is None else f"{part:.0%}"
 
 
@@ -376,12 +377,12 @@ class Paging(msgspec.Struct, frozen=True):
 
     @property
     def first_row(self) -> int:
-        """How many rows are before this page."""
+        """The number of rows before this page."""
         return (self.number - 1) * self.rows
 
 
 def paged(rows: list[Any] | Events, number: int, size: int = PAGE_ROWS) -> tuple[list[Any], Paging]:
-    """The rows of one page, and which part that is."""
+    """Return the rows of one page, and which part of the list that is."""
     last = max(1, -(-len(rows) // size))
     paging = Paging(min(number, last), len(rows), size)
     return rows[paging.first_row : paging.first_row + size], paging

@@ -24,7 +24,7 @@ _RATINGS: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 
 
 def list_conversations(call: PageCall) -> Response:
-    """Conversations with the newest exchange first, by tag or by words of their title."""
+    """List the conversations, newest first; filter by tag, title or summary."""
     wanted, text = call.query.get("tag", ""), call.query.get("text", "").strip()
     listed = call.memory.conversations.list()
     counts = Counter(tag for state in listed for tag in state.tags)
@@ -43,7 +43,7 @@ def _fits(state: ConversationState, tag: str, text: str) -> bool:
 
 
 def read(call: PageCall) -> Response:
-    """A conversation with its exchanges, some on each page."""
+    """Show a conversation with its exchanges, some on each page."""
     memory = call.memory.conversations
     found = conversations.details(memory, conversation=call.params["id"], everywhere=True)
     rows, paging = paged(list(found.exchanges), call.number, _EXCHANGES)
@@ -91,7 +91,7 @@ def _renamed(call: PageCall, conversation: str, title: str) -> str:
 
 
 def export(call: PageCall) -> Response:
-    """One conversation, or all of them, as a file that `ralph conversations import` reads."""
+    """Export one conversation, or all, as a file that `ralph conversations import` reads."""
     from ralph.memory.conversation_json import export_conversations, written
 
     wanted = [one for one in [call.query.get("id", "")] if one]
@@ -106,13 +106,13 @@ def export(call: PageCall) -> Response:
 
 
 def list_documents(call: PageCall) -> Response:
-    """The user's own documents that are searched beside the conversations."""
+    """List the user's own documents, which are searched along with the conversations."""
     rows, paging = paged(documents.list_documents(call.memory.conversations), call.number)
     return call.page("documents.html", rows=rows, paging=paging)
 
 
 def change_documents(call: PageCall) -> Response:
-    """Add files or folders, take a document out, or look for what changed in all of them."""
+    """Add files or folders, remove a document, or check all of them for changes."""
     memory, root = call.memory.conversations, call.site.project.root
     given = call.form.get("path", "").strip()
     paths = [root / Path(given).expanduser()] if given else []

@@ -30,7 +30,7 @@ _TODAY_ROWS, _WEEK_ROWS = 12, 10
 _ENDS = 12
 _OPEN_DAYS = 7
 _SHORTEST_QUESTION = 3
-# How long a search may hold up the page to index what is new.
+# How long a search may delay the page to index new records.
 _CATCH_UP_S = 2.0
 OUTCOMES = (*get_args(Outcome), *(one for one in get_args(Status) if one not in get_args(Outcome)))
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class DayChart(NamedTuple):
-    """A value for each day, also where nothing was done; `shown` writes a value."""
+    """A value for each day, even if it is 0; `shown` formats a value."""
 
     name: str
     days: list[date]
@@ -56,12 +56,12 @@ class DayChart(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of them together."""
+        """The sum of all days."""
         return sum(self.values)
 
 
 class OpenEnd(NamedTuple):
-    """Something that waits for somebody."""
+    """Unfinished work that waits for someone."""
 
     word: str
     text: str
@@ -72,7 +72,7 @@ class OpenEnd(NamedTuple):
 
 
 def home(call: PageCall) -> Response:
-    """What happened lately, what keeps going wrong, what is open, and what it cost."""
+    """Show recent events, repeated mistakes, unfinished work and costs."""
     today = local_today()
     days = [today - timedelta(days=back) for back in reversed(range(_DAYS))]
     found = history.events(call.memory, since=days[0].isoformat())
@@ -121,7 +121,7 @@ def _row(event: Event) -> Row:
 
 
 def hit_row(hit: Hit) -> Row:
-    """A record of any kind as a row."""
+    """Return a record of any kind as a row."""
     row, record = KINDS[hit.kind], hit.record
     title = row.title(record) or row.text(record)
     ended = getattr(record, "outcome", "")
@@ -150,7 +150,7 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
 
 
 def _unfinished(call: PageCall) -> list[OpenEnd]:
-    """Sessions of the last days whose last exchange was interrupted or failed."""
+    """Return the recent sessions whose last exchange was interrupted or failed."""
     since = local_today() - timedelta(days=_OPEN_DAYS)
     last: dict[str, Event] = {}
     for one in history.events(call.memory, kinds=["exchange"], since=since.isoformat()):
@@ -160,7 +160,7 @@ def _unfinished(call: PageCall) -> list[OpenEnd]:
 
 
 def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
-    """How often memory told something lately, and whether that helped."""
+    """Return how often sessions and agents were shown memories recently, and whether it helped."""
     found: list[tuple[str, str]] = []
     recall = recall_stats(call.memory, since=since.isoformat(), until=None)
     if recall.recalls:
@@ -189,7 +189,7 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
 
 
 def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
-    """The iterations under way, and whether their agent still runs."""
+    """Return the unfinished iterations, each with whether its agent is still running."""
     folder = call.site.project.cache / "runs"
     if not disk.is_folder(folder):
         return []
@@ -211,12 +211,12 @@ def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
 
 
 def live(call: PageCall) -> Response:
-    """The iterations under way, for the script that looks again."""
+    """Return the unfinished iterations as HTML, for the script that refreshes them."""
     return call.part("live.html", running=running(call))
 
 
 def badge(call: PageCall) -> Response:
-    """The badge, looked at again."""
+    """Return the badge as HTML, with a current status."""
     call.site.look()
     return call.part("badge.html")
 
@@ -225,7 +225,7 @@ def badge(call: PageCall) -> Response:
 
 
 def timeline(call: PageCall) -> Response:
-    """Iterations and exchanges that fit the filters, by day."""
+    """Show the iterations and exchanges that match the filters, by day."""
     query = call.query
     kind, outcome, feature = (query.get(name, "") for name in ("kind", "outcome", "feature"))
     found = history.events(
@@ -254,13 +254,13 @@ def timeline(call: PageCall) -> Response:
 
 
 def search(call: PageCall) -> Response:
-    """What answers the question, best first; with `part` the results alone."""
+    """Show the search results, best first; with `part`, only the results and not the page."""
     question = call.query.get("q", "").strip()
     kinds = [one for one in call.query.getlist("kind") if one in LABELS]
     hits: list[tuple[Row, str, Hit]] = []
     notes: list[str] = []
     if len(question) >= _SHORTEST_QUESTION or not question.isascii():
-        with contextlib.suppress(BadInput):  # nothing to search for is nothing found
+        with contextlib.suppress(BadInput):  # an unusable query just finds nothing
             floor = 0.0 if call.query.get("weak") else None
             answer = call.memory.search(
                 question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
@@ -278,6 +278,6 @@ def search(call: PageCall) -> Response:
 
 
 def _result(hit: Hit) -> tuple[Row, str, Hit]:
-    """A hit as a row, and the text below its title."""
+    """Return a hit as a row, with the text below its title."""
     row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
     return row, "" if text == row.title else text, hit

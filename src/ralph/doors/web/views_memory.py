@@ -1,4 +1,4 @@
-"""Notes: write, edit, remove. Knowledge: what waits, what is published, and how well it holds."""
+"""Notes: write, edit and remove them. Knowledge: publish staged entries, rate patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHECKPOINTS = 20
 
 
 class NoteLine(NamedTuple):
-    """A note, and whether only this person has it."""
+    """A note, and whether it is private."""
 
     note: Note
     private: bool
@@ -29,7 +29,7 @@ class NoteLine(NamedTuple):
 
 
 def notes(call: PageCall) -> Response:
-    """The notes of the project and the private ones, newest first."""
+    """List the project's notes and the private ones, newest first."""
     text, feature = call.query.get("text", "").casefold(), call.query.get("feature", "")
     found = [
         one
@@ -62,7 +62,7 @@ def _note(call: PageCall) -> NoteLine:
 
 
 def write_note(call: PageCall) -> Response:
-    """Save a note of the project or of one feature, or one that only this person has."""
+    """Save a note for the project or for one feature, or a private one."""
     form = call.form
     _, fresh = call.memory.remember(
         form.get("text", ""), feature=form.get("feature", ""), private=bool(form.get("private"))
@@ -71,24 +71,24 @@ def write_note(call: PageCall) -> Response:
 
 
 def edit_note(call: PageCall) -> Response:
-    """The form with the text of a note."""
+    """Show the form to edit a note."""
     return call.page("note_edit.html", line=_note(call), most=MAX_CHARS)
 
 
 def save_note(call: PageCall) -> Response:
-    """Save the note with other words; the old ones are forgotten."""
+    """Save the note with a new text, and forget the old one."""
     before = _note(call)
     text = call.form.get("text", "").strip()
     if text == before.note.text:
         return call.done("Nothing was changed.", "/notes")
-    # The new first: if this ends in between, both are there.
+    # Save the new one first: if this is interrupted, we have both.
     _remember(call, before, text)
     _forget(call, before.note, "edited")
     return call.done("Saved.", "/notes", undo=lambda: _unedit(call, before, text))
 
 
 def remove_note(call: PageCall) -> Response:
-    """Forget a note; undo writes it again."""
+    """Forget a note; undo saves it again."""
     line = _note(call)
     _forget(call, line.note, "removed on the page")
 
@@ -111,7 +111,7 @@ def _forget(call: PageCall, note: Note, reason: str) -> None:
 
 
 def _unedit(call: PageCall, before: NoteLine, text: str) -> str:
-    written = _remember(call, before, text)  # the same words are the same note
+    written = _remember(call, before, text)  # returns the existing note, as the text is the same
     _remember(call, before, before.note.text)
     _forget(call, written, "edited")
     return "The note is as it was."
@@ -121,7 +121,7 @@ def _unedit(call: PageCall, before: NoteLine, text: str) -> str:
 
 
 def knowledge(call: PageCall) -> Response:
-    """What waits for approval, the published patterns, and the checkpoints of this project."""
+    """Show the entries that wait for approval, the published patterns and the checkpoints."""
     shared = call.memory.knowledge
     patterns, paging = paged(shared.patterns(), call.number)
     return call.page(
@@ -137,14 +137,14 @@ def knowledge(call: PageCall) -> Response:
 
 
 def _checkpoints(call: PageCall) -> list[tuple[str, schema.Checkpoint]]:
-    """The checkpoints of this project with their times, newest first."""
+    """Return the project's checkpoints with their times, newest first."""
     records = [one.record for one in call.memory.knowledge.account().fold.records()]
     found = [(one.at, knowledge_from(one)) for one in records if one.kind == schema.CHECKPOINT]
     return sorted(found, key=lambda pair: pair[0], reverse=True)
 
 
 def publish(call: PageCall) -> Response:
-    """Publish what is staged, for all projects of this person."""
+    """Publish the staged entries to all projects of the user."""
     imported = bool(call.form.get("imported"))
     done = call.memory.knowledge.checkpoint(kind=call.form.get("kind", "manual"), imported=imported)
     if not done.published:
@@ -155,7 +155,7 @@ def publish(call: PageCall) -> Response:
 
 
 def report(call: PageCall) -> Response:
-    """Say whether a pattern helped."""
+    """Save whether a pattern helped."""
     verdict = call.form.get("verdict")
     if verdict not in ("worked", "failed"):
         raise BadInput("say whether it worked or failed")

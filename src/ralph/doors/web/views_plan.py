@@ -1,4 +1,4 @@
-"""Features: the list, one feature with everything about it, and changes by the plan's own rules."""
+"""Features: the list, one feature with everything about it, and changes through the plan."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LearningLine(NamedTuple):
 
 
 def features(call: PageCall) -> Response:
-    """Every feature of the plan and of memory, with how the work on it goes."""
+    """List every feature of the plan and of memory, with its progress."""
     view = call.plan.read()
     planned = {one.name: one for one in view.features}
     worked_on = [memory.name for memory in call.memory.features()]
@@ -87,7 +87,7 @@ def features(call: PageCall) -> Response:
 
 
 def feature(call: PageCall) -> Response:
-    """State, texts, tasks, outcomes, files, learnings and gates of a feature."""
+    """Show the state, texts, tasks, outcomes, files, learnings and gates of a feature."""
     name = call.params["name"]
     view = call.plan.read()
     found = _feature_in(view, name)
@@ -150,7 +150,7 @@ def _waiting(call: PageCall, view: PlanView, name: str) -> list[Any]:
 
 
 def edit_feature(call: PageCall) -> Response:
-    """The form with the texts of a feature."""
+    """Show the form to edit the texts of a feature."""
     found = call.plan.feature(call.params["name"])
     fields = [
         (name, label, most, getattr(found, name) or "", _mark(getattr(found, name)))
@@ -160,7 +160,7 @@ def edit_feature(call: PageCall) -> Response:
 
 
 def save_feature(call: PageCall) -> Response:
-    """Write what was changed in the form; what others changed meanwhile is not overwritten."""
+    """Save the changed fields of the form; refuse to overwrite what others changed since then."""
     name = call.params["name"]
     found = call.plan.feature(name)
     patch: dict[str, str | None] = {}

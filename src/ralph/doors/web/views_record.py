@@ -1,4 +1,4 @@
-"""One record of any kind with everything it has, forgetting, and undo."""
+"""One record of any kind with all its details, forgetting, and undo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ralph.records.knowledge import knowledge_from
 from ralph.text.tokens import plural
 
 _SHOWN = 100
-# Fields that a record's page shows in their own way, or that say nothing.
+# Fields that a record's page shows elsewhere or not at all.
 _SHOWN_APART = frozenset(
     "errors decisions files_touched messages id number timestamp at session_id created"
     " conversation feature outcome iteration_number record task_title".split()
@@ -36,12 +36,12 @@ _AMOUNTS = {
     "duration_ms": ("duration", duration),
     "tokens_used": ("tokens", tokens_text),
 }
-# What the sections of a loop's prompt are to a person.
+# How to describe the sections of a loop's prompt to the user.
 _TOLD_AS = {
     f"{RUN}warnings": "warned of an error that it met",
     f"{RUN}attempts": "earlier attempt",
 }
-# Texts that get a block of their own; the rest are facts, a line each.
+# Texts that get their own block; the other fields are facts, one per line.
 _BLOCKS = frozenset(
     "user assistant summary text description architecture boundaries failure_description"
     " error_message solution_steps human_feedback revision_approach approved_approach problem"
@@ -50,7 +50,7 @@ _BLOCKS = frozenset(
 
 
 def record(call: PageCall) -> Response:
-    """One record, by any id that Ralph shows or the beginning of it."""
+    """Show one record, by any id that Ralph shows or a prefix of it."""
     hit = call.memory.get(call.params["id"], everywhere=True)
     row = hit_row(hit)
     texts, facts = _fields(hit)
@@ -70,7 +70,7 @@ def record(call: PageCall) -> Response:
 
 
 def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The texts of a record, and its other fields on a line each."""
+    """Return the texts of a record, and its other fields, one per line."""
     texts: list[tuple[str, str]] = []
     facts: list[tuple[str, str]] = [("id", hit.id), ("kind", hit.kind), ("when", hit.when)]
     for name in hit.record.__struct_fields__:
@@ -87,7 +87,7 @@ def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 def _particulars(
     call: PageCall, hit: Hit, texts: list[tuple[str, str]], facts: list[tuple[str, str]]
 ) -> dict[str, Any]:
-    """What only some kinds have."""
+    """Return what only some kinds have; may add to `texts` and `facts`."""
     memory, content = call.memory, hit.record
     if isinstance(content, Iteration):
         for place in memory.feature(content.feature).places(hit.id)[-1:]:
@@ -115,7 +115,7 @@ def _particulars(
 
 
 class RecalledRecord(NamedTuple):
-    """A record that hooks or a loop's prompt gave to the model, when, and as what."""
+    """A record that the model got from hooks or a loop's prompt, with when and as what."""
 
     at: str
     id: str
@@ -125,13 +125,13 @@ class RecalledRecord(NamedTuple):
 
 
 def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
-    """What is known to have been given to the model when this happened."""
+    """Return the records that the model is known to have got for this."""
     from ralph.memory.stats import recalled_in, told_in
 
     exchange = hit.record
     activities = told_in(call.memory, exchange) if isinstance(exchange, Iteration) else []
     if isinstance(exchange, Iteration) and (event := event_of(hit)) != hit.id:
-        with contextlib.suppress(RalphError):  # the session's own record may be gone
+        with contextlib.suppress(RalphError):  # the session's own record may be forgotten
             exchange = call.memory.conversations.get(event).record
     if isinstance(exchange, Exchange):
         activities += recalled_in(call.memory, exchange)
@@ -151,7 +151,7 @@ def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
 
 
 class GoingRecord(NamedTuple):
-    """A record that goes, as the confirmation lists it."""
+    """A record to be forgotten, as the confirmation lists it."""
 
     id: str
     label: str
@@ -160,7 +160,7 @@ class GoingRecord(NamedTuple):
 
 
 def confirm_forget(call: PageCall) -> Response:
-    """List everything that goes with a record, and ask."""
+    """List everything that would be forgotten with a record, and ask for confirmation."""
     from ralph.memory import keeping
 
     wanted = call.query.get("id", "")
@@ -176,7 +176,7 @@ def confirm_forget(call: PageCall) -> Response:
 
 
 def _going(record: Record, derived: bool) -> GoingRecord:
-    """A record as the list shows it; of small ones, such as a tag or a rating, its kind alone."""
+    """Return a record for the list; for a small one, such as a tag, only its kind."""
     row, text = KINDS.get(record.kind), ""
     if row is None:
         return GoingRecord(record.id, record.kind, text, derived)
@@ -188,7 +188,7 @@ def _going(record: Record, derived: bool) -> GoingRecord:
 
 
 def forget(call: PageCall) -> Response:
-    """Forget a record with everything that goes along."""
+    """Forget a record and everything that depends on it."""
     from ralph.memory import keeping
 
     wanted = call.form.get("id", "")
@@ -204,5 +204,5 @@ def forget(call: PageCall) -> Response:
 
 
 def undo(call: PageCall) -> Response:
-    """Take back what was done last."""
+    """Undo an action."""
     return call.undo()

@@ -32,7 +32,7 @@ _DOCTOR_S = 120.0
 
 
 def workers(call: PageCall) -> Response:
-    """The state, progress and failures of each background worker."""
+    """Show the state, progress and failures of each background worker."""
     crew = _crew(call)
     failed = list(crew.retries.entries().values())
     return call.page(
@@ -44,7 +44,7 @@ def workers(call: PageCall) -> Response:
 
 
 def retry(call: PageCall) -> Response:
-    """Let the workers try again everything that failed."""
+    """Make the workers retry everything that failed."""
     count = _crew(call).retry()
     return call.done(f"The workers will try {plural(count, 'item')} again.", "/workers")
 
@@ -52,7 +52,7 @@ def retry(call: PageCall) -> Response:
 def _crew(call: PageCall) -> Workers:
     from ralph.chat.workers import Workers
 
-    # It closes what it opens; the page's own memory stays open.
+    # Workers close the memory they open. The wrapper keeps the page's own memory open.
     return Workers(lambda: cast("Ralph", contextlib.nullcontext(call.memory)))
 
 
@@ -60,12 +60,12 @@ def _crew(call: PageCall) -> Workers:
 
 
 def settings(call: PageCall) -> Response:
-    """Every setting with its help, its value and where that comes from."""
+    """Show every setting with its help, its value and where the value comes from."""
     text = call.query.get("text", "").casefold()
     loaded, defaults = _load(call.site), Settings()
     lines = [
         (one, _shown(one.value), _shown(getattr(defaults, one.key)), RULES[one.key])
-        for one in map(clean, loaded.origins)  # an agent's command may have a key in it
+        for one in map(clean, loaded.origins)  # an agent's command may contain a key
         if text in f"{one.key} {RULES[one.key].what}".casefold()
     ]
     return call.page(
@@ -88,7 +88,7 @@ def _shown(value: Any) -> str:
 
 
 def change_setting(call: PageCall) -> Response:
-    """Write one setting into the person's file or the project's, or take it out of there."""
+    """Save one setting to the user's file or the project's, or remove it there."""
     key, form = call.form.get("key", ""), call.form
     home, project = home_folder(), call.site.project
     own = form.get("where") == "user" or isinstance(project, PlainFolder)
@@ -109,7 +109,7 @@ def change_setting(call: PageCall) -> Response:
 
 
 class HealthCheck:
-    """One `ralph doctor` at a time, beside the page: it reads every journal, which takes long."""
+    """Runs `ralph doctor` in the background, because reading every journal takes long."""
 
     def __init__(self, site: Site) -> None:
         self.checks: list[dict[str, Any]] = []
@@ -120,17 +120,17 @@ class HealthCheck:
 
     @property
     def running(self) -> bool:
-        """Whether the checks are under way."""
+        """Whether the checks are running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Check everything, unless that is under way."""
+        """Start the checks, unless they are running."""
         if not self.running:
             self._thread = threading.Thread(target=self._run, daemon=True, name="page-health")
             self._thread.start()
 
     def _run(self) -> None:
-        # -P: a module in the project's folder must not be taken for one of Python's.
+        # -P, so that Python does not import a module from the project's folder.
         words = [sys.executable, "-P", "-m", "ralph", "doctor", "--json"]
         try:
             done = subprocess.run(
@@ -162,16 +162,16 @@ def _health_of(call: PageCall) -> dict[str, Any]:
 
 
 def health(call: PageCall) -> Response:
-    """What `ralph doctor` found last; the first time it starts."""
+    """Show the last findings of `ralph doctor`; start it the first time."""
     return call.page("health.html", **_health_of(call))
 
 
 def health_part(call: PageCall) -> Response:
-    """The findings alone, for the script that looks again."""
+    """Return the findings as HTML, for the script that refreshes them."""
     return call.part("health_part.html", **_health_of(call))
 
 
 def check_health(call: PageCall) -> Response:
-    """Check everything again."""
+    """Start the checks again."""
     _health.setdefault(call.site, HealthCheck(call.site)).start()
     return call.done("Checking. This takes a few seconds.", "/health")

@@ -1,4 +1,4 @@
-"""One module a command: it reads the line, calls a memory and shows the answer.
+"""The commands: each parses its arguments, calls memory and returns the answer.
 
-At the top a command imports click and its neighbors only; a memory is loaded when it is asked.
+At the top, a module imports only click and its neighbors; memory is imported when it is used.
 """

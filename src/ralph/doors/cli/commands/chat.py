@@ -1,4 +1,4 @@
-"""`ralph chat`, `workers`, `summarizer`, `embeddings`, `rag`: a model that remembers."""
+"""`ralph chat`, `workers`, `summarizer`, `embeddings`, `rag`: the chat and its workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ralph.text.tokens import plural
 
 _LOOK_S = 0.5
 _LISTED = 20
-# How long after a line the next one of a paste comes.
+# How soon after a line the next line of a paste arrives.
 _PASTE_S = 0.05
 
 
@@ -78,7 +78,7 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
 
 
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Workers | None:
-    """The workers behind the chat; without them the chat still works."""
+    """Create the workers behind the chat, or return None; the chat works without them."""
     open_waiting = partial(open_memory, start, waits=True, **given)
     try:
         with open_waiting() as ralph:
@@ -93,10 +93,10 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Workers | None:
 
 
 def _run(talk: Chat, screen: PlainScreen, workers: Workers | None) -> int:
-    """Run the conversation until its end; returns the exit code.
+    """Run the chat until it ends; return the exit code.
 
-    The workers start at once for a person, and for a program after the first answer, which would
-    otherwise compete with them for the index.
+    On a terminal the workers start right away. For a program they start after the first answer,
+    which would otherwise compete with them for the index.
     """
     by_hand = isinstance(screen, TerminalScreen)
     waiting = [workers] if workers else []
@@ -128,7 +128,7 @@ def _run(talk: Chat, screen: PlainScreen, workers: Workers | None) -> int:
             except RalphError as error:
                 screen.note(str(error))
                 status = "failed"
-            except KeyboardInterrupt:  # an answer handles its own
+            except KeyboardInterrupt:  # in a command; `ask` handles its own
                 status = "interrupted"
                 if by_hand:
                     screen.note("interrupted")
@@ -158,7 +158,7 @@ def _say_goodbye(talk: Chat) -> None:
         page.line((f"To continue: ralph chat --conversation {talk.session.id[:SHORT_ID]}", "dim"))
 
 
-# -- what is shown
+# -- screens
 
 
 class PlainScreen:
@@ -171,7 +171,7 @@ class PlainScreen:
             reconfigure(errors="replace")
 
     def read(self, prompt: str) -> str | None:
-        """The next line; None at the end."""
+        """Read the next line; None at the end."""
         line = sys.stdin.readline()
         return line.rstrip("\r\n") if line else None
 
@@ -184,7 +184,7 @@ class PlainScreen:
             self._at_start = clean.endswith("\n")
 
     def recalled(self, found: Related) -> None:
-        """Shown only on a terminal."""
+        """Show nothing; only a terminal shows it."""
 
     def tool(self, call: models.ToolCall, failed: bool) -> None:
         """End the line; the tool itself is not shown."""
@@ -221,10 +221,10 @@ class PlainScreen:
 
 
 class TerminalScreen(PlainScreen):
-    """For a person, with what memory found and what the answer cost, dimmed.
+    """For a terminal; also shows, dimmed, what memory found and what the answer cost.
 
-    Lines are typed in an editor where there is one. None is written to a file. Answers are Markdown
-    in color, unless the terminal or the person wants none.
+    Lines are typed in a line editor if there is one, and none is saved to a file. Answers are
+    Markdown in color, unless the terminal or the user turns color off.
     """
 
     _marks = ("", "")
@@ -248,7 +248,7 @@ class TerminalScreen(PlainScreen):
             readline.set_completer_delims(" ")
             readline.set_completer(complete)
             readline.parse_and_bind("tab: complete")
-            # libedit, which some Pythons have instead, knows no pastes.
+            # libedit, which some Pythons have instead, does not support pastes.
             self._pastes = "libedit" not in (readline.__doc__ or "")
             if self._pastes:
                 readline.parse_and_bind("set enable-bracketed-paste on")
@@ -256,9 +256,9 @@ class TerminalScreen(PlainScreen):
                 self._marks = ("\001\033[1;36m\002", "\001\033[0m\002")
 
     def read(self, prompt: str) -> str | None:
-        """The lines that a person types or pastes; None at the end.
+        """Read the lines that the user types or pastes; None at the end.
 
-        Ctrl-C clears a line that has begun. On an empty line it ends the chat.
+        Ctrl-C clears the current line. On an empty line it ends the chat.
         """
         while True:
             try:
@@ -318,20 +318,20 @@ class TerminalScreen(PlainScreen):
             self._page.line((", ".join(parts), "dim"))
 
     def confirm(self, question: str) -> str:
-        """Ask; the line editor can only show one line as its prompt."""
+        """Ask, with the last line as the prompt: the line editor cannot show more."""
         *before, last = question.split("\n")
         self.lines(before)
         return self.read(last if last.endswith(" ") else f"{last} ") or ""
 
 
 def _typed_line() -> str:
-    """What stands in the line editor, if there is one."""
+    """Return the text in the line editor, if there is one."""
     editor = sys.modules.get("readline")
     return "" if editor is None else str(editor.get_line_buffer())
 
 
 def _more_is_typed() -> bool:
-    """Whether more input waits already, complete lines or not: then it was pasted."""
+    """Whether more input is waiting already, which means that it was pasted."""
     if sys.platform == "win32":
         return False
     import select
@@ -340,7 +340,7 @@ def _more_is_typed() -> bool:
 
     before = termios.tcgetattr(0)
     try:
-        tty.setcbreak(0, termios.TCSANOW)  # else only complete lines would count
+        tty.setcbreak(0, termios.TCSANOW)  # otherwise only complete lines would count
         return bool(select.select([0], [], [], _PASTE_S)[0])
     finally:
         termios.tcsetattr(0, termios.TCSANOW, before)
@@ -350,10 +350,10 @@ class JsonScreen(PlainScreen):
     """One JSON object per line for each prompt; notes on stderr."""
 
     def piece(self, text: str) -> None:
-        """Nothing: the answer is printed whole."""
+        """Do nothing: the whole answer is printed at the end."""
 
     def tool(self, call: models.ToolCall, failed: bool) -> None:
-        """Nothing: the object has the tools."""
+        """Do nothing: the printed object lists the tools."""
 
     def done(self, done: ExchangeResult) -> None:
         """Print the exchange."""
@@ -411,7 +411,7 @@ def run_workers(once: bool) -> Result | int:
 
 
 def _follow(crew: Workers, commands: WorkerCommands, printed: dict[str, WorkerStatus]) -> None:
-    """Start and stop workers as the settings say now, and print what has changed."""
+    """Start and stop workers by the current settings, and print what has changed."""
     try:
         crew.follow()
     except RalphError as error:
@@ -501,7 +501,7 @@ def _answer(crew: Workers, lines: list[str]) -> Result:
 
 @contextlib.contextmanager
 def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
-    """The workers of the project around this folder, or of the conversations outside projects."""
+    """Open the workers of this project, or of the conversations outside projects."""
     opened = partial(open_memory, conversations_folder(), waits=True)
     with warnings_noted():
         crew = Workers(opened)

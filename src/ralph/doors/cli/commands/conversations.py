@@ -146,7 +146,7 @@ def rate(wanted: str, value: str) -> Result:
 
 
 def _line(value: dict[str, Any], text: str) -> Result:
-    """One line about a record, which begins with its id."""
+    """Print one line about a record, starting with its id."""
     return Result(value, lambda page: page.line(short_id(value["id"]), "  ", text))
 
 

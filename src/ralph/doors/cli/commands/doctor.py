@@ -70,12 +70,12 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
         AND has_table_privilege('ralph_streams', 'INSERT')
         AND has_table_privilege('ralph_streams', 'UPDATE')
 """
-# As `doors/hooks/sessions.py` writes them.
+# The start of two kinds of lines, as `doors/hooks/sessions.py` writes them.
 _OVER, _KEPT = b'{"note":"over"', b'{"note":"kept"'
 
 
 class Finding(NamedTuple):
-    """Whether one thing that memory needs is there, and what to do if not."""
+    """The result of one check, and what to do if it is not ok."""
 
     state: State
     detail: str
@@ -88,12 +88,12 @@ _problem = functools.partial(Finding, "problem")
 
 
 class DoctorScope(NamedTuple):
-    """What is checked: a home, the project around this folder, and the settings in force."""
+    """What to check: Ralph's home, the project around this folder, and its settings."""
 
     home: Path
     project: Project | None
     settings: Settings
-    # Without a project: the folder that has its memory on a server.
+    # Without a project: the folder whose memory is on a server.
     bound: Path | None = None
 
 
@@ -104,13 +104,13 @@ def doctor() -> Result:
     The exit code is 1 if there is a problem; warnings alone are fine.
     """
     home, project = home_folder(), found_project()
-    settings = Settings()  # where they cannot be read, the check `settings` reports it
+    settings = Settings()  # if they cannot be read, the check `settings` reports it
     with contextlib.suppress(BadSetting):
         settings = load(home=home, project_file=project.settings_file if project else None).settings
     with warnings_noted():
         checks = _findings(_CHECKS, DoctorScope(home, project, settings, _bound_folder(home)))
         if project is not None:
-            # What is wrong with the settings or the project is reported above.
+            # Problems with the settings or the project are reported above.
             with contextlib.suppress(BadInput), open_ralph(project.root, home=home) as ralph:
                 checks |= _findings(_MEMORY_CHECKS, ralph)
     problems = [name for name, check in checks.items() if check.state == "problem"]
@@ -127,7 +127,7 @@ def doctor() -> Result:
 
 
 def _findings(checks: Sequence[Callable[[Any], Finding | None]], about: Any) -> dict[str, Finding]:
-    """What each check that applies finds, by its name; one that fails itself is a problem."""
+    """Run the checks that apply; return findings by name. A check that raises is a problem."""
     found: dict[str, Finding] = {}
     for check in checks:
         try:
@@ -146,11 +146,11 @@ def _findings(checks: Sequence[Callable[[Any], Finding | None]], about: Any) -> 
 
 
 def _python(_: DoctorScope) -> Finding:
-    return _ok(".".join(map(str, sys.version_info[:3])))  # an older one does not install Ralph
+    return _ok(".".join(map(str, sys.version_info[:3])))  # Ralph does not install on older ones
 
 
 def _sqlite(_: DoctorScope) -> Finding:
-    """SQLite can search by words."""
+    """Check that SQLite can search by words."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.execute("CREATE VIRTUAL TABLE words USING fts5(text)")
@@ -170,7 +170,7 @@ def _home(scope: DoctorScope) -> Finding:
 
 
 def _settings(scope: DoctorScope) -> Finding:
-    """The files and the environment have only settings that exist and are valid."""
+    """Check that the settings in files and environment exist and are valid."""
     file = scope.project.settings_file if scope.project else None
     origins = load(home=scope.home, project_file=file).origins
     if unknown := unknown_variables():
@@ -187,8 +187,8 @@ def _pause(scope: DoctorScope) -> Finding:
 
 
 def _embedder(scope: DoctorScope) -> Finding:
-    """The embedder works, and its files are what they should be."""
-    chosen = choose_embedder(scope.settings, None)  # without stamps: its files are hashed now
+    """Check that the embedder works, and that its files are correct."""
+    chosen = choose_embedder(scope.settings, None)  # without stamps, so it hashes its files now
     if chosen is None:
         return _warning("none: searching by words alone", "Run: ralph config embedder static")
     chosen.check()
@@ -196,7 +196,7 @@ def _embedder(scope: DoctorScope) -> Finding:
 
 
 def _hooks(scope: DoctorScope) -> Finding:
-    """Clients use the memory, or need not."""
+    """Check that Ralph is set up correctly in the clients that use it."""
     found = look(scope.project.root if scope.project else scope.bound)
     if found.warnings:
         what, _, todo = found.warnings[0].partition(". ")
@@ -207,9 +207,9 @@ def _hooks(scope: DoctorScope) -> Finding:
 
 
 def _capture(scope: DoctorScope) -> Finding:
-    """Every session that is over was captured."""
+    """Check that every finished session was captured."""
     notes = map(Path.read_bytes, scope.home.glob("cache/hooks/*/sessions/*.jsonl"))
-    # A hook noted that an exchange is over, and none that it was saved.
+    # A hook noted the end of an exchange, and no hook noted that it was saved.
     waiting = sum(text.rfind(_OVER) > text.rfind(_KEPT) for text in notes)
     if not waiting:
         return _ok("no session is waiting")
@@ -219,8 +219,8 @@ def _capture(scope: DoctorScope) -> Finding:
 
 
 def _timeouts(scope: DoctorScope) -> Finding:
-    """Hooks had the time they needed."""
-    # One that had less time than hooks have now says nothing.
+    """Check that no hook ran out of time."""
+    # Ignore hooks that had less time than hooks have now.
     limit_s = scope.settings.hook_timeout_s or 0.0
     lately = activity_everywhere(str(scope.home), within_s=_LATELY_S)
     late = sorted(one for one in lately if one.late_s and one.late_s >= limit_s)
@@ -237,7 +237,7 @@ def _timeouts(scope: DoctorScope) -> Finding:
 
 
 def _postgres(scope: DoctorScope) -> Finding | None:
-    """The server of the journals is reached and suitable, and nothing waits for it."""
+    """Check that the journals' server is reachable and suitable, and that nothing waits for it."""
     waiting = sum(waiting_records(scope.home).values())
     records = plural(waiting, "record")
     if not scope.settings.journal_url:
@@ -250,7 +250,7 @@ def _postgres(scope: DoctorScope) -> Finding | None:
     )
     assert journals is not None
     link = journals.link
-    link.retry()  # a person asks: what was found out before does not count
+    link.retry()  # ignore earlier failures: the user wants to know how it is now
     with contextlib.closing(journals):
         try:
             about, openly = link.run(_asked)
@@ -261,9 +261,9 @@ def _postgres(scope: DoctorScope) -> Finding | None:
 
 
 def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
-    """What the server says of itself, and whether the connection to it can be read by others.
+    """Ask the server about itself; also return whether others could read the connection.
 
-    That is judged from this end: a container or a pooler has other addresses of its own.
+    We judge that from this end, because a container or a pooler has its own addresses.
     """
     connection = talk.connection
     openly = not connection.pgconn.ssl_in_use and not _is_local(connection.info.hostaddr)
@@ -271,7 +271,7 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
 
 
 def _is_local(host: str) -> bool:
-    """Whether an address stays on this machine; "" is a socket in its file system."""
+    """Whether an address is on this machine; "" is a socket in the file system."""
     with contextlib.suppress(ValueError):
         return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
     return False
@@ -299,7 +299,7 @@ def _judged(row: Sequence[object], at: str, took_ms: float, wait: str, *, openly
 
 
 def _server(_: DoctorScope) -> Finding | None:
-    """The team's server of this folder takes its token, and nothing waits for it."""
+    """Check that this folder's team server accepts its token, and that nothing waits for it."""
     there: Any = on_server(within_s=_SERVER_TIMEOUT_S)
     if there is None:
         return None
@@ -315,7 +315,7 @@ def _server(_: DoctorScope) -> Finding | None:
 
 
 def _outbox(scope: DoctorScope) -> Finding | None:
-    """No record is left that a server refused, or that waits for another server or token."""
+    """Check that no record was refused by a server, or waits for another server or token."""
     there: Any = on_server()
     own = there and there.outbox.file
     found = [(file, calls) for file, calls in outbox_files(scope.home).items() if file != own]
@@ -340,7 +340,7 @@ def _bound_folder(home: Path) -> Path | None:
 
 
 def _qdrant(scope: DoctorScope) -> Finding | None:
-    """The server of the indexes is reached, and new enough."""
+    """Check that the index's server is reachable and new enough."""
     from ralph.index.qdrant import QdrantStore
 
     if not scope.settings.qdrant_url:
@@ -372,7 +372,7 @@ def _median_ms(ask: Callable[[], object]) -> float:
 
 
 def _project(scope: DoctorScope) -> Finding:
-    """The files that `init` creates are there, and the id that clones share."""
+    """Check that the files that `init` creates exist, and the id that clones share."""
     if (project := scope.project) is None:
         where = f"no .ralph folder in {start_folder()} or above"
         if server_address() is not None:
@@ -392,7 +392,7 @@ def _project(scope: DoctorScope) -> Finding:
 
 
 def _trust(scope: DoctorScope) -> Finding | None:
-    """The project asks for nothing that the person has not seen."""
+    """Check that the user has allowed everything the project asks for."""
     if scope.project is None:
         return None
     if not (asked := wishes_of(scope.project, home=scope.home)):
@@ -404,9 +404,9 @@ def _trust(scope: DoctorScope) -> Finding | None:
 
 
 def _git(scope: DoctorScope) -> Finding | None:
-    """Git merges journals line by line, and does not ignore them."""
+    """Check that git merges journals line by line, and does not ignore them."""
     project = scope.project
-    if project is None or scope.settings.journal_url:  # then no journal travels with git
+    if project is None or scope.settings.journal_url:  # on a server, journals are not in git
         return None
     if find_program("git", root=project.root) is None:
         todo = "Install git, if the project is in a git repository."
@@ -431,10 +431,10 @@ def _git(scope: DoctorScope) -> Finding | None:
 
 
 def _leftovers(scope: DoctorScope) -> Finding | None:
-    """No half-written file of a crash and no damaged index is left."""
+    """Check that no crash has left a half-written file or a damaged index."""
     if (project := scope.project) is None:
         return None
-    newest = time.time() - 60.0  # a younger draft may be in use
+    newest = time.time() - 60.0  # a newer draft may be in use
     drafts = [
         (folder / name).relative_to(project.root).as_posix()
         for folder in (project.folder, project.db, project.journals)
@@ -454,7 +454,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
 
 
 def _journal(ralph: Ralph) -> Finding:
-    """Every line of every journal can be read."""
+    """Check that every line of every journal can be read."""
     results = [one.verify() for one in ralph.streams() if one.label != "plan"]
     if complaints := [complaint for _, found in results for complaint in found]:
         return _problem(first_of(complaints), "Run: ralph journal verify")
@@ -467,7 +467,7 @@ def _cache(ralph: Ralph) -> Finding:
 
 
 def _index(ralph: Ralph) -> Finding:
-    """The index agrees with the journal."""
+    """Check that the index agrees with the journal."""
     found = verify_index(ralph)
     if found.ok:
         newer = [file.name for file in ralph.store.index.path.parent.glob("index-v*.sqlite3")]
@@ -483,7 +483,7 @@ def _index(ralph: Ralph) -> Finding:
 
 
 def _parameters(ralph: Ralph) -> Finding | None:
-    """Every collection of this project has the right parameters and dimensions."""
+    """Check that this project's collections have the right parameters and dimensions."""
     if not ralph.config.settings.qdrant_url:
         return None
     dims = None

@@ -1,4 +1,4 @@
-"""`ralph feature`, `task`, `discipline` and `learning`: the entries of the plan, from one table."""
+"""`ralph feature`, `task`, `discipline` and `learning`: manage the entries of the plan."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _STATUSES = "pending (default), in_progress, blocked, done, skipped."
 def _list_option(
     name: str, help: str, field: str, metavar: str = "TEXT", completes: Kind | None = None
 ) -> context.Decorator:
-    """An option that may be given several times; its values replace a list."""
+    """Define a repeatable option whose values replace a list."""
     help = f"{help} Repeatable; the values replace the list."
     complete = context.completing(completes) if completes else None
     return context.option(name, help, metavar, field, multiple=True, shell_complete=complete)
 
 
 class PlanCommands(NamedTuple):
-    """One kind of entry: its options, how it is shown, and what its commands do besides."""
+    """The commands for one kind of entry: its options, its texts, and steps of its own."""
 
     word: str
     examples: tuple[str, str]  # arguments of `add` and of `update`
     fields: Sequence[context.Decorator]
     label: Callable[[Any], str] = lambda entry: str(entry.name)
     value: Callable[[Plan, Any], Any] = lambda plan, entry: plain(entry)  # as JSON
-    required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
+    required: Sequence[str] = ("name",)  # arguments of `create_*` before the patch
     add_arguments: Sequence[context.Decorator] = (click.argument("name"),)
     update_options: Sequence[context.Decorator] = ()
-    texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
+    texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, as text for people
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
     history: Callable[[Any], dict[str, Any]] = lambda entry: {}  # what `show` adds from memory
     update: Callable[..., Any] | None = None
@@ -59,7 +59,7 @@ class PlanCommands(NamedTuple):
     delete_help: str = ""
 
     def group(self) -> Group:
-        """The group of a kind: add, show, update and delete."""
+        """Create the command group with add, show, update and delete."""
         word = self.word
         group = Group(word, help=f"Add, show and change {word}s of the plan.")
         kind = cast("Kind", f"{word}s")
@@ -150,7 +150,7 @@ def _feature_texts(feature: Feature) -> dict[str, list[str]]:
 
 
 def _feature_history(feature: Feature) -> dict[str, Any]:
-    """What the work on it took so far; nothing in a run, which sees only its own feature."""
+    """Return what the work has cost so far; empty in a run, which sees only its own feature."""
     if current_run() is not None or context.on_server() is not None:
         return {}
     from ralph.memory.stats import feature_usage
@@ -158,14 +158,14 @@ def _feature_history(feature: Feature) -> dict[str, Any]:
     try:
         with context.opened() as ralph:
             used = feature_usage(ralph, feature.name)
-    except MemoryOff as error:  # the plan does not wait for memory
+    except MemoryOff as error:  # the plan works without memory
         note(f"its iterations are not counted: {error}")
         return {}
     return picked(used, "iterations", "success_rate", "cost_usd", "tokens_used")
 
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
-    """`--verified` sets `last_verified`, which counts in iterations; single files come and go."""
+    """Apply `--verified`, as the number of the last iteration, and added or removed files."""
     added, removed = patch.pop("more_files", []), patch.pop("fewer_files", [])
     if added or removed:
         files = [file.path for file in plan.feature(name).context_files]
@@ -180,11 +180,11 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 def _drop_index(name: str) -> str:
     with context.opened() as ralph:
-        if ralph.remote:  # the server's index is its own
+        if ralph.remote:  # the server manages its own index
             return ""
         try:
             ralph.feature(name).drop_index()
-        except MemoryOff as error:  # the plan does not wait for memory
+        except MemoryOff as error:  # the plan works without memory
             note(f"its collection is still in the index: {error}")
     return " Its index is deleted too; its journal stays."
 
@@ -327,7 +327,7 @@ def ready(feature: str | None) -> Result:
 
 
 def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
-    """The tasks, or a feature's; a feature that neither tasks nor plan know is an error."""
+    """Return the tasks, of one feature or of all; raise if the feature does not exist."""
     tasks = [each for each in plan.read("tasks").tasks if feature in (None, each.feature)]
     if feature is not None and not tasks:
         plan.feature(feature)
@@ -355,7 +355,7 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
 
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
-    """Trust the servers that a person names on the line."""
+    """Trust the servers that the user names on the command line."""
     if "mcp_servers" in patch:
         trust_servers(context.the_project(), changed, home=home_folder())
 
@@ -410,7 +410,7 @@ def learning() -> None:
 
 
 def learning_json(learning: Learning) -> dict[str, Any]:
-    """A learning as every command prints it."""
+    """Return a learning as every command prints it."""
     return {"id": learning.id, **plain(learning), "provenance": learning.provenance}
 
 
@@ -439,7 +439,7 @@ def list_learnings(feature: str | None) -> Result:
 
 
 def _learnings(entry: Feature) -> Result:
-    """The learnings of one feature."""
+    """Show the learnings of one feature."""
     feature, found = entry.name, entry.learnings
     rivals = {i: [one.id for one in some] for i, some in learnings.rivals(found).items()}
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
@@ -476,7 +476,7 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
       ralph learning add "Run the tests with -n 2." --feature user-login
     """
     in_run = context.in_agents_run()
-    if in_run and source == "human":  # an agent's words are never taken for a person's
+    if in_run and source == "human":  # an agent must not pass for a person
         raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
     plan = context.the_plan()
     concerned = None if task is None else plan.task(task)

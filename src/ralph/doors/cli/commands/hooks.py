@@ -1,4 +1,4 @@
-"""`ralph hooks`: set Ralph up in a client, show where it is, and take it out."""
+"""`ralph hooks`: set Ralph up in a client, show where it is set up, and remove it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def plugin_path() -> None:
 
 
 def _server_login(user: bool, agent: str) -> ServerLogin | None:
-    """The server that a folder gets, if one was given and sessions may be saved there."""
+    """Return the given server, if any; raise if sessions may not be saved there."""
     given = server_given()
     if given is None:
         return None
@@ -218,7 +218,7 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
 
 
 def _folder() -> Path:
-    """The project, or the repository or folder as it is."""
+    """Return the folder of the project, or else of the repository, or else this one."""
     return (context.found_project() or PlainFolder(context.start_folder(), home_folder())).root
 
 
@@ -228,14 +228,14 @@ def _need_one_scope(user: bool, project: bool) -> None:
 
 
 def _root_to_clean() -> Path:
-    """The project, or a folder without one that Ralph may be set up in."""
+    """Return the project's folder, or a folder outside projects where Ralph is set up."""
     here = context.start_folder()
     alone = context.found_project() is None and _clients("project", here)
     return here if alone else context.memory_folder().root
 
 
 def _clients(where: str, root: Path | None) -> list[str]:
-    """The clients that have something of Ralph's."""
+    """Return the clients in which Ralph is set up, at least partly."""
     places = [place for place in look(root).places if place.where == where]
     return [p.agent for p in places if any(part.state != "none" for part in p.parts)]
 

@@ -1,4 +1,4 @@
-"""`ralph knowledge` and `ralph gate`: what projects learn from each other and from decisions."""
+"""`ralph knowledge` and `ralph gate`: share lessons between projects, and learn from decisions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXPECTED = (
     "Give entries as JSON objects, one per line or in a list, each with its entry_type: "
     f"{', '.join(_TYPES)}."
 )
-# The options by the field each fills, and the types of entry that have it.
+# For each field of an entry: its option, the help, and the types of entry that have it.
 _FIELDS = {
     "failure_description": ("--failure-description", "What failed.", _TYPES[:1]),
     "error_message": ("--error-message", "The error message.", _TYPES[:1]),
@@ -103,7 +103,7 @@ def _entries(number: int) -> str:
 
 
 def _captured(captured: list[SavedEntry]) -> Result:
-    """What was captured, and what to do next."""
+    """Show what was captured, and what to do next."""
 
     def show(page: Page) -> None:
         fresh, known = fresh_and_known(captured)
@@ -129,7 +129,7 @@ def _option_entry(memory: Knowledge, kind: str, given: dict[str, Any], unverifie
 
 
 def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
-    """The entries of a file; an error has its line."""
+    """Read the entries of a file; an error names the line."""
     name = context.shown_name(file)
     given = context.json_objects(context.read_input(file), name=name, todo=_EXPECTED)
     entries: list[Entry] = []
@@ -199,7 +199,7 @@ def staged(all_projects: bool) -> Result:
     with context.opened(anywhere=all_projects) as ralph:
         found, own = ralph.knowledge.staged("*"), ralph.project.id
     if not all_projects:
-        # Imported entries wait for whoever imported them, whatever project they name.
+        # Imported entries wait for the user who imported them, whichever project they name.
         found = [each for each in found if each.record.project == own or each.imported]
     return Result(found, cards.staged_table(found, "Nothing is staged."))
 
@@ -267,7 +267,7 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
         if task is not None:
             parts = [task.title, task.description or "", *task.acceptance_criteria]
             words = "\n".join(part for part in parts if part)
-            # The filters as a run sets them, where the line does not.
+            # Filters that were not given are set as in a run.
             usual = (task.discipline, None, _technology(ralph, None))
             for name, value in zip(cards.FILTERS, usual, strict=True):
                 only[name] = value if only[name] is None else only[name]
@@ -276,11 +276,11 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
 
 
 def _task(word: str) -> Task | None:
-    """The task of this id, if the plan has one; a text is none."""
+    """Return the task with this id; None if the word is a text and not an id."""
     try:
         return context.the_plan().task(word)
     except (NotFound, NotAProject, BadPlan) as error:
-        number = isinstance(error, NotFound) and word.strip().isdecimal()  # nobody asks for one
+        number = isinstance(error, NotFound) and word.strip().isdecimal()  # must be an id
         if number or (isinstance(error, BadPlan) and len(word.split()) == 1):
             raise
     return None
@@ -447,7 +447,7 @@ def list_gates() -> Result:
 
 
 def _planned(task: str) -> tuple[Task | None, str, list[str]]:
-    """The task as the plan has it, its name, and a note if the plan has no such task."""
+    """Return the plan's task, its id, and a note if the plan has no such task."""
     try:
         planned = context.the_plan().task(task.strip())
     except NotFound:
@@ -456,6 +456,6 @@ def _planned(task: str) -> tuple[Task | None, str, list[str]]:
 
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:
-    """The entry's fields: from the line, else from the plan and the project."""
+    """Return the entry's fields from the options, or else from the plan and the project."""
     technology = _technology(ralph, only["technology"])
     return {**only, "technology": technology, "subject": planned.title if planned else ""}

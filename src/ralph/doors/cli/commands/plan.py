@@ -175,7 +175,7 @@ def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None
 
 
 def _changes_text(proposal: Proposal) -> str:
-    """`2 features and 7 tasks added, 1 task changed`."""
+    """Say what changes, like `2 features and 7 tasks added, 1 task changed`."""
     parts = []
     for verb in ("added", "changed", "removed"):
         counts = [
@@ -245,9 +245,9 @@ def prompt(task_id: str, review: bool) -> Result:
 
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
-    """What helped in other projects; without it there is a prompt all the same."""
+    """Return what helped in other projects; on an error, print a note and go on without it."""
     if context.in_agents_run():
-        return ""  # its own prompt had it
+        return ""  # the agent's own prompt has it already
     try:
         found = context_for(ralph, facts)
     except (RalphError, OSError) as error:
@@ -257,7 +257,7 @@ def _context(ralph: Ralph, facts: PromptFacts) -> str:
 
 
 def _show_prompt(page: Page, built: Prompt) -> None:
-    """The text, and on stderr each section's tokens and what was left out."""
+    """Print the text, and on stderr each section's tokens and what was left out."""
     page.text(built.text)
     rows = [
         (section.name, section.tokens, f"left out: {section.left_out}" if section.left_out else "")

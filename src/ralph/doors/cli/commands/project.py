@@ -27,7 +27,7 @@ from ralph.text.tokens import plural
 
 _EMBEDDERS = ("auto", *get_args(get_type_hints(Settings)["embedder"]))
 _OLLAMA_TIMEOUT_S = 0.3  # most people have no Ollama, and should not wait for it
-# A session that memory has nothing of yet is accepted by a name of at least this length.
+# A session id that is not in memory yet is accepted if it has at least this length.
 _SHORTEST_SESSION = 16
 _NO_WISHES = "asks for nothing that needs your trust."
 
@@ -67,7 +67,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
         if offers or embedder == "auto":
             embedder = _offer_ollama(settings, notes, person=person)
         if embedder is not None:
-            # Compute a vector with it; an error says what is missing, before anything is written.
+            # Compute a vector first, so that an error comes before anything is written.
             settings = msgspec.structs.replace(settings, embedder=embedder)
             if (chosen := choose_embedder(settings, home / "cache")) is not None:
                 chosen.check()
@@ -92,7 +92,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
 
 
 def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str | None:
-    """Ollama, if it answers and the person wants it; without a person, a note says how."""
+    """Return "ollama" if it answers and the user wants it; without a terminal, only add a note."""
     from ralph.index.embedders.ollama import Ollama, ollama_wire
     from ralph.wire import Deadline
 
@@ -102,7 +102,7 @@ def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str 
     try:
         Ollama(ollama_wire(settings.ollama_url), model).version(Deadline(_OLLAMA_TIMEOUT_S))
     except EmbedderOff as error:
-        if error.where is None:  # it is there, its model is not
+        if error.where is None:  # Ollama answers, but lacks the model
             notes.append(f"Ollama is running, but {error}, then: ralph init --embedder ollama")
         return None
     if not person:
@@ -174,7 +174,7 @@ def _settings(key: str | None) -> Result:
 
 
 def _value_text(value: Any) -> str:
-    """A value as one would type it."""
+    """Format a value as the user would type it."""
     if isinstance(value, bool):
         return str(value).lower()
     return "not set" if value in (None, ()) else str(value)
@@ -219,7 +219,7 @@ def trust(listing: bool, revoke: bool, yes: bool) -> Result:
 def _trust(*, yes: bool) -> Result:
     project, home = context.the_project(anyones=True), home_folder()
     asked = projects.wishes_of(project, home=home)
-    trusting.trusted_folders(home)  # a list that cannot be read is an error before anybody is asked
+    trusting.trusted_folders(home)  # raises if the list cannot be read, before we ask the user
     waiting = projects.untrusted(project, home=home)
     lines = [f"{project.root} asks for:" if asked else f"{project.root} {_NO_WISHES}"]
     lines += [f"  {'new ' if wish in waiting else '    '} {wish.text}" for wish in asked]
@@ -300,7 +300,7 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
 
 
 def _check_feature(project: projects.Project, feature: str) -> None:
-    """Refuse a name that is likely mistyped: no feature of plan or memory has it, and some are."""
+    """Raise if the name is probably mistyped: there are features, but none is called this."""
     names = {entry.name for entry in context.the_plan().read("features").features}
     names |= {
         *open_journals(
@@ -370,7 +370,7 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
 
 
 def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path, dict[str, Any]]:
-    """Ralph's home, and the project, conversation or directory to pause; none means everything."""
+    """Return Ralph's home, and the project, conversation or directory to pause (none: all)."""
     home = home_folder()
     if (conversation is not None) + here + everywhere > 1:
         raise click.UsageError("Choose one: --conversation, --here or --everywhere.")
@@ -388,7 +388,7 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
 
 
 def _conversation_id(home: Path, wanted: str) -> str:
-    """The id of a conversation that is paused or in memory, or of a session that is neither."""
+    """Return the id of a conversation that is paused or in memory, or of an unknown session."""
     from ralph.memory.conversations import Conversations
     from ralph.recall import CLAUDE_CODE
     from ralph.records.conversation import conversation_id

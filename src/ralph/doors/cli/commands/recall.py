@@ -35,7 +35,7 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _TITLE_CHARS = 80
-# How many results under the floor are explained where there are none above it.
+# How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
 _NO_CONVERSATIONS = (
     "No conversations here yet. `ralph hooks install` records them, "
@@ -43,7 +43,7 @@ _NO_CONVERSATIONS = (
 )
 CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
-# What narrows a search and a list alike.
+# The options that narrow searches and lists.
 narrow = context.options(
     context.feature_option,
     context.choice("--kind", "Only this kind. Repeatable.", LABELS, "kinds", multiple=True),
@@ -54,7 +54,7 @@ narrow = context.options(
 
 
 def _scope() -> Scope:
-    """An agent in its run sees its feature; a person sees everything."""
+    """Return what may be searched: an agent in its run sees its feature, a user everything."""
     run = current_run()
     return PERSON if run is None else run_scope(run.feature)
 
@@ -121,12 +121,12 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
 
 
 def _of(feature: str | None) -> dict[str, Any]:
-    """The features to look at: this one, or all."""
+    """Return the argument for the features to search: this one, or all."""
     return {"features": None if feature is None else [feature]}
 
 
 def check_sources(given: dict[str, Any]) -> None:
-    """Refuse `--feature`, `--conversations` and `--knowledge` together."""
+    """Raise if `--feature`, `--conversations` and `--knowledge` are combined."""
     feature, conversations = given["feature"] is not None, given["conversations"]
     if conversations and feature:
         raise click.UsageError("Conversations belong to no feature: use one of the two options.")
@@ -320,7 +320,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
 
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
-    """A record of any kind with everything it has."""
+    """Show a record of any kind with all its details."""
     kind, label = hit.kind, KINDS[hit.kind].label
     if kind == "iteration":
         return _iteration(ralph, hit)
@@ -359,7 +359,7 @@ def _iteration(ralph: Ralph, hit: Hit) -> Result:
 
 
 def conversation_result(ralph: Ralph, hit: Hit) -> Result:
-    """A conversation with its exchanges, or one exchange with its steps."""
+    """Show a conversation with its exchanges, or one exchange with its steps."""
     from ralph.memory.conversations import details
 
     memory, alone = ralph.conversations, hit.kind == "exchange"
@@ -383,7 +383,7 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
 
 
 def conversation_table(talks: list[ConversationState], current: str = "", empty: str = "") -> Table:
-    """Conversations, a line each; `current` is the one that the person is in."""
+    """List conversations, one line each; `current` is the conversation of this chat."""
     rows = []
     for item in talks:
         talk = item.conversation
@@ -467,7 +467,7 @@ def status() -> Result:
         page.line(where)
         beside = {name: one for name, one in found.memories.items() if name != "feature"}
         if not (found.features or any(one["journalled"] for one in beside.values())):
-            # A token for one feature gets no counts, and without its server nobody knows them.
+            # A token for one feature gets no counts; if the server is down, they are unknown.
             if beside if ralph.remote else ralph.store.journals.trouble() is None:
                 page.line("Memory is empty. Save iterations with: ralph record")
             return

@@ -1,4 +1,4 @@
-"""`ralph record`: an agent's run, or records as JSON, into memory."""
+"""`ralph record`: save an agent's run, or records as JSON, to memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ralph.records import Source
 from ralph.records import iteration as schema
 from ralph.text.tokens import plural
 
-# What `record` takes, for error messages.
+# What `record` accepts, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
 _OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
@@ -100,7 +100,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
 
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
-    """The record, completed from the options and the focus."""
+    """Fill in missing fields of a record from the options and the focus."""
     if client := clients.session_client(plain):
         what = f"this is a session file of {client.title}, not the output of a run"
         todo = f"Import it with: ralph conversations import {client.source}"
@@ -116,13 +116,13 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
     if not own:
         todo = "Add --feature NAME, or write it into the record."
         flags = _focused(flags, "this record does not name its feature", where, todo)
-    # A field that is empty counts as missing.
+    # An empty field counts as missing.
     fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
     return plain | fills
 
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
-    """The names of fields that were ignored, each once."""
+    """Return the names of ignored fields, each once."""
     parts = {
         "errors": schema.ErrorSeen,
         "decisions": schema.Decision,
@@ -137,7 +137,7 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
 
 
 def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[str, Any]:
-    """The flags, completed from the focus; an error where neither names a feature."""
+    """Fill in the flags from the focus; raise if neither names a feature."""
     if flags["feature"]:
         return flags
     project = context.the_project() if context.on_server() is None else context.found_project()
@@ -151,16 +151,16 @@ def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[st
 
 
 def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
-    """The first lines, and the dialect if an agent printed them; the rest is still in the file.
+    """Read the first lines; return them, and the dialect if an agent printed them.
 
-    Noise and unknown events may come before the ones that decide it.
+    Noise and unknown events may come before the one that decides. The rest stays in the file.
     """
     lines: list[bytes] = []
     for line in file:
         lines.append(line)
         if len(lines) == 1 and line.startswith(context.UTF16):
             text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
-            # It may be too long to convert in memory.
+            # We do not convert it, because it may not fit in memory.
             if any(map(_dialect, clients.events_on(text))):
                 what = "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8"
                 todo = "Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
@@ -183,23 +183,23 @@ def _dialect(event: dict[str, Any]) -> str | None:
 def _record_run(
     lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
 ) -> list[SavedIteration]:
-    """One run of an agent as one iteration; a note for each line that could not be read."""
+    """Save a run of an agent as one iteration; print a note for each line that cannot be read."""
     todo = "Add --feature NAME, or set one: ralph focus NAME."
     flags = _focused(flags, "an agent's output does not name a feature", name, todo)
     with context.opened() as ralph:
         root = str(ralph.project.root)
         captured, complaints = clients.read(lines, file=name, root=root, dialect=dialect)
-        # A run without a name gets one from its content: the same output is the same record.
+        # A run without an id gets one from its content, so the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"
-        # Some agents' output has no time; a run that was recorded before has the time of then.
+        # Some agents print no time. A run that was recorded before keeps its first time.
         memory = ralph.feature(flags["feature"])
         same = {
             located.record.id: old.timestamp
             for located, old in memory.iterations()
             if old.session_id == run and str(old.task_id) == str(flags["task_id"])
         }
-        # A run that was stopped at once is recorded too.
+        # Even a run that was stopped right away is recorded.
         how = captured.terminal_reason.replace("_", " ")
         summary = captured.summary or f"The run ended without a word ({how})."
         at = captured.ended_at or next(iter(same.values()), None)
@@ -208,14 +208,14 @@ def _record_run(
         for complaint in complaints:
             note(str(complaint))
         saved = ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
-        # A session's file holds all of it: the record of an earlier, shorter one is outdated.
+        # A transcript has the whole session, so the record of a shorter version is outdated.
         if dialect == "transcript" and saved[0].fresh and same:
             memory.forget(list(same), reason="the session went on")
         return saved
 
 
 def _run_text(iteration: schema.Iteration) -> str:
-    """What was read from a run, so that a misreading is seen at once."""
+    """Summarize what was read from a run, so that mistakes are easy to see."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
     counts = iteration.files_touched, iteration.errors, iteration.decisions
     words = zip(("file", "error", "decision"), counts, strict=True)

@@ -91,7 +91,7 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
 
 
 def _show_preview(found: dict[str, Any], page: Page) -> None:
-    """What would run first; the rules for single commands are listed at the end."""
+    """Show what would run first; list the allowed commands at the end."""
     if found["task_id"] is None:
         page.line(f"Nothing would run: {found['detail']}.")
         return
@@ -106,16 +106,16 @@ def _show_preview(found: dict[str, Any], page: Page) -> None:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Ctrl-C, TERM and a closed terminal ask the run to stop; a second Ctrl-C stops at once."""
+    """Set the event on Ctrl-C, TERM or a closed terminal; a second Ctrl-C stops at once."""
     stop = threading.Event()
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt  # the next run records what is unfinished
+            raise KeyboardInterrupt  # the next run records the unfinished iteration
         stop.set()
 
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    # With nohup a run outlives its terminal.
+    # With nohup, a run goes on when its terminal is closed.
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, request)
     try:
@@ -141,10 +141,10 @@ def shown(
     root: str = "",
     moving: str = "",
 ) -> Iterator[Listener]:
-    """A listener for a person; on a terminal the last line shows what the agent does now.
+    """Yield a listener that shows events; on a terminal the last line shows the agent's activity.
 
-    Once `stopping`, it says that instead. The bar of `progress` makes room for it. `moving` is what
-    it shows at first. Paths are relative to the `root`.
+    Once `stopping`, that line says so. The bar of `progress` makes room for it. `moving` is its
+    first text. Paths are shown relative to `root`.
     """
     bar = progress if isinstance(progress, context.Bar) else context.Bar(lambda: None)
     with contextlib.closing(RunScreen(stopping, root, bar)) as screen:
@@ -154,7 +154,7 @@ def shown(
 
 
 class RunScreen:
-    """Prints the events of a run; on a terminal a moving line stands below them."""
+    """Prints the events of a run; on a terminal, with a moving line below them."""
 
     def __init__(self, stopping: Callable[[], bool], root: str, bar: context.Bar) -> None:
         self._page, self._bar = Page(), bar
@@ -163,7 +163,7 @@ class RunScreen:
         self._live: Live | None = None
 
     def listen(self, event: LoopEvent) -> None:
-        """Show one event; the moving line goes away first."""
+        """Show one event; remove the moving line first."""
         if event.event != "doing":
             self.close()
             self._bar.hide()
@@ -192,10 +192,10 @@ class RunScreen:
             # Text for stderr goes above the line; text for stdout goes to stdout.
             redirect_stdout=False,
         )
-        self._live.start(refresh=True)  # at once: a quick agent is over before the next tick
+        self._live.start(refresh=True)  # now: a quick agent may end before the next tick
 
     def _moving_line(self) -> Text:
-        """One line, never wider than the terminal: the time so far, and what the agent does."""
+        """Return one line with the time so far and the agent's activity, cut to the terminal."""
         from rich.text import Text
 
         text = "stopping the agent, then recording" if self._stopping() else self._text
@@ -294,14 +294,14 @@ def _doing_line(facts: dict[str, Any], root: str) -> str:
 
 
 def _failed_server(name: str, feature: str) -> str:
-    """A server that failed to start; for one of ours, how to see why."""
+    """Name a server that failed to start; for our own, say how to see why."""
     if name not in ("feature-memory", "plan"):
         return name
     return f"{name} (to see why, run: ralph mcp {quote(f'--feature={feature}')})"
 
 
 def duration(seconds: float) -> str:
-    """A duration as people write it."""
+    """Format a duration for people."""
     if seconds >= 60:
         minutes, rest = divmod(int(seconds), 60)
         hours, minutes = divmod(minutes, 60)
@@ -310,12 +310,12 @@ def duration(seconds: float) -> str:
 
 
 def usd(amount: float) -> str:
-    """An amount of money, small ones with more digits."""
+    """Format an amount of money; small ones get more digits."""
     return f"{amount:.4f} USD" if amount < 1 else f"{amount:.2f} USD"
 
 
 def cost_text(duration_ms: float, tokens: int | None, cost_usd: float | None) -> list[str]:
-    """What an agent took: time, tokens, money."""
+    """List what an agent used: time, tokens, money."""
     parts = [duration(duration_ms / 1000)]
     parts += [f"{tokens} tokens"] if tokens else []
     return [*parts, usd(cost_usd)] if cost_usd else parts
@@ -346,9 +346,9 @@ def demo(keep: bool) -> int:
 
 
 def _tell(page: Page, project: Path) -> int:
-    """A plan of two tasks; the first attempt fails, and the next ones know it.
+    """Play the demo: two tasks, where the first attempt fails and later ones learn from it.
 
-    These are the commands a person would type. It ends at one that fails, with its exit code.
+    It runs the commands that a user would type, and stops with the exit code of one that fails.
     """
     script = _unpacked(project)
     os.chdir(project)
@@ -370,7 +370,7 @@ def _tell(page: Page, project: Path) -> int:
 
 
 def _unpacked(project: Path) -> Path:
-    """The project's files and the agent's script, as they come with the package."""
+    """Write the demo's project files and the agent's script; return the script's path."""
     text = files("ralph.loop").joinpath("scripts", "demo.json").read_text(encoding="utf-8")
     project.mkdir(parents=True)
     for name, content in json.loads(text)["files"].items():
@@ -382,7 +382,7 @@ def _unpacked(project: Path) -> Path:
 
 @contextlib.contextmanager
 def _scratch(*, keep: bool) -> Iterator[Path]:
-    """A directory for everything, with a home of its own; no other settings or project apply."""
+    """Yield a temporary directory with its own Ralph home; no other settings or projects apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
     before, here = dict(os.environ), folder.parent
     with contextlib.suppress(FileNotFoundError):  # the current directory may be deleted

@@ -1,4 +1,4 @@
-"""Commands of the chat, after a slash. Each answers in lines, as the command line shows them."""
+"""The slash commands of the chat. Each returns lines of text, as the command line shows them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _quit(chat: Chat, rest: str) -> Sequence[str]:
     return ()
 
 
-# Each command: its arguments, what it does, and the function that answers in lines.
+# Each command: its arguments, what it does, and the function that returns its lines.
 COMMANDS: dict[str, tuple[str, str, Callable[[Chat, str], Sequence[str]]]] = {
     "help": ("", "List these commands.", _help),
     "search": ("QUERY", "Search past conversations.", _search),

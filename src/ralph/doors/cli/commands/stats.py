@@ -1,4 +1,4 @@
-"""`ralph stats`: what the work cost and how it went, as tables with bars."""
+"""`ralph stats`: the cost and success of the work, as tables with bars."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _summary(total: Usage) -> str:
 
 
 def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool) -> None:
-    """A row for each key, at most 60 columns wide; days keep their order, the newest are shown."""
+    """Print a row for each key, at most 60 columns wide; of days, the latest ones in order."""
     name = "cost" if any(row.cost_usd for row in rows) else "tokens"
     sizes = [row.cost_usd if name == "cost" else row.tokens_used for row in rows]
     pairs = list(zip(rows, sizes, strict=True))
@@ -104,7 +104,7 @@ def _percent(whole: int, part: int) -> str:
 
 
 def _short(number: int) -> str:
-    """A number in at most five characters: 950, 12k, 3.4M."""
+    """Format a number in at most five characters: 950, 12k, 3.4M."""
     for unit, size in (("M", 1_000_000), ("k", 1000)):
         if number >= size:
             return f"{number / size:.{int(number < 10 * size)}f}{unit}"

@@ -1,4 +1,4 @@
-"""`ralph journal` and `ralph index`: check what is stored, move it to a server, rebuild it."""
+"""`ralph journal` and `ralph index`: check and move the journals, check and rebuild the index."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def verify(feature: str | None) -> Result:
     with context.opened() as ralph:
         streams = [one for one in ralph.streams(feature) if one.label != "plan"]
         results = [one.verify() for one in streams]
-        # Knowledge has one for each project: they learn from each other.
+        # Knowledge has one journal per project, because projects learn from each other.
         shared = [each.store.journals for each in streams if each.label == "knowledge"]
         journals = len(streams) + sum(len(each.names()) - 1 for each in shared)
     records = sum(number for number, _ in results)
@@ -100,7 +100,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     if source is not None:
         begin = _address(source, "URL to move from", server)
     elif begin == target:
-        begin = None  # the address was set first, and the journals are still in files
+        begin = None  # the address was set first; the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
     options: dict[str, Any] = {"everything": everything, "dry_run": dry_run}
     options |= {"source": begin, "target": target, "progress": lambda _, number: bar(number)}
@@ -132,7 +132,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
 
 
 def _address(given: str, question: str, server: str | None) -> str | None:
-    """The address of a server; None means files. It can be typed unseen, or come from a pipe."""
+    """Return the address of a server, or None for files; `-` asks for it or reads a pipe."""
     if given == "-" and sys.stdin.isatty():
         given = str(click.prompt(question, hide_input=True, err=True)).strip()
     elif given == "-":
@@ -209,7 +209,7 @@ def deliver() -> Result:
         )
         value = {"delivered": {there.where: count - kept}, "waiting": {there.where: kept}}
         return Result(value, f"{done} {there.where}.", len(notes), notes=notes)
-    _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
+    _, config, home = context.project_config(optional=True)  # waiting records are of all projects
     url = config.settings.journal_url
     with context.warnings_noted():
         if url:
@@ -260,7 +260,7 @@ def status() -> Result:
 
 def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
     index = store.index
-    # Nobody knows what journals a server has that is down.
+    # If a server is down, we don't know which journals it has.
     sure = store.journals.trouble() is None
     by_name = {target.name: target for target in targets}
 
@@ -360,7 +360,7 @@ def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
 def verify_contents() -> Result:
     """Compare the index with the journal, record by record; nothing is changed."""
     with context.opened() as ralph:
-        ralph.store.need_journals()  # else the index would be compared with itself
+        ralph.store.need_journals()  # or the index would be compared with itself
         checked = verify_index(ralph)
 
     def show(page: Page) -> None:
@@ -381,14 +381,14 @@ def verify_contents() -> Result:
 def prune() -> Result:
     """Delete collections without a journal, and files that are no longer used."""
     with context.opened() as ralph:
-        ralph.store.need_journals()  # else other machines' collections would look orphaned
+        ralph.store.need_journals()  # or other machines' collections would look orphaned
         gone = ralph.store.index.with_repair(ralph.prune) + _prune_knowledge(ralph)
     text = f"Removed {', '.join(gone)}." if gone else "There was nothing to remove."
     return Result({"removed": gone}, text)
 
 
 def _prune_knowledge(ralph: Ralph) -> list[str]:
-    """Delete unused index files, and what is indexed of journals that are gone."""
+    """Delete unused index files, and the index of journals that no longer exist."""
     memory = ralph.knowledge
     if not (memory.store.home / "cache" / "knowledge").is_dir():
         return []

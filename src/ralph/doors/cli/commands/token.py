@@ -1,4 +1,4 @@
-"""`ralph token`: who may use a project's memory over the network."""
+"""`ralph token`: manage who may use a project's memory over the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take records out, bring them in, delete them for good: export, import, backup, forget."""
+"""`ralph export`, `import`, `backup`, `restore` and `forget`: copy records, or delete them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def export(file: str, feature: str | None) -> Result | None:
 
 
 def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None:
-    """Write to the file that a person names, or to stdout."""
+    """Write to the named file, or to stdout for `-`."""
     path, data = Path(file), b"".join(lines)
     if file == "-":
         render.write_out(lines)
@@ -137,7 +137,7 @@ def backup(file: Path) -> Result:
     Examples:
       ralph backup ~/ralph-backup.zip
     """
-    from ralph.memory.backup import back_up  # only here: it loads what reads ZIP files
+    from ralph.memory.backup import back_up  # loads the ZIP library, which only this needs
 
     with context.opened(anywhere=True) as ralph:
         done = back_up(ralph, file.expanduser().absolute())
@@ -202,7 +202,7 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
 
 
 def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
-    """Clients first; where none begins so, files."""
+    """Complete names of clients, and files."""
     from click.shell_completion import CompletionItem
 
     clients = [CompletionItem(name) for name in BY_SOURCE if name.startswith(incomplete)]
@@ -229,7 +229,7 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
-    if source in BY_AGENT and not Path(source).exists():  # as it is called everywhere else
+    if source in BY_AGENT and not Path(source).exists():  # its name in other commands
         source = BY_AGENT[source].source
     if source in BY_SOURCE:
         return _read_sessions(source, folder, **flags)
@@ -256,7 +256,7 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
         with contextlib.closing(bar):
             found = importer.once()
         prune_if_due(memory)
-        with contextlib.suppress(MemoryOff):  # the next question finds it without waiting
+        with contextlib.suppress(MemoryOff):  # index now, so that the next search need not wait
             memory.sync(budget_s=10.0)
         result = _imported(found)
         if not follow:
@@ -267,7 +267,7 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
 
 
 def _follow(importer: Importer, found: ConversationImport) -> None:
-    """Look again and again until Ctrl-C; print only what is new."""
+    """Keep importing until Ctrl-C; print only what is new."""
     printed = {str(each) for each in (*found.unread, *found.complaints)}
     if not wants_json():
         note(f"following {importer.folder}; Ctrl-C ends it")
@@ -282,7 +282,7 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
 
 
 def _print_now(result: Result, *, quiet: bool = False) -> None:
-    """Print one of several results, a line each; of a quiet one its notes alone."""
+    """Print one of several results on a line; if `quiet`, only its notes."""
     if wants_json() and not quiet:
         render.print_json_line(result.value)
     quiet = quiet or wants_json()
@@ -389,7 +389,7 @@ def forget(
 
     def show(page: Page) -> None:
         if done.count:
-            beside = f" {_GIT}" if choice.committed else ""  # the rest is never committed
+            beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
             page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
         elif not done.copies:
             page.line("No record matches; nothing was forgotten.")
@@ -410,7 +410,7 @@ def forget(
 
 
 def _forget_there(there: Any, ids: tuple[str, ...], yes: bool, more: object) -> Result:
-    """Forget records on a server, each with what was derived from it."""
+    """Forget records on a server, each with everything that was learned from it."""
     if more or not ids:
         todo = "Name the records by their ids, or do this where the server runs."
         raise BadInput("a server forgets single records", todo=todo)
@@ -429,7 +429,7 @@ def _forget_there(there: Any, ids: tuple[str, ...], yes: bool, more: object) -> 
         )
     remains: list[str] = []
     for one in ids:
-        with contextlib.suppress(NotFound):  # it went with one before
+        with contextlib.suppress(NotFound):  # it was forgotten along with an earlier one
             remains += there.forget(one)["remains"]
     value = {"forgotten": len(going), "ids": going, "learnings": learned, "remains": remains}
     lines = [f"Forgot {records} on the server.", *(f"Still there: {each}" for each in remains)]
@@ -454,7 +454,7 @@ def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
 
 
 def _record_text(ralph: Ralph, identity: str, kind: str) -> str:
-    """What a record is about; of one that cannot be shown, and of small ones, its kind."""
+    """Say what a record is about; for a small one, or one that cannot be shown, only its kind."""
     try:
         hit = ralph.get(identity, everywhere=False)
     except RalphError:

@@ -1,4 +1,4 @@
-"""`ralph why`: what a session was shown from memory, by which hook or prompt, what was saved."""
+"""`ralph why`: what a session was shown from memory, by which hook or prompt, and what it saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ralph.text.tokens import plural
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
 
-# Claude Code tells the commands that it runs which session they are in.
+# Claude Code sets this for the commands that it runs.
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
@@ -74,7 +74,7 @@ def why(session: str | None) -> Result:
 
 
 def _record(ralph: Ralph, identity: str) -> dict[str, Any]:
-    """What a person can recognize a record by; it may be gone since."""
+    """Return what identifies a record for people; it may have been forgotten."""
     try:
         hit = ralph.get(identity, everywhere=True)
     except (NotFound, RecordForgotten):

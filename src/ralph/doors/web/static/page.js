@@ -10,7 +10,7 @@ const fetchPart = (path) =>
 // The server escaped everything in it; a parsed document runs no script either.
 const parse = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
-// As much of a time as is needed to tell when it was; the whole of it is in the tooltip.
+// Show only as much of a time as needed; the tooltip has the full time.
 function shorten(moment) {
   const now = new Date();
   const time = { hour: "numeric", minute: "2-digit" };
