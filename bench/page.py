@@ -111,7 +111,7 @@ def _served(place: BenchProject) -> Iterator[_Page]:
 def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
     def start() -> float:
         begin = time.perf_counter()
-        with _served(place):  # by now a browser was let in
+        with _served(place):  # a browser has been let in by now
             return time.perf_counter() - begin
 
     numpy = fresh(python("import numpy"), home=place.home)

@@ -89,7 +89,7 @@ class Journals(Protocol):
         """Return the time of the newest record, reading only the journal's end; "" if unknown."""
 
     def size_bytes(self, name: str) -> int:
-        """Return roughly how many bytes a journal has to read; 0 if it does not exist."""
+        """Return roughly how many bytes there are to read in a journal; 0 if it does not exist."""
 
     def trouble(self) -> str | None:
         """Return why answers may be stale (the server was not reached last time), or None."""

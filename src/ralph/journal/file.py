@@ -30,7 +30,7 @@ _BUFFER_BYTES = 1024 * 1024
 _TAIL_BYTES = 16 * 1024
 # About half a million records. A cloned repository can ship a huge file that compresses well.
 _LARGEST_BYTES = 1 << 30
-# Finds the ids of the records that a damaged line began.
+# Finds the ids of records, but not of tombstones, in a damaged line.
 _BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % entries.FORGOTTEN.encode())
 
 

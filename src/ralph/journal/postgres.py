@@ -27,7 +27,7 @@ from ralph.records import Complaint, Record, Source, Tombstone, now
 
 _T = TypeVar("_T")
 _COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
-# The database's indexes accept no longer keys.
+# Longer keys do not fit into the database's indexes.
 _LONGEST_KEY_BYTES = 1000
 _CHUNK_ROWS = 500
 _CHUNK_BYTES = 8 * 1024 * 1024
@@ -486,7 +486,7 @@ class PostgresJournals:
         return max((row[0] for row in rows), default="")
 
     def size_bytes(self, name: str) -> int:
-        """Return roughly how many bytes a journal has to read; counts only part of a long one."""
+        """Return roughly how many bytes there are to read; counts only part of a long journal."""
         return int(self.link.run(lambda db: db.rows(_SIZE, [self.memory(), name]))[0][0])
 
     def trouble(self) -> str | None:

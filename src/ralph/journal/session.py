@@ -309,7 +309,7 @@ class Link:
     # -- when the server does not answer
 
     def _noted(self) -> str | None:
-        """Return why the server just failed, here or in another process; None to try it."""
+        """Return why the server just failed, here or in another process; None if it did not."""
         if time.monotonic() < self._off_until:
             return self.trouble
         if self._note is not None:

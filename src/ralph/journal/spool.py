@@ -329,7 +329,7 @@ class SpooledJournals(PostgresJournals):
         return newest
 
     def size_bytes(self, name: str) -> int:
-        """Return roughly how many bytes a journal has to read; 0 if the server is down."""
+        """Return roughly how many bytes there are to read; 0 if the server is down."""
         with contextlib.suppress(JournalDown):
             return super().size_bytes(name)
         return 0

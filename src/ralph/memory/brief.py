@@ -63,7 +63,7 @@ class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What someone who starts to work here should know; sessions and notes newest first."""
+    """What someone who starts to work here should know; new sessions and people's notes first."""
 
     features: tuple[FeatureNow, ...]
     repeated: tuple[RepeatedError, ...]

@@ -62,7 +62,7 @@ def passages(record: Record) -> Sequence[Passage]:
 
 
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
-    """Draft a record of this event with the current time, the same each time it is called."""
+    """Draft a record of this event. Its time is set now, so every call gives the same record."""
     moment = now()
     return lambda number: kinds.entry_record(said, id=identity, number=number, at=moment)
 
@@ -102,7 +102,7 @@ class Grouping:
     def assign(
         self, fresh: Sequence[Member], candidates: Callable[[int], Sequence[Member]]
     ) -> list[PublishedEntry]:
-        """Assign each entry, in order, to the pattern of its nearest equal, or to a new one.
+        """Assign each entry, in order, to the pattern of its nearest duplicate, or to a new one.
 
         `candidates` returns the first entries of the published patterns that the entry at an index
         may belong to. Only first entries are compared, because sameness is not transitive: a chain

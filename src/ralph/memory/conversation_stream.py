@@ -477,7 +477,7 @@ def texts_of(body: bytes) -> Iterator[str]:
 
 
 def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
-    """Return whether a title reveals deleted text: it begins one, or has a word only they have."""
+    """Return whether a title reveals deleted text: its beginning, or a word that only it has."""
     gone = list(gone)
     begins = folded(title.removesuffix(TRUNCATED))
     if begins and any(folded(text).startswith(begins) for text in gone):

@@ -103,7 +103,7 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
 
 
 def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
-    """Remove documents, also all in a folder, from memory. The files themselves stay."""
+    """Remove documents, or all in a folder, from memory. The files themselves stay."""
     saved, base = _saved(memory), root.resolve()
     gone: set[str] = set()
     for path in paths:

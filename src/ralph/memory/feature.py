@@ -81,7 +81,7 @@ def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]
 
 
 def _from_root(path: str, root: str) -> str:
-    """Make a path relative to the root. Redact only after that: its folders may look secret."""
+    """Make a path relative to the root. Redact only after this: folders may look like secrets."""
     base = root.replace("\\", "/").rstrip("/")
     plain = kind.whole_text(path).replace("\\", "/")
     return plain.removeprefix(f"{base}/") if base else plain

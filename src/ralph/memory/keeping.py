@@ -192,7 +192,7 @@ def choose(
     if feature or conversations or knowledge:
         memories = {FEATURES} if feature else {CONVERSATIONS} if conversations else {KNOWLEDGE}
     keys = [key for key in journal_keys(ralph) if key.memory != CONVERSATIONS]
-    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # with all their ids
+    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # for all their ids
     if wanted:
         keys += [one for one in journal_keys(ralph, everywhere=True) if one.memory == KNOWLEDGE]
     chosen: _Chosen = {}

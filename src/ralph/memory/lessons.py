@@ -57,7 +57,7 @@ def portable_text(text: str, root: Path) -> str:
 def _folders(root: Path) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
     try:
         home = Path.home()
-    except RuntimeError:  # there is none
+    except RuntimeError:  # no home folder
         return _pattern(root), None
     return _pattern(root), _pattern(home)
 
@@ -95,7 +95,7 @@ class RepeatedError(msgspec.Struct, frozen=True):
 
 
 def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> list[RepeatedError]:
-    """Return the errors of most runs whose fix is known; one not seen for long is overcome.
+    """Return the most frequent errors with a known fix, except those not seen for long.
 
     `runs` has the errors of each iteration or session, oldest first.
     """

@@ -32,7 +32,7 @@ _LOCK_TIMEOUT_S = 5.0
 
 
 class Pause(NamedTuple):
-    """A time in which nothing is saved of a project, a conversation, a folder, or anything.
+    """A time in which nothing is saved for a project, a conversation, a folder, or at all.
 
     `where` is only for people to read. A pause without a start is from the setting `pause_folders`.
     """
@@ -143,7 +143,7 @@ def in_force(
     conversation: Callable[[], str] | str = "",
     folder: str = "",
 ) -> Pause | None:
-    """Return the active pause for this project, conversation or folder; functions run if needed."""
+    """Return the active pause for these, or None. Callable arguments are only called if needed."""
     held = [one for one in read_pauses(home) if one.holds_now]
     if not held:
         return None
@@ -238,7 +238,7 @@ def covers(
 def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
 ) -> list[SessionExchange]:
-    """Return the exchanges of a transcript that may be saved; the others never can be any more."""
+    """Return the exchanges of a transcript that may be saved; bury the others for good."""
     pauses, project = read_pauses(ralph.project.home), ralph.project
     from ralph.records.conversation import conversation_id, exchange_id
 

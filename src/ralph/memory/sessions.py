@@ -434,7 +434,7 @@ def unkept(
     A session that continues is read from its beginning, and its earlier exchanges may have had
     another focus.
     """
-    # A server knows itself what it has.
+    # A server itself knows what it has.
     met = set[str]() if ralph.remote else ralph.conversations.stream.met()
     homes = [conversation_id(source, one.session_id or session) for one in seen]
     ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}

@@ -266,8 +266,8 @@ def is_noise(path: str) -> bool:
 def enrich(
     plan: Plan, feature: str, iterations: Iterable[Iteration], *, among: Set[str] | None = None
 ) -> list[str]:
-    """Add files (`among` these) that were touched often, and drop those that are gone. Files that
-    people added make no room for others. Return the added files."""
+    """Add files (`among` these) that were touched often, and drop those that are gone. A file that
+    a person added never makes room for another. Return the added files."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
         paths = {file.path for file in iteration.files_touched}
@@ -294,7 +294,7 @@ def enrich(
 
 
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
-    """Return the feature without files that are gone, and a note for each. Changes no plan."""
+    """Return the feature without files that are gone, and a note for each; the plan stays."""
     lists = {name: getattr(feature, name) for name in _FILE_LISTS}
     notes = _drop_vanished(plan, lists)
     kept = {name: tuple(lists.get(name, ())) for name in _FILE_LISTS}

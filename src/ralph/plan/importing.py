@@ -16,7 +16,7 @@ Markdown:
 Any other heading begins another feature. A heading without a task and without a section of its
 own is only a title. Fenced code is skipped.
 
-YAML has the plan's own shape, and may nest and shorten:
+YAML has the same shape as the plan's files, but tasks may be nested, and some forms are short:
 
     features:
       - name: authentication
@@ -29,8 +29,8 @@ YAML has the plan's own shape, and may nest and shorten:
     tasks: [{feature: ..., title: ...}]
     disciplines: [{name: ..., system_prompt: ...}]
 
-A task keeps its `id` unless the plan uses it already; then it gets the next free one, and what
-waits for it in the document follows. Comments and times are not imported.
+A task keeps its `id` unless the plan uses it already. Then it gets the next free one, and tasks of
+the document that wait for it use the new one. Comments and times are not imported.
 
 Importing again adds nothing: a feature is recognized by its name, a task by its feature and title.
 A task that the document ticks off, skips or begins gets that status, and a title that only gained

@@ -149,7 +149,7 @@ class Plan:
         return self._read[kind][1]
 
     def read(self, *kinds: Kind) -> PlanView:
-        """Return what can be read, with its problems; only bad YAML raises. Reads only `kinds`."""
+        """Return what can be read in these files, with its problems; only bad YAML raises."""
         return read_view({kind: self.document(kind) for kind in kinds or KINDS})
 
     def load(self) -> PlanView:

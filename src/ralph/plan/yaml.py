@@ -1,8 +1,8 @@
 """One YAML file of the plan: read as plain data with positions, and written back.
 
-Plain data is dict, list, str, int, float, bool and None (a date stays text). Anything else is one
-error with file, line and column. A change replaces only the lines whose values change: every other
-line, comment and quote stays as it is.
+Plain data is dict, list, str, int, float, bool and None (a date stays text). A file that cannot be
+read is one error with file, line and column. A change replaces only the lines whose values change:
+every other line, comment and quote stays as it is.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _prose(text: str | None) -> str:
 
 
 def _told_by(facts: PromptFacts, template: str, tools: Values, commands: Values) -> str:
-    """Render the template that names the server's tools, or the one with commands without it."""
+    """Render the template with the server's tools, or with commands if there is no server."""
     if facts.server:
         return render(f"{template}_tools", server=facts.server, **tools)
     return render(template, ralph=facts.ralph, **commands)
