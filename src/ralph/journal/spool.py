@@ -360,7 +360,7 @@ def server_journals(
 ) -> SpooledJournals:
     """Return a memory's journals as streams of a database. Opens no connection yet.
 
-    A memory is named `conversations`, `knowledge` or `feature/<project id>`.
+    A memory is named `conversations`, `knowledge`, `tokens` or `feature/<project id>`.
     """
     key = (url, Patience(**patience), spools)
     if (link := _links.get(key)) is None:

@@ -124,7 +124,7 @@ def _then(health: Health) -> str:
         return ""
     todo = health.todo.rstrip(".")
     if health is not _NONE and todo.startswith("Run:"):
-        return f". {todo}"  # as Ollama writes it: nomic-embed-text not found. Run: ...
+        return f". {todo}"  # as Ollama users know it: nomic-embed-text not found. Run: ...
     return f"; {todo}" if todo.startswith("Run:") else f"; {todo[0].lower()}{todo[1:]}"
 
 
