@@ -1,8 +1,8 @@
-"""What Ralph costs, measured beside what it is made of, and how well it finds.
+"""Benchmarks: what Ralph costs, compared with what it is made of, and how well it finds things.
 
-A machine's speed says nothing about a program, so every figure stands beside a reference operation
-that ran in turns with it, and the ratio is what counts. Quality is measured on questions whose
-answers are known, beside plain baselines.
+The speed of one machine says nothing about a program. So every figure is compared with a reference
+operation that ran in turns with it, and the ratio is what counts. Quality is measured on questions
+with known answers, and compared with plain baselines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BENCHES = {
 
 
 def main(name: str | None, args: Sequence[str]) -> int:
-    """Run one benchmark with its arguments, or list them all; the exit code."""
+    """Run one benchmark with its arguments, or list them all; return the exit code."""
     if name is None:
         for bench, what in BENCHES.items():
             sys.stdout.write(f"{bench:<13} {what}\n")
@@ -44,7 +44,7 @@ def main(name: str | None, args: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the benchmark that the words name; an error becomes one line and exit code 1."""
+    """Run the benchmark named on the command line; an error becomes one line and exit code 1."""
     try:
         return main(argv[0] if argv else None, argv[1:])
     except RalphError as error:

@@ -3,7 +3,7 @@
 Every question goes through the real search, up to the list that gets scored. The two logistics of
 recall/score.py are fitted on some of the lists and judged on the others: each half is scored by a
 fit on everything else. `report` and `sealed`, two parts of the memories written for this, are never
-fitted on.
+used for fitting.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 DATA = Path("tests/data")
 LIMIT = 10
-# What is never fitted on.
+# Parts that are never used for fitting.
 UNSEEN = frozenset({"report", "sealed"})
 
 
 def main(args: Sequence[str]) -> int:
-    """Ask, fit, and show what came out."""
+    """Ask, fit, and show the results."""
     parse = parser("calibrate", __doc__)
     parse.add_argument(
         "--memories", type=Path, default=DATA / "memories.jsonl", help="a JSONL file"
@@ -97,11 +97,11 @@ def main(args: Sequence[str]) -> int:
     return print_lines(lines)
 
 
-# -- one list of the search, and which of it is right
+# -- one result list of the search, and which results are right
 
 
 class Case(msgspec.Struct):
-    """The list that a question got: what it is ordered by, what speaks for it, what is right.
+    """The result list of a question: the values it is ordered by, the clues, and what is right.
 
     `also` are hits that may be shown without being wrong.
     """
@@ -117,7 +117,7 @@ class Case(msgspec.Struct):
     least: float
 
     def scores(self, by: tuple[Logistic, Logistic] | None = None) -> list[float]:
-        """The scores of the list, by other logistics if given."""
+        """Return the scores of the list, by other logistics if given."""
         return scores(self.clues, self.values, self.vectors, self.least, by)
 
 
@@ -132,7 +132,7 @@ class Labels(msgspec.Struct):
 
 
 def case_of(ranking: Ranking | None, labels: Labels) -> Case:
-    """The list with its labels."""
+    """Return the list with its labels."""
     ids = [one.hit.id for one in ranking.chosen] if ranking else []
     return Case(
         labels.set,
@@ -148,7 +148,7 @@ def case_of(ranking: Ranking | None, labels: Labels) -> Case:
 
 
 def question_of(text: str, today: str = "") -> Question:
-    """The question as the product asks it on this day."""
+    """Return the question as the product asks it on this day."""
     named = time_range(text, date.fromisoformat(today[:10])) if today else None
     if named:
         rest = "" if named.alone else named.rest
@@ -157,7 +157,7 @@ def question_of(text: str, today: str = "") -> Question:
 
 
 def asked(options: Any, embedder: Embedder | None, tell: Tell) -> Iterator[Case]:
-    """Every question of every set that is there."""
+    """Ask every question of every given set."""
     with corpus_index(embedder) as place:
         for labels, corpus, text in [
             *own_questions(options.own),
@@ -176,7 +176,7 @@ def asked(options: Any, embedder: Embedder | None, tell: Tell) -> Iterator[Case]
 
 
 def ranked_in(place: CorpusIndex, corpus: datasets.Corpus, question: Question) -> Ranking | None:
-    """The list that a corpus of documents gives, each a passage of its own."""
+    """Return the results from a corpus of documents, each one passage."""
     vector = place.embedder.embed_query(question.text) if place.embedder else None
     identity = place.embedder.identity if place.embedder else "none"
     name = place.built(corpus)
@@ -203,7 +203,7 @@ def _half(name: str) -> str:
 
 
 def own_questions(file: Path) -> Iterator[Asked]:
-    """Projects each for itself, and again all in one collection."""
+    """Yield the questions for each project alone, and for all projects in one collection."""
     own = datasets.read("own", file)
     corpora = {one.name: one for one in own.corpora}
     names = list(corpora)
@@ -215,7 +215,7 @@ def own_questions(file: Path) -> Iterator[Asked]:
 
 
 def pair_questions(file: Path) -> Iterator[Asked]:
-    """Few records a project, questions for each, and questions that none of them answers."""
+    """Yield questions for the few records of each project, and questions that none answers."""
     plain = msgspec.json.decode(datasets.text_of(file))
     for number, (name, project) in enumerate(plain["projects"].items()):
         records = [
@@ -232,8 +232,8 @@ def pair_questions(file: Path) -> Iterator[Asked]:
 
 
 def issue_questions(file: Path) -> Iterator[Asked]:
-    """Titles ask for fixes and discussions for issues, among 600, 150 and 30; titles also ask the
-    fixes of their own repository, and those of another one."""
+    """Yield titles that ask for fixes, and discussions that ask for issues, among 600, 150 and 30.
+    Titles also ask among the fixes of their own repository, and of another one."""
     draw = random.Random(5)
     data = datasets.read("issue-fix", file)
     documents = {c.name: {d.id: d for d in c.documents} for c in data.corpora}
@@ -274,7 +274,7 @@ def issue_questions(file: Path) -> Iterator[Asked]:
 
 
 def turn_questions(file: Path) -> Iterator[Asked]:
-    """Questions on the user turns of a person, and of others."""
+    """Yield questions about the user turns of a person, and of others."""
     data = datasets.read("longmemeval", file)
     corpora = {one.name: one for one in data.corpora}
     draw = random.Random(7)
@@ -286,7 +286,7 @@ def turn_questions(file: Path) -> Iterator[Asked]:
             yield Labels("user turns, other person", half), corpora[other], ask.text
 
 
-# -- the sets that are memories: all kinds of records, as the product keeps them
+# -- the sets that are memories: all kinds of records, as the product stores them
 
 
 class Memory(msgspec.Struct):
@@ -296,7 +296,7 @@ class Memory(msgspec.Struct):
     names: dict[str, str]
 
     def ask(self, text: str, labels: Labels, today: str = "") -> Case:
-        """The list that the whole project gives; its hits are named as in the set."""
+        """Return the results from the whole project; hits are named as in the set."""
         question = question_of(text, today)
         parts = [
             self.ralph.store.find(self.ralph._streams(), question),
@@ -309,7 +309,7 @@ class Memory(msgspec.Struct):
 
 
 def memory_of(records: Sequence[MemoryRecord], folder: Path, embedder: str) -> Memory:
-    """A project that keeps these records."""
+    """Create a project with these records."""
     (folder / "project").mkdir(parents=True)
     ralph = open_ralph(folder / "project", home=folder / "home", embedder=embedder)
     names: dict[str, str] = {}
@@ -362,15 +362,15 @@ def memory_of(records: Sequence[MemoryRecord], folder: Path, embedder: str) -> M
     return Memory(ralph, names)
 
 
-# Questions of these kinds are also asked where many records, few, or others' records are.
+# Questions of these kinds are also asked in large memories, small ones, and those of others.
 _ELSEWHERE = frozenset({"direct", "reworded", "paraphrase", "neighbour", "trace"})
 
 
 def memory_cases(
     sets: Sequence[MemorySet], embedder: Embedder | None, tell: Tell
 ) -> Iterator[Case]:
-    """The memories each for itself, after a summarizer has run, small, all of a half together, and
-    asked what is in others."""
+    """Ask each memory by itself, after a summarizer has run, as a small memory, together with all
+    of its half, and about what is in others."""
     title = "none" if embedder is None else embedder.title
     halves = dict.fromkeys(one.half for one in sets)
 
@@ -418,14 +418,14 @@ def memory_cases(
             pool.ralph.close()
 
 
-# Of another person, so many questions are asked of each memory.
+# At least this many questions of other people are asked in each memory.
 _OF_OTHERS = 4
 
 
 def talk_cases(
     name: str, found: Sequence[Talk], embedder: Embedder | None, tell: Tell
 ) -> Iterator[Case]:
-    """Questions on the conversations of a person, and on those of others."""
+    """Ask questions about the conversations of a person, and about those of others."""
     draw = random.Random(7)
     title = "none" if embedder is None else embedder.title
     for number, talk in enumerate(found, 1):
@@ -455,9 +455,10 @@ def talk_cases(
 
 _RIDGE = 0.05
 _STEPS = 60
-# What a set counts: all questions of a set as much as the root of their number. Less where nothing
-# answers, and less again in small memories. Chats and memories count double, because there are few
-# of them; talk between people counts less, because it is not what agents remember.
+# The weight of a set: all of its questions count as much as the root of their number. They count
+# less if nothing answers them, and less again in small memories. Chats and memories count double,
+# because there are few of them; talk between people counts less, because it is not what agents
+# remember.
 _NOTHING, _NOTHING_THERE, _NOTHING_IN_CHAT, _SMALL = 0.45, 0.75, 0.8, 0.65
 _NOWHERE = ("absent", "unrelated", "other")
 _FEW = ("pairs", "memories")
@@ -465,7 +466,7 @@ _CHAT, _TALK, _SUMMARIZED, _MEMORIES = 2.0, 0.7, 0.3, 2.0
 
 
 def fitted(cases: Sequence[Case]) -> tuple[Logistic, Logistic]:
-    """The logistics for the first hit, and for an answer among the first ten."""
+    """Return the logistics for the first hit, and for an answer among the first ten."""
     lists = [one for one in cases if one.values]
     first = np.array([one.right[0] for one in lists], dtype=float)
     among = np.array([any(one.right[:LIMIT]) for one in lists], dtype=float)
@@ -485,7 +486,7 @@ def fitted(cases: Sequence[Case]) -> tuple[Logistic, Logistic]:
 
 
 def weights(cases: Sequence[Case], nothing: float) -> Numbers:
-    """What each list counts in a fit."""
+    """Return how much each list counts in a fit."""
     sizes = Counter(one.set for one in cases)
 
     def weight(name: str) -> float:
@@ -511,7 +512,7 @@ def _columns(clues: Sequence[Sequence[float]]) -> Numbers:
 
 
 def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> Logistic:
-    """By iteratively reweighted least squares, with a small ridge; words and meaning never count
+    """Fit by iteratively reweighted least squares with a small ridge. Words and meaning never count
     against a hit."""
     columns = np.column_stack([np.ones(len(values)), values])
     counts = counts / counts.sum() * len(counts)
@@ -550,7 +551,7 @@ _ABOUT = (
 
 
 class Row(msgspec.Struct):
-    """How scores keep their word on one set."""
+    """How well scores match what is right, on one set."""
 
     by: str
     set: str
@@ -563,7 +564,7 @@ class Row(msgspec.Struct):
     over: tuple[float, float, float]
 
     def cells(self) -> tuple[str, ...]:
-        """As a line of the report."""
+        """Return the row as a line of the report."""
         numbers = (self.right, self.mean, self.error, self.shown)
         texts = [short(one, 3) for one in numbers]
         return (self.set, str(self.questions), *texts, f"{self.hits:.1f}", *_shares(self.over))
@@ -576,7 +577,7 @@ def _shares(values: Sequence[float]) -> list[str]:
 def tables(
     cases: Sequence[Case], by: Callable[[Case], tuple[Logistic, Logistic]] | None
 ) -> list[Row]:
-    """A row for each set; those of the memories once for each half, and for some kinds of them."""
+    """Return a row for each set; for memories a row per half, and more for some kinds."""
     groups: dict[str, list[Case]] = {}
     for one in cases:
         halved = one.set.startswith("memories")
@@ -614,7 +615,7 @@ def _row(
 
 
 def calibration_error(scores: Numbers, right: Numbers) -> float:
-    """How far what was promised is from what was right, over bins of scores."""
+    """Return how far scores are from the share that was right, over bins of scores."""
     error = 0.0
     for low, high in itertools.pairwise(BINS):
         inside = (scores >= low) & (scores < high)

@@ -24,7 +24,7 @@ from ralph.records.conversation import Conversation, Exchange, conversation_id, 
 _LISTED = 10_000
 _EXCHANGES_EACH = 10
 _CHUNKS = 10
-# The texts of a larger corpus are the first ones again, under other numbers.
+# A larger corpus repeats the first texts with other numbers.
 _TEXTS = 20_000
 _COLD = {10_000: Target(value=0.5), 100_000: Target(about="about 1 s")}
 _WARM = {10_000: Target(about="about 30 ms"), 100_000: Target(about="about 150 ms")}
@@ -38,7 +38,7 @@ with open_ralph(sys.argv[1]) as ralph:
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     parse = parser("conversations", __doc__, sizes="10000,100000", repeat=3)
     parse.add_argument(
         "--listed", type=count, default=_LISTED, help=f"how many to list (default {_LISTED})"
@@ -65,7 +65,7 @@ def main(args: Sequence[str]) -> int:
 def run(
     sizes: Sequence[int], *, repeat: int, listed: int = _LISTED, tell: Tell = lambda text: None
 ) -> list[Row]:
-    """The rows at every size, and those of the list; nothing is left behind."""
+    """Return the rows for every size, and those of the list; leave nothing behind."""
     rows: list[Row] = []
     for size in sizes:
         with _kept(size, _EXCHANGES_EACH) as place:
@@ -81,7 +81,7 @@ def run(
 
 @contextmanager
 def _kept(size: int, each: int) -> Iterator[BenchProject]:
-    """A project with so many exchanges, each conversation of a few."""
+    """Create a project with this many exchanges, `each` of them per conversation."""
     with temporary_project(size) as place:
         with place.opened() as ralph:
             ingest = in_chunks(
@@ -101,7 +101,7 @@ def _keep(ralph: Ralph, talks: Sequence[ConversationContent]) -> None:
 
 
 def add_conversations(ralph: Ralph, size: int) -> None:
-    """Keep so many exchanges."""
+    """Save this many exchanges."""
     _keep(ralph, list(_talks(0, size, _EXCHANGES_EACH)))
 
 
@@ -158,7 +158,7 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def _list(place: BenchProject, repeat: int) -> list[Row]:
-    """All conversations: the first time, which reads the journal, and again."""
+    """List all conversations: the first time, which reads the journal, and again."""
     [journal] = (place.home / "journal" / "conversations").glob("*.jsonl")
 
     def first() -> None:
@@ -184,7 +184,7 @@ def _list(place: BenchProject, repeat: int) -> list[Row]:
 # -- how well
 
 _SOURCE = "dataset"
-# How sessions and rounds are found: what is looked for, and the measures that tell most.
+# What is looked for and how, and the measures that say most about it.
 HEADLINES = {
     "round, by search": ("recall@10", "MRR"),
     "session, by search": ("recall@5", "any@5", "all@5"),
@@ -193,7 +193,7 @@ HEADLINES = {
 
 
 def evaluate(asked: Sequence[talks.Talk], *, tell: Tell = lambda text: None) -> list[FoundBy]:
-    """Ask every question of memories that hold the sessions."""
+    """Ask every question in a memory that has its sessions."""
     values: dict[str, list[dict[str, float]]] = {name: [] for name in HEADLINES}
     for number, talk in enumerate(asked, 1):
         with temporary_project() as place, place.opened() as ralph:
@@ -220,7 +220,7 @@ def _ask(ralph: Ralph, talk: talks.Talk, values: dict[str, list[dict[str, float]
 
 
 def add_talk(ralph: Ralph, talk: talks.Talk) -> dict[str, tuple[str, ...]]:
-    """Keep the sessions as conversations; returns the turns of each exchange by its id."""
+    """Save the sessions as conversations; return the turns of each exchange by its id."""
     turns: dict[str, tuple[str, ...]] = {}
     kept: list[ConversationContent] = []
     for session in talk.sessions:

@@ -1,7 +1,7 @@
-"""What an agent might have left behind: iterations and questions, the same ones every time.
+"""Made-up iterations of an agent, and questions about them, the same ones every time.
 
-Each iteration depends on the seed and its own number alone, so that a corpus of 1,000 is the
-beginning of one of 100,000.
+Each iteration depends only on the seed and its own number, so a corpus of 1,000 is the beginning of
+one of 100,000.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-# Another way of making the corpus means that kept folders are built again.
+# Change this when the corpus changes, so that kept folders are built again.
 VERSION = "1"
 SEED = 20
 LEAST_WORDS, MOST_WORDS = 40, 120
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-# How many names in the code have been spoken of before.
+# The share of names in the code that were used before.
 _KNOWN_NAMES = 0.8
 _OUTCOMES = ("success", "success", "success", "partial", "failure", "failure", "timeout")
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]{3,}")
 
-# -- words; those that come first are used most (Zipf)
+# -- words; the first ones are used most (Zipf)
 
 NOUNS = """
 request user session token cache query response handler form client file field service job page
@@ -100,7 +100,7 @@ Prometheus Terraform Kafka Vite Playwright nginx protobuf OpenTelemetry RabbitMQ
 
 
 class Zipf:
-    """Draws from a list so that the item at rank r, from 0, comes with weight 1 / (r + head)."""
+    """Draws from a list; the item at rank r, from 0, has the weight 1 / (r + head)."""
 
     def __init__(self, items: Sequence[str], *, head: int) -> None:
         self._items = list(dict.fromkeys(items))
@@ -108,16 +108,16 @@ class Zipf:
         self._weights = list(itertools.accumulate(weights))
 
     def draw(self, rng: random.Random) -> str:
-        """One item."""
+        """Return one item."""
         return rng.choices(self._items, cum_weights=self._weights)[0]
 
     def draws(self, rng: random.Random, count: int) -> list[str]:
-        """Several items, the same one perhaps twice."""
+        """Return several items, perhaps some of them twice."""
         return rng.choices(self._items, cum_weights=self._weights, k=count)
 
 
 def _compounds(count: int) -> list[str]:
-    """Words like `filename`: a long tail, as every code base has its own."""
+    """Return words like `filename`: the long tail that every code base has."""
     rng = random.Random("compounds")
     return ["".join(rng.sample(NOUNS, 2)) for _ in range(count)]
 
@@ -126,7 +126,7 @@ def _derived(words: Sequence[str], *prefixes: str) -> list[str]:
     return [prefix + word for prefix in prefixes for word in words]
 
 
-# So that a word of a question stands in a few passages of a hundred, as in texts people write.
+# Chosen so that a word of a question is in a few of a hundred passages, as in real texts.
 noun = Zipf([*NOUNS, *_compounds(3000)], head=30)
 verb = Zipf([*VERBS, *_derived(VERBS, "re", "pre", "auto", "co")], head=20)
 adjective = Zipf([*ADJECTIVES, *_derived(ADJECTIVES, "non", "semi", "over", "quasi")], head=12)
@@ -139,7 +139,7 @@ plain = Zipf([*PLAIN, *_derived(PLAIN, "half", "ever")], head=20)
 
 
 def names(rng: random.Random, first: str, second: str, does: str) -> tuple[str, str, str]:
-    """A function, a class and a file made of these words."""
+    """Return the names of a function, a class and a file, made of these words."""
     return (
         f"{does}_{first}_{second}",
         f"{first.capitalize()}{second.capitalize()}{rng.choice(CLASSES)}",
@@ -165,7 +165,7 @@ _TITLES = (
     "Make {snake} {verb} the {adjective} {noun}",
     "{Verb} {camel} when the {noun} is {adjective}",
 )
-# Held together by words that say nothing; what does say something is drawn.
+# The fixed words mean little; the words that mean something are drawn.
 _SENTENCES = (
     "Wrote {camel} in {path} so that the {noun} can {verb} before the {noun2} is {adjective}.",
     "The {adjective} {noun} was from {snake}, which did {verb} the {noun2} after a {noun3}.",
@@ -223,13 +223,13 @@ _EVERYWHERE = frozenset(_WORD.findall(" ".join(_SENTENCES + _TITLES)))
 
 
 def iterations(start: int, stop: int, *, seed: int = SEED) -> Iterator[dict[str, Any]]:
-    """The iterations with these numbers, as JSON-like data."""
+    """Yield the iterations with these numbers, as JSON-like data."""
     for number in range(start, stop):
         yield iteration(number, seed=seed)
 
 
 def iteration(number: int, *, seed: int = SEED) -> dict[str, Any]:
-    """One run of an agent on a task, with what it met and chose."""
+    """Return one run of an agent on a task, with its errors and decisions."""
     rng = random.Random(f"{seed}:{number}")
     words = _Words(rng)
     outcome = rng.choice(_OUTCOMES)
@@ -266,7 +266,7 @@ def iteration(number: int, *, seed: int = SEED) -> dict[str, Any]:
 
 
 def queries(count: int, *, size: int, seed: int = SEED) -> list[str]:
-    """Questions of 3-8 words; most are about something that stands in a corpus of this size."""
+    """Return questions of 3-8 words; most are about something in a corpus of this size."""
     rng = random.Random(f"{seed}:queries:{size}")
     return [_query(rng, size, seed) for _ in range(count)]
 
@@ -277,7 +277,7 @@ def _query(rng: random.Random, size: int, seed: int) -> str:
     made = iteration(rng.randrange(size), seed=seed)
     words = list(dict.fromkeys(_WORD.findall(f"{made['task_title']} {made['summary']}")))
     rng.shuffle(words)
-    # People ask with the words that matter; those of every second sentence come less often.
+    # People ask with the words that matter; the fixed words of the templates come less often.
     words.sort(key=lambda word: word in _EVERYWHERE and rng.random() < 0.9)
     return " ".join(words[: rng.randint(3, 8)])
 
@@ -291,11 +291,11 @@ def _summary(rng: random.Random, words: _Words) -> str:
 
 
 class _Words:
-    """What the blanks of a template are filled with; the area stays, the rest is drawn anew."""
+    """The words that fill the blanks of a template; the area stays, the rest is drawn again."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        # An iteration keeps to its subject: these nouns come again and again in it.
+        # An iteration stays on its subject: it uses these nouns again and again.
         self._own = noun.draws(rng, 4)
         self.of: dict[str, str] = {"area": area.draw(rng)}
         self.again()
@@ -333,7 +333,7 @@ class _Words:
         return self
 
     def fill(self, template: str) -> str:
-        """The template with its blanks filled."""
+        """Return the template with its blanks filled."""
         return template.format_map(self.of)
 
     def _noun(self) -> str:

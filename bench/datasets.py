@@ -1,6 +1,6 @@
-"""Questions whose answers are known: public sets in their own formats, read into one shape.
+"""Questions with known answers: public datasets in their own formats, read into one shape.
 
-A dataset is corpora of documents and tasks; a task is questions, each with the documents (or the
+A dataset has corpora of documents, and tasks. A task has questions, each with the documents (or the
 conversations they belong to) that answer it.
 """
 
@@ -41,8 +41,8 @@ class Corpus(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True):
     """A question, the corpus it is asked of, and what answers it.
 
-    `relevant` holds ids of documents, or of groups where the task asks for groups; `distractors`
-    are those that somebody looked at and found no answer.
+    `relevant` has ids of documents, or of groups if the task asks for groups; `distractors` are
+    those that somebody judged to be no answer.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Questions of one sort, what is to be found, and the measures that tell most about it."""
+    """Questions of one kind, what to find, and the measures that say most about it."""
 
     name: str
     asks: tuple[Ask, ...]
@@ -73,7 +73,7 @@ class Dataset(msgspec.Struct, frozen=True):
 
 
 def read(name: str, file: Path) -> Dataset:
-    """The dataset in this file or folder, or an error that says what is wrong and where."""
+    """Read the dataset in this file or folder; an error says what is wrong and where."""
     if name not in READERS:
         raise BadInput(f"there is no dataset {name!r}", todo=f"There is: {', '.join(READERS)}.")
     if not file.exists():
@@ -96,10 +96,10 @@ def read(name: str, file: Path) -> Dataset:
 def chosen(
     dataset: Dataset, *, half: Half | None = None, seed: int = 0, limit: int | None = None
 ) -> Dataset:
-    """Only one half of the questions, or the first so many of each task, and their corpora.
+    """Return only one half of the questions, or the first `limit` of each task, and their corpora.
 
-    The seed draws the halves: together they are everything, and a question that several tasks
-    share is in the same half of all.
+    The seed draws the halves. Together they are everything, and a question that several tasks
+    share is in the same half of each.
     """
     ids = list(dict.fromkeys(ask.id for task in dataset.tasks for ask in task.asks))
     if half is not None:
@@ -121,7 +121,7 @@ def chosen(
 
 
 def text_of(file: Path) -> str:
-    """The file's text, unpacked where it is gzipped."""
+    """Return the file's text, unpacked if it is gzipped."""
     try:
         data = file.read_bytes()
         if data.startswith(b"\x1f\x8b"):
@@ -138,7 +138,7 @@ def text_of(file: Path) -> str:
 
 
 def json_of(file: Path, kind: type[Any], what: str) -> Any:
-    """The whole file as JSON of this shape."""
+    """Read the whole file as JSON of this shape."""
     try:
         return msgspec.json.decode(text_of(file), type=kind)
     except msgspec.DecodeError as error:
@@ -148,7 +148,7 @@ def json_of(file: Path, kind: type[Any], what: str) -> Any:
 
 
 def json_lines(file: Path, kind: type[Any], what: str) -> Iterator[tuple[int, Any]]:
-    """Each line as JSON of this shape, with its number; empty lines are stepped over."""
+    """Yield each line as JSON of this shape, with its number; skip empty lines."""
     decode = msgspec.json.Decoder(kind).decode
     for number, line in enumerate(text_of(file).split("\n"), 1):
         if not line.strip():
@@ -190,21 +190,21 @@ class Instance(msgspec.Struct):
 
 
 def longmemeval_instances(file: Path) -> list[Instance]:
-    """Every question of a file."""
+    """Return every question of a file."""
     found: list[Instance] = json_of(file, list[Instance], "a LongMemEval file")
     return found
 
 
 def is_abstention(one: Instance) -> bool:
-    """Whether nothing answers the question."""
+    """Return whether nothing answers the question."""
     return _ABSTENTION in one.question_id
 
 
 def longmemeval(file: Path) -> Dataset:
-    """User turns as documents, sessions as groups; a haystack a question.
+    """Read user turns as documents and sessions as groups, with one haystack per question.
 
-    Questions that nothing answers (`_abs`) are left out, as the official evaluation does, and of
-    the turns those whose evidence no user turn holds.
+    Questions that nothing answers (`_abs`) are left out, as in the official evaluation. The task
+    `turn` also leaves out questions without evidence in a user turn.
     """
     instances = longmemeval_instances(file)
     corpora: list[Corpus] = []
@@ -247,7 +247,7 @@ def longmemeval(file: Path) -> Dataset:
 
 
 def check_haystack(one: Instance, where: str) -> None:
-    """Each session must have its id, and its date if there are any."""
+    """Check that each session has an id, and a date if any has one."""
     ids, dates = len(one.haystack_session_ids), len(one.haystack_dates)
     count = len(one.haystack_sessions)
     if ids != count or dates not in (0, count):
@@ -278,7 +278,7 @@ def _haystack(one: Instance) -> tuple[Corpus, frozenset[str]]:
 
 
 def moment(written: str) -> str:
-    """A date of the set as timestamps are written everywhere; one in another form is dropped."""
+    """Return a date of the dataset as a timestamp; "" if it has another form."""
     try:
         found = datetime.strptime(written.strip(), _DATE).replace(tzinfo=UTC)
     except ValueError:
@@ -300,7 +300,7 @@ _SEE = (
 
 
 class Issue(msgspec.Struct):
-    """An issue, what was said of it before it was fixed, and the patch that fixed it."""
+    """An issue, what was said about it before it was fixed, and the patch that fixed it."""
 
     instance_id: str
     problem_statement: str
@@ -314,18 +314,18 @@ class Issue(msgspec.Struct):
 
     @property
     def discussion(self) -> str:
-        """How the discussion begins; nothing where there was next to none."""
+        """The beginning of the discussion; "" if there was next to none."""
         hints = self.hints or ""
         return hints[:_DISCUSSION_CHARS] if len(hints) > _DISCUSSION_LEAST else ""
 
 
 def read_issues(file: Path) -> list[Issue]:
-    """Every issue of a file."""
+    """Return every issue of a file."""
     return [one for _, one in json_lines(file, Issue, "an issue with its fix")]
 
 
 def issue_fix(file: Path) -> Dataset:
-    """An issue's first line asks for its patch, the discussion before the fix for its issue."""
+    """Read issues: the first line asks for the patch, the discussion before it for the issue."""
     issues = read_issues(file)
     fixes = Corpus("fixes", tuple(Document(one.instance_id, _patch(one)) for one in issues))
     problems = Corpus(
@@ -374,7 +374,7 @@ class _BeirQuery(msgspec.Struct):
 
 
 def beir_like(file: Path) -> Dataset:
-    """`corpus.jsonl`, `queries.jsonl` and `qrels.tsv` (or `qrels/test.tsv`) in one folder."""
+    """Read `corpus.jsonl`, `queries.jsonl` and `qrels.tsv` (or `qrels/test.tsv`) of a folder."""
     folder = file if file.is_dir() else file.parent
     corpus_file = _first(folder, "corpus.jsonl", "corpus.jsonl.gz")
     queries_file = _first(folder, "queries.jsonl", "queries.jsonl.gz")
@@ -412,7 +412,7 @@ def _first(folder: Path, *names: str) -> Path:
 
 
 def _qrels(file: Path) -> Iterator[tuple[str, str, float]]:
-    """Query, document and grade; a first line whose grade is no number is the heading."""
+    """Yield query, document and grade; a first line whose grade is no number is the heading."""
     for number, line in enumerate(text_of(file).split("\n"), 1):
         cells = line.rstrip("\r").split("\t")
         if not line.strip():
@@ -432,7 +432,7 @@ def _qrels(file: Path) -> Iterator[tuple[str, str, float]]:
 
 
 class _OwnLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One of: what the file is; a record of a project; a question and whether a record answers."""
+    """One of: what the file is; a record; a question and whether a record answers it."""
 
     about: str | None = None
     project: str = ""
@@ -451,7 +451,7 @@ class _Marked(msgspec.Struct):
 
 
 def own(file: Path) -> Dataset:
-    """Records of agents' iterations in several projects, each question labelled by hand."""
+    """Read records of agents' iterations in several projects, with questions labelled by hand."""
     records: dict[str, dict[str, Document]] = {}
     asked: dict[tuple[str, str], _Marked] = {}
     for number, line in json_lines(file, _OwnLine, "a record or a labelled question"):
@@ -496,7 +496,7 @@ def own(file: Path) -> Dataset:
                 tuple(ask for ask in asks if ask.relevant),
                 headline=("recall@1", "recall@5"),
             ),
-            # Measured by nothing here; calibration wants them.
+            # Not measured here, but needed for calibration.
             Task("nothing answers", tuple(ask for ask in asks if not ask.relevant)),
         ),
     )
@@ -507,11 +507,11 @@ def _need(there: object, what: str, where: str) -> None:
         raise BadInput(f"the line lacks {what}", where=where, todo=_SEE)
 
 
-# -- memories of agents, and what people ask of them
+# -- memories of agents, and what people ask them
 
 
 class MemoryRecord(msgspec.Struct, omit_defaults=True):
-    """A record of a memory; an exchange has two sides, all others a text."""
+    """A record of a memory; an exchange has two sides, all others have a text."""
 
     record: str
     kind: str
@@ -535,7 +535,7 @@ class MemoryQuestion(msgspec.Struct, omit_defaults=True):
 
 
 class MemorySet(msgspec.Struct):
-    """A memory, the half it belongs to, the day it is asked on."""
+    """A memory, the half it belongs to, and the day it is asked on."""
 
     name: str
     half: str
@@ -545,7 +545,7 @@ class MemorySet(msgspec.Struct):
 
 
 def memories(file: Path) -> list[MemorySet]:
-    """The memories of a file: a line for each, for each of its records and for each question."""
+    """Read the memories of a file, which has a line for each memory, record and question."""
     found: dict[str, MemorySet] = {}
     for _, line in json_lines(file, dict[str, Any], "a memory, a record or a question"):
         name = line.get("memory", "")

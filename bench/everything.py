@@ -1,7 +1,7 @@
 """`scripts/bench everything`: one search over iterations, conversations and knowledge together.
 
-Each of the three holds as many records as the size says. The cold search is measured beside
-`import numpy`, the warm one beside the bare scans and FTS5 queries that it consists of.
+Each of the three has as many records as the size says. The cold search is compared with
+`import numpy`, the warm one with the bare scans and FTS5 queries that it consists of.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ with open_ralph(sys.argv[1]) as ralph:
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     options = parser("everything", __doc__, sizes="10000", repeat=3).parse_args(args)
     rows = run(options.sizes, repeat=options.repeat, tell=teller())
     return show_rows("everything", rows, options)
 
 
 def run(sizes: Sequence[int], *, repeat: int, tell: Tell = lambda text: None) -> list[Row]:
-    """The rows at every size; nothing is left behind."""
+    """Return the rows for every size; leave nothing behind."""
     rows: list[Row] = []
     for size in sizes:
         with _filled(size, tell) as place:

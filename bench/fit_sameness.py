@@ -2,10 +2,10 @@
 
     python -m bench.fit_sameness DATA [--write]
 
-DATA is the folder with the labelled pairs (tests/data). Pairs of the `fit` part give the weights.
-The threshold is the lowest one that is precise enough on out-of-fold scores: ten folds by subject,
-each scored by weights that were fitted on the other nine. Pairs of the `report` part are used for
-nothing but the figures. `--write` puts the table of weights into the module.
+DATA is the folder with the labelled pairs (tests/data). The weights are fitted on pairs of the
+`fit` part. The threshold is the lowest one that is precise enough on out-of-fold scores: ten folds
+by subject, each scored by weights that were fitted on the other nine. Pairs of the `report` part
+are only used for the figures. `--write` writes the table of weights into the module.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COLUMNS = ("learning", "again", "problem", "solution", "whole")
 
 
 class Pairs(NamedTuple):
-    """Pairs with their features, one row a pair; `decided` is infinite where nothing is weighed."""
+    """Pairs with their features, one row per pair; `decided` is infinite if a rule decides."""
 
     ids: list[str]
     names: list[str]
@@ -55,12 +55,12 @@ class Pairs(NamedTuple):
     part: NDArray[np.str_]
 
     def real(self) -> NDArray[np.bool_]:
-        """Those that somebody wrote and labelled."""
+        """Return which of them somebody wrote and labelled."""
         return np.array(["~" not in name and "+" not in name for name in self.ids])
 
 
 class Fitted(NamedTuple):
-    """Weights by feature, and the bias with the threshold taken off."""
+    """Weights by feature, and the bias with the threshold subtracted."""
 
     weights: dict[str, float]
     bias: float
@@ -71,7 +71,7 @@ class Fitted(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How many merges are right, how many of the same are merged, and how many merges there are."""
+    """The share of merges that are right, the share of same pairs that are merged, and a count."""
 
     precision: float
     recall: float
@@ -79,7 +79,7 @@ class Figures(NamedTuple):
 
 
 def read_pairs(data: Path, files: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
-    """All pairs of a model, each with its part and subject."""
+    """Return all pairs of a model, each with its part and subject."""
     found: list[dict[str, Any]] = []
     for file, parts in files.items():
         for line in (data / file).read_text(encoding="utf-8").splitlines():
@@ -93,10 +93,10 @@ def read_pairs(data: Path, files: dict[str, dict[str, str]]) -> list[dict[str, A
 
 
 def strangers(pairs: Sequence[dict[str, Any]], reach: int) -> list[dict[str, Any]]:
-    """Pairs of two subjects of one part, which are never the same."""
+    """Return pairs of two subjects in one part, which are never the same."""
     found: list[dict[str, Any]] = []
     for part in ("fit", "report"):
-        # The pairs of tests/test_similar.py speak of the same few things.
+        # The pairs of tests/test_similar.py are about the same few things.
         ours = [p for p in pairs if p["part"] == part and not p["id"].startswith("t")]
         firsts = list({p["subject"]: p for p in ours}.values())
         for n, first in enumerate(firsts):
@@ -107,9 +107,9 @@ def strangers(pairs: Sequence[dict[str, Any]], reach: int) -> list[dict[str, Any
 
 
 def with_one_problem(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each pair of the same cases again, with the problem in the very same words.
+    """Return each pair of the same cases again, with the problem in exactly the same words.
 
-    The same error message met twice is the usual case, and nobody writes it down as a pair.
+    Usually the same error message appears twice, and nobody writes that down as a pair.
     """
     return [
         {
@@ -123,7 +123,7 @@ def with_one_problem(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def made_up(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pairs of the `fit` part that differ: one word exchanged, a fix of another problem."""
+    """Make pairs that differ for the `fit` part: one word exchanged, a fix of another problem."""
     firsts = list({p["subject"]: p for p in pairs if p["part"] == "fit"}.values())
     found: list[dict[str, Any]] = []
     for n, first in enumerate(firsts):
@@ -139,13 +139,13 @@ def made_up(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _exchange(text: str, other: str) -> str:
-    """The text with the longest word of another one in place of its own longest."""
+    """Replace the longest word of a text with the longest word of another."""
     mine, theirs = (max(gist(x).spelled or ("this",), key=len) for x in (text, other))
     return re.sub(re.escape(mine), theirs, text, flags=re.I)
 
 
 def cases(pairs: Sequence[dict[str, Any]], *, again: bool) -> Pairs:
-    """The features of pairs of cases: of those with one problem, or of all others."""
+    """Return the features of pairs of cases: of those with one problem, or of all others."""
     grouping = Grouping(StaticEmbedder())
     chosen: list[dict[str, Any]] = []
     found: list[dict[str, float]] = []
@@ -162,7 +162,7 @@ def cases(pairs: Sequence[dict[str, Any]], *, again: bool) -> Pairs:
 
 
 def learnings(pairs: Sequence[dict[str, Any]]) -> Pairs:
-    """The features of pairs of learnings: words only."""
+    """Return the features of pairs of learnings: words only."""
     found: list[dict[str, float]] = []
     decided: list[bool | None] = []
     for pair in pairs:
@@ -191,7 +191,7 @@ def _pairs(
 
 
 def fit(pairs: Pairs) -> Fitted:
-    """The weights, and the lowest threshold that is precise enough on out-of-fold scores."""
+    """Fit the weights, and the lowest threshold that is precise enough on out-of-fold scores."""
     rows = pairs.part == "fit"
     fitted = _logistic(pairs, rows)
     real = rows & pairs.real()
@@ -200,7 +200,7 @@ def fit(pairs: Pairs) -> Fitted:
 
 
 def out_of_fold(pairs: Pairs) -> Array:
-    """The score of each pair of the `fit` part by weights that were fitted without its subject."""
+    """Score each pair of the `fit` part by weights that were fitted without its subject."""
     rows = pairs.part == "fit"
     scores = np.full(len(pairs.ids), -np.inf)
     subjects = sorted(set(pairs.subject[rows].tolist()))
@@ -212,7 +212,7 @@ def out_of_fold(pairs: Pairs) -> Array:
 
 
 def _logistic(pairs: Pairs, rows: NDArray[np.bool_]) -> Fitted:
-    """A logistic regression with a ridge, by Newton's method, on standardized features."""
+    """Fit a logistic regression with a ridge, by Newton's method, on standardized features."""
     x, y = pairs.rows[rows], pairs.same[rows].astype(np.float64)
     mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 0.02)
     x = np.hstack([(x - mean) / spread, np.ones((len(x), 1))])
@@ -236,7 +236,7 @@ def _newton(x: Array, y: Array, ridge: Array) -> Array:
 
 
 def _threshold(scores: Array, same: NDArray[np.bool_]) -> float:
-    """The lowest score from which on enough of what is merged is the same."""
+    """Return the lowest score at which enough of the merged pairs are the same."""
     order = np.argsort(-scores, kind="stable")
     precision = np.cumsum(same[order]) / np.arange(1, len(order) + 1)
     enough = np.flatnonzero((precision >= PRECISION) & (scores[order] > -np.inf))
@@ -244,7 +244,7 @@ def _threshold(scores: Array, same: NDArray[np.bool_]) -> float:
 
 
 def figures(scores: Array, same: NDArray[np.bool_]) -> Figures:
-    """Precision and recall of calling pairs from 0 on the same."""
+    """Return precision and recall if pairs that score at least 0 are merged."""
     merged = scores >= 0
     right = int((merged & same).sum())
     return Figures(
@@ -253,7 +253,7 @@ def figures(scores: Array, same: NDArray[np.bool_]) -> Figures:
 
 
 def weights_of(made: dict[str, Trained]) -> dict[str, float]:
-    """All weights under the names that the module gives them."""
+    """Return all weights under the names that the module gives them."""
     found: dict[str, float] = {}
     for column, trained in zip(("learning", "again", "whole"), made.values(), strict=True):
         found |= trained.fitted.weights | {f"{column}.bias": trained.fitted.bias}
@@ -261,7 +261,7 @@ def weights_of(made: dict[str, Trained]) -> dict[str, float]:
 
 
 def table(weights: dict[str, float]) -> str:
-    """The weights as the module writes them."""
+    """Return the weights as the module writes them."""
     names = dict.fromkeys(["bias", *(name.partition(".")[2] for name in weights)])
     lines = [f"{'feature':17}" + "".join(f"{column:>10}" for column in _COLUMNS)]
     for name in names:
@@ -279,7 +279,7 @@ class Trained(NamedTuple):
     fitted: Fitted
 
     def lines(self, name: str) -> list[str]:
-        """The figures by part and file, and how many strangers are merged."""
+        """Return the figures by part and file, and how many strangers are merged."""
         scores = self.fitted.scores(self.pairs)
         threshold = _logistic(self.pairs, self.pairs.part == "fit").bias - self.fitted.bias
         unseen = np.where(self.pairs.part == "fit", out_of_fold(self.pairs) - threshold, scores)

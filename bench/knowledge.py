@@ -1,8 +1,8 @@
-"""`scripts/bench knowledge`: what capturing, publishing and asking for knowledge costs.
+"""`scripts/bench knowledge`: what capturing, publishing and querying knowledge costs.
 
-With `--dataset`, how well it is found: each issue captured as a failure with its fix as the
-solution, asked for by its first line and by the discussion before the fix, through the memory and,
-beside it, of the index alone.
+With `--dataset`, how well knowledge is found: each issue is captured as a failure with its fix as
+the solution. The questions are its first line and the discussion before the fix. They are asked
+through the memory and, for comparison, of the index alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STAGED = 1000
 _A_PROJECT = 1000
 _TECHNOLOGIES = ("python", "typescript", "rust", "go")
 _WARM_UP = 3
-# The texts of a larger corpus are the first ones again, under other numbers.
+# A larger corpus repeats the first texts with other numbers.
 _TEXTS = 20_000
 _ASK = """
 import sys
@@ -58,7 +58,7 @@ with open_ralph(sys.argv[1]) as ralph:
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     parse = parser("knowledge", __doc__, sizes="10000,100000", repeat=3)
     parse.add_argument(
         "--staged", type=count, default=_STAGED, help=f"how many to publish (default {_STAGED})"
@@ -85,7 +85,7 @@ def main(args: Sequence[str]) -> int:
 def run(
     sizes: Sequence[int], *, repeat: int, staged: int = _STAGED, tell: Tell = lambda text: None
 ) -> list[Row]:
-    """The rows at every size; nothing is left behind."""
+    """Return the rows for every size; leave nothing behind."""
     rows: list[Row] = []
     for size in sizes:
         with _published(size) as place:
@@ -106,7 +106,7 @@ def _published(size: int) -> Iterator[BenchProject]:
 
 
 def publish_entries(ralph: Ralph, size: int) -> None:
-    """Publish and index so many entries of several projects."""
+    """Publish and index this many entries of several projects."""
     for start in range(0, size, _A_PROJECT):
         name = f"project {start // _A_PROJECT}"
         entries = [_made_up(n, name) for n in range(start, min(start + _A_PROJECT, size))]
@@ -115,8 +115,7 @@ def publish_entries(ralph: Ralph, size: int) -> None:
 
 
 def _publish(memory: Knowledge, name: str, entries: Sequence[Entry]) -> None:
-    """Publish them as they are, each a pattern of its own: putting them together is measured
-    where a checkpoint is."""
+    """Publish them as they are, each as its own pattern: grouping is measured with checkpoints."""
     ids = [one.id for one in memory.capture_all(entries)]
     covers = tuple(PublishedEntry(one, pattern_id(one)) for one in ids)
     line = Checkpoint(project=name, why="manual", covers=covers)
@@ -142,7 +141,7 @@ def _made_up(number: int, project: str) -> FailureSolution:
 
 
 def _capture(place: BenchProject, repeat: int) -> list[Row]:
-    """One capture into a project's journal that is open, beside one flushed append of its line."""
+    """Compare one capture into an open journal with one flushed append of its line."""
     rounds = 20 * repeat
     first = place.size
     made = [_made_up(n, "project 0") for n in range(first, first + rounds + _WARM_UP)]
@@ -187,7 +186,7 @@ def _cold(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def _checkpoint(place: BenchProject, repeat: int, staged: int) -> list[Row]:
-    """A checkpoint of so many staged entries, beside embedding their texts once."""
+    """Compare a checkpoint of `staged` entries with embedding their texts once."""
     ours: list[float] = []
     reference: list[float] = []
     with place.opened() as ralph:
@@ -240,7 +239,7 @@ def evaluate(
 def _asked(
     memory: Knowledge, what: str, pairs: Sequence[tuple[str, str]], tell: Tell
 ) -> list[FoundBy]:
-    """Ask with each text that is not empty for the entry of this id."""
+    """Ask for each entry with its text, unless that is empty."""
     by_memory: list[dict[str, float]] = []
     by_index: list[dict[str, float]] = []
     above = 0

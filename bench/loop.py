@@ -1,7 +1,7 @@
-"""`scripts/bench loop`: what an iteration costs beside its agent, from the prompt to the learnings.
+"""`scripts/bench loop`: what an iteration costs besides its agent, from prompt to learnings.
 
-The real loop, with an agent that does next to nothing. Between two iterations the same agent is
-started through its keeper alone; what the iteration took longer is Ralph's.
+It runs the real loop with an agent that does next to nothing. Between two iterations it runs the
+same agent alone, through its keeper. The extra time of the iteration is Ralph's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TARGET = Target(value=0.150, about="of the order of")
 _WARM_UP = 2
 _LEARNINGS, _TASKS = 30, 20
 _FOR_EVER = 1000
-# It begins and drops its task in turns, and says so as a real agent would.
+# It starts and drops its task in turns, and reports that as a real agent would.
 _REPORTING = """
 cd .ralph/db
 if grep -q in_progress tasks.yaml; then a=in_progress b=pending; else a=pending b=in_progress; fi
@@ -62,7 +62,7 @@ _EVENTS = [
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     options = parser("loop", __doc__, sizes="100,1000,5000", repeat=15).parse_args(args)
     rows: list[Row] = []
     for size in options.sizes:
@@ -91,7 +91,7 @@ def _row(what: str, place: BenchProject, agent: str, rounds: int) -> Row:
 
 
 class _LoopClock:
-    """Listens to the loop: an iteration goes from one start to the next; then the agent alone."""
+    """Times each iteration, from one start to the next, and then the agent alone."""
 
     def __init__(self, alone: Callable[[], object]) -> None:
         self._alone = alone
@@ -109,7 +109,7 @@ class _LoopClock:
 
 
 def _alone(place: BenchProject, agent: str) -> Callable[[], object]:
-    """The same agent through its keeper, in a copy of the project, and nothing else."""
+    """Return a function that runs only the agent, through its keeper, in a copy of the project."""
     copy = place.scratch / "alone"
     shutil.copytree(place.project / ".ralph" / "db", copy / ".ralph" / "db", dirs_exist_ok=True)
     env = agent_environment()

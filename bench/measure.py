@@ -1,7 +1,7 @@
-"""Measuring in turns: an operation and its reference alternately, so that both meet one noise.
+"""Measure an operation and its reference in turns, so that both meet the same noise.
 
-Also the temporary projects in which measuring happens. What is a process start is measured on fresh
-processes; every process ends before its measure does.
+It also creates the temporary projects to measure in. The start of a process is measured with fresh
+processes; every process ends before its measurement does.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ FEATURE = "bench"
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The seconds an operation and its reference took, round by round."""
+    """The seconds that an operation and its reference took in each round."""
 
     ours: tuple[float, ...]
     reference: tuple[float, ...]
 
     @property
     def ours_median(self) -> float:
-        """What one of ours takes."""
+        """The median time of the operation."""
         return statistics.median(self.ours)
 
     @property
     def reference_median(self) -> float:
-        """What one of the reference takes."""
+        """The median time of the reference."""
         return statistics.median(self.reference)
 
     @property
     def ratio(self) -> float:
-        """How many times the reference ours takes."""
+        """The time of the operation as a multiple of the reference."""
         return ratio(self.ours_median, self.reference_median)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Between which ratios the middle half of the rounds lies."""
+        """The lowest and highest ratio of the middle half of the rounds."""
         return middle_half(
             [ratio(mine, theirs) for mine, theirs in zip(self.ours, self.reference, strict=False)]
         )
 
 
 def ratio(ours: float, reference: float) -> float:
-    """How many times the reference; infinite when there is nothing to compare with."""
+    """Return a multiple of the reference; infinite if there is nothing to compare with."""
     return ours / reference if reference > 0 else float("inf")
 
 
 def middle_half(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile."""
+    """Return the first and the third quartile."""
     if len(values) < 2:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -79,7 +79,7 @@ def middle_half(values: Sequence[float]) -> tuple[float, float]:
 
 
 def taken(operation: Operation) -> float:
-    """The seconds one call takes."""
+    """Return the seconds that one call takes."""
     begin = time.perf_counter()
     operation()
     return time.perf_counter() - begin
@@ -88,7 +88,7 @@ def taken(operation: Operation) -> float:
 def in_turns(
     operations: Mapping[str, Operation], *, rounds: int, warm_up: int = 1
 ) -> dict[str, tuple[float, ...]]:
-    """The seconds of every operation in every round; each round begins with another one."""
+    """Return the seconds of every operation in every round; each round begins with another one."""
     names = list(operations)
     times: dict[str, list[float]] = {name: [] for name in names}
     for number in range(-warm_up, rounds):
@@ -101,7 +101,7 @@ def in_turns(
 
 
 def compared(ours: Operation, reference: Operation, *, rounds: int, warm_up: int = 1) -> Compared:
-    """One operation beside its reference."""
+    """Measure one operation and its reference in turns."""
     times = in_turns({"ours": ours, "reference": reference}, rounds=rounds, warm_up=warm_up)
     return Compared(times["ours"], times["reference"])
 
@@ -114,7 +114,7 @@ def in_chunks(
     plain: Callable[[_T], list[Any]],
     file: Path,
 ) -> Compared:
-    """The seconds that keeping one of so many takes, beside writing it with one flush."""
+    """Compare the seconds per item for keeping a chunk with writing it with one flush."""
     ours: list[float] = []
     reference: list[float] = []
     with file.open("ab", buffering=0) as stream:
@@ -133,7 +133,7 @@ def in_chunks(
 
 
 def each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
-    """The same asked of one value after another, one a call."""
+    """Return an operation that passes the next value to `ask` with each call."""
     left = iter(values)
     return lambda: ask(next(left))
 
@@ -142,7 +142,7 @@ def each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
 
 
 def fresh(command: Sequence[str], *, home: Path) -> Callable[[], str]:
-    """An operation that runs a command to its end in a process of its own, and gives its output."""
+    """Return an operation that runs a command in a new process and returns its output."""
     environment = child_environment(home)
 
     def run() -> str:
@@ -167,17 +167,17 @@ def fresh(command: Sequence[str], *, home: Path) -> Callable[[], str]:
 
 
 def child_environment(home: Path) -> dict[str, str]:
-    """This process's environment, with a home of the bench's own."""
+    """Return this process's environment with the bench's own home."""
     return os.environ | {"RALPH_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
 
 
 def python(code: str, *args: str) -> list[str]:
-    """The command that runs this code with the interpreter we run on."""
+    """Return the command that runs this code with the current interpreter."""
     return [sys.executable, "-P", "-c", code, *args]
 
 
 def ralph_command() -> list[str]:
-    """The installed command if it stands beside the interpreter, else the package itself."""
+    """Return the installed command if it is beside the interpreter, else the package itself."""
     script = Path(sys.executable).with_name("ralph.exe" if sys.platform == "win32" else "ralph")
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "ralph"]
 
@@ -186,7 +186,7 @@ def ralph_command() -> list[str]:
 
 
 class BenchProject(msgspec.Struct, frozen=True):
-    """A project with a home of its own, how much its memory holds, and how filling it went."""
+    """A project with its own home, the size of its memory, and how filling it went."""
 
     folder: Path
     size: int = 0
@@ -206,14 +206,14 @@ class BenchProject(msgspec.Struct, frozen=True):
 
     @contextmanager
     def opened(self) -> Iterator[Ralph]:
-        """The memory, open."""
+        """Open the memory."""
         with open_ralph(self.project, home=self.home) as ralph:
             yield ralph
 
 
 @contextmanager
 def temporary_project(size: int = 0) -> Iterator[BenchProject]:
-    """An empty project that `init` has made; nothing of it is left behind."""
+    """Create an empty project with `init`; leave nothing behind."""
     with tempfile.TemporaryDirectory(prefix="ralph-bench-", ignore_cleanup_errors=True) as folder:
         place = BenchProject(Path(folder), size)
         place.project.mkdir()
@@ -227,10 +227,10 @@ def temporary_project(size: int = 0) -> Iterator[BenchProject]:
 def filled_project(
     size: int, *, folder: Path | None = None, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[BenchProject]:
-    """A project whose memory holds so many made-up iterations.
+    """Create a project whose memory has this many made-up iterations.
 
-    One that is built in a given folder stays there and is used again. Measuring adds some records
-    to it, and the folder keeps them.
+    A project that is built in a given folder stays there and is used again. Measuring adds some
+    records to it, and they stay.
     """
     if folder is None:
         with temporary_project(size) as place:
@@ -254,7 +254,7 @@ def filled_project(
 
 
 def fill(place: BenchProject, tell: Callable[[str], None] = lambda text: None) -> BenchProject:
-    """Put iterations into the memory, chunk by chunk."""
+    """Add iterations to the memory, chunk by chunk."""
     with place.opened() as ralph:
         memory = ralph.feature(FEATURE)
 

@@ -1,4 +1,4 @@
-"""The plain baselines: FTS5 as it comes, and half and half with the cosine. What anybody writes."""
+"""Plain baselines that anybody could write: FTS5 as it comes, and mixed evenly with the cosine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FEW = 100
 
 
 class Naive:
-    """One corpus in a table of FTS5 with its own stemmer, and its vectors in a matrix."""
+    """One corpus in an FTS5 table with FTS5's own stemmer, and its vectors in a matrix."""
 
     def __init__(self, documents: Sequence[Document], embedder: Embedder | None) -> None:
         self._ids = [one.id for one in documents]
@@ -36,16 +36,16 @@ class Naive:
         self._vectors = None if embedder is None else _vectors(texts, embedder)
 
     def by_words(self, question: str, depth: int) -> list[str]:
-        """BM25 alone."""
+        """Rank by BM25 alone."""
         return [self._ids[row] for row, _ in self._bm25(question, depth)]
 
     def by_mix(
         self, question: str, vector: Vectors, depth: int, *, quick: bool = False
     ) -> list[str]:
-        """Both, each stretched to 0-1 over the corpus, half and half.
+        """Rank by both, each scaled to 0-1 over the corpus, half and half.
 
-        `quick` leaves stop words out and takes the best hundred by words, so that nobody can say
-        that it was made slow to compare with.
+        `quick` leaves out stop words and takes the best hundred by words, so that nobody can say
+        that the baseline was made slow.
         """
         import numpy as np
 
@@ -75,12 +75,12 @@ class Naive:
             return rows.fetchall()
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Close the table."""
         self._words.close()
 
 
 def _vectors(texts: Sequence[str], embedder: Embedder) -> Vectors:
-    """One vector a text, of what the model reads of it at once."""
+    """Return one vector per text, of as much as the model reads at once."""
     import numpy as np
 
     first = [embedder.pieces(text)[0] for text in texts]

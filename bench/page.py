@@ -1,7 +1,7 @@
-"""`scripts/bench page`: how long each view of the page takes, and how soon and how large it is.
+"""`scripts/bench page`: how long each view of the web page takes, its start and its memory.
 
-Half of the records are iterations, half are exchanges. The page runs as a process of its own, as
-`ralph serve` starts it; each view is measured in turns with its style sheet, a file that the same
+Half of the records are iterations, half are exchanges. The page runs in its own process, as
+`ralph serve` starts it. Each view is measured in turns with its style sheet, a file that the same
 server reads.
 """
 
@@ -49,14 +49,14 @@ _RECORD = re.compile(r'href="/record/([^"]+)"')
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     options = parser("page", __doc__, sizes="20000", repeat=5).parse_args(args)
     rows = run(options.sizes, repeat=options.repeat, tell=teller())
     return show_rows("page", rows, options)
 
 
 def run(sizes: Sequence[int], *, repeat: int, tell: Tell = lambda text: None) -> list[Row]:
-    """The rows at every size; nothing is left behind."""
+    """Return the rows for every size; leave nothing behind."""
     rows: list[Row] = []
     for size in sizes:
         with temporary_project(size // 2) as place:
@@ -70,7 +70,7 @@ def run(sizes: Sequence[int], *, repeat: int, tell: Tell = lambda text: None) ->
 
 
 class _Page:
-    """A page that runs as a process, with a browser's cookie."""
+    """A page that runs in its own process, with a browser's cookie."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -80,7 +80,7 @@ class _Page:
         self._cookie = self.get(found[2])[0].partition(";")[0]
 
     def get(self, path: str) -> tuple[str, str]:
-        """The cookie that an answer sets, and its text."""
+        """Return the cookie that an answer sets, and its text."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
         connection.request("GET", path, headers={"cookie": self._cookie})
         answer = connection.getresponse()
@@ -90,7 +90,7 @@ class _Page:
         return answer.getheader("set-cookie") or "", text
 
     def memory_bytes(self) -> int:
-        """What the process holds; 0 where the system does not tell."""
+        """Return the memory of the process; 0 if the system does not tell."""
         file = Path(f"/proc/{self.process.pid}/status")
         found = re.search(r"VmRSS:\s+(\d+)", file.read_text()) if file.exists() else None
         return int(found[1]) * 1024 if found else 0
@@ -111,7 +111,7 @@ def _served(place: BenchProject) -> Iterator[_Page]:
 def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
     def start() -> float:
         begin = time.perf_counter()
-        with _served(place):  # a browser was let in
+        with _served(place):  # a browser has been let in by now
             return time.perf_counter() - begin
 
     numpy = fresh(python("import numpy"), home=place.home)

@@ -1,7 +1,7 @@
 """`scripts/bench paths`: how many files and functions of the package each data path crosses.
 
-Each path runs in a process of its own, in a temporary project, under `sys.setprofile`. A function
-counts when it is called; code that only runs because a module is imported does not.
+Each path runs in its own process, in a temporary project, under `sys.setprofile`. A function counts
+if it is called; code that only runs because a module is imported does not count.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PACKAGE = Path(ralph.__file__).parent
 _RECORDS = 20
 _TIMEOUT_S = 120.0
 
-# Counts in the child. A module or class body is no function (CO_OPTIMIZED is 1), and whatever runs
-# while a module is being imported is the import's.
+# Counts in the child. Module and class bodies are not functions (CO_OPTIMIZED is 1), and code that
+# runs while a module is being imported belongs to the import.
 _COUNTING = """
 import json, os, sys, threading
 from ralph.__main__ import main
@@ -77,7 +77,7 @@ _SCRIPT = {
 
 
 class CrossedPath(msgspec.Struct, frozen=True):
-    """A data path and what of the package it crosses: files, and functions as `file:name`."""
+    """A data path and what it crosses in the package: files, and functions as `file:name`."""
 
     what: str
     files: tuple[str, ...]
@@ -85,13 +85,13 @@ class CrossedPath(msgspec.Struct, frozen=True):
 
 
 def count(place: BenchProject, *words: str) -> list[str]:
-    """The command that runs `ralph WORDS` and counts."""
+    """Return the command that runs `ralph WORDS` and counts."""
     return python(_COUNTING, str(place.scratch / "crossed.json"), str(_PACKAGE), *words)
 
 
 def run(place: BenchProject, *words: str, stdin: str = "") -> None:
-    """Run `ralph WORDS` to its end, counted."""
-    # Being counted is slow: a hook that runs out of its time would cross fewer files.
+    """Run `ralph WORDS` to its end and count."""
+    # Counting is slow: a hook that times out would cross fewer files.
     environ = {**child_environment(place.home), "RALPH_HOOK_TIMEOUT_S": "60"}
     done = subprocess.run(
         count(place, *words),
@@ -106,7 +106,7 @@ def run(place: BenchProject, *words: str, stdin: str = "") -> None:
 
 
 def record(place: BenchProject) -> None:
-    """A stream-json of an agent becomes a record."""
+    """Turn an agent's stream-json into a record."""
     script = place.scratch / "script.json"
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ralph.loop.scripted", str(script)],
@@ -122,24 +122,24 @@ def record(place: BenchProject) -> None:
 
 
 def search(place: BenchProject) -> None:
-    """A question over all features."""
+    """Search all features."""
     run(place, "search", _question(), "--kind", "iteration")
 
 
 def everything(place: BenchProject) -> None:
-    """One search over every kind."""
+    """Search every kind of record."""
     run(place, "search", _question())
 
 
 def iteration(place: BenchProject) -> None:
-    """One iteration of the loop with the scripted agent, whose own process is not counted."""
+    """Run one iteration of the loop with the scripted agent, without counting the agent."""
     script = place.scratch / "script.json"
     agent = shlex.join([sys.executable, "-P", "-m", "ralph.loop.scripted", str(script)])
     run(place, "run", "--agent", agent, "--max-iterations", "1", "--json")
 
 
 def hook(place: BenchProject) -> None:
-    """What Claude Code runs before each prompt."""
+    """Run the hook that Claude Code calls before each prompt."""
     facts = {
         "session_id": "paths",
         "transcript_path": str(place.scratch / "none.jsonl"),
@@ -150,7 +150,7 @@ def hook(place: BenchProject) -> None:
 
 
 def mcp(place: BenchProject) -> None:
-    """One search over MCP, from the start of the server to its end."""
+    """Search over MCP, from the start of the server to its end."""
     command = count(place, "mcp", "--feature", FEATURE)
     with Server(command, cwd=place.project, home=place.home) as server:
         server.shake()
@@ -159,7 +159,7 @@ def mcp(place: BenchProject) -> None:
 
 
 def checkpoint(place: BenchProject) -> None:
-    """What a project staged is published for all projects."""
+    """Publish what a project has staged for all projects."""
     with place.opened() as memory:
         failures = [
             FailureSolution(
@@ -215,7 +215,7 @@ def _question() -> str:
 
 
 def _furnish(place: BenchProject) -> None:
-    """A feature with records in the index, one task, and the script of an agent."""
+    """Create a feature with records in the index, one task, and the script of an agent."""
     fill(place)
     (place.project / "module.py").write_text("x = 1\n", encoding="utf-8")
     (place.scratch / "script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")

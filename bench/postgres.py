@@ -1,5 +1,5 @@
-"""A real PostgreSQL for benchmarks and tests: Debian's programs on a loopback port, ended with
-whoever started it."""
+"""A real PostgreSQL server for benchmarks and tests: Debian's programs on a loopback port. It ends
+with the process that started it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _START_TIMEOUT_S = 60.0
 
 
 def programs() -> Path | None:
-    """The folder of PostgreSQL's programs, the newest where there are several."""
+    """Return the folder of PostgreSQL's programs, the newest if there are several."""
     places = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda place: int(place.parent.name) if place.parent.name.isdigit() else 0,
@@ -37,7 +37,7 @@ def programs() -> Path | None:
 
 
 def why_not() -> str | None:
-    """Why no server can be started here; None where one can."""
+    """Return why no server can be started here; None if one can."""
     if programs() is None:
         return "PostgreSQL's programs are not there"
     if _other_user() and shutil.which("setpriv") is None:
@@ -46,7 +46,7 @@ def why_not() -> str | None:
 
 
 class Server:
-    """One server of our own: its folder, its port and its process."""
+    """One server with its own folder, port and process."""
 
     def __init__(self, folder: Path, bin_folder: Path) -> None:
         self.folder = folder
@@ -55,11 +55,11 @@ class Server:
         self._data = folder / "data"
         self._process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
-        # PostgreSQL refuses to be root.
+        # PostgreSQL refuses to run as root.
         self._user = _other_user()
 
     def init(self) -> None:
-        """Make the cluster."""
+        """Create the cluster."""
         password = self.folder / "password"
         password.write_text(PASSWORD, encoding="utf-8")
         self.folder.chmod(0o700)
@@ -80,7 +80,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Start it, and come back when it takes connections."""
+        """Start it, and return when it accepts connections."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -119,7 +119,7 @@ class Server:
         assert self._process.poll() is None, "".join(said)
 
     def stop(self, *, at_once: bool = False) -> None:
-        """End it: connections are cut and told so, or at once they are just gone."""
+        """Stop it: connections get an error first, or with `at_once` they are just cut."""
         if self._process is None:
             return
         if sys.platform == "win32":
@@ -134,11 +134,11 @@ class Server:
         self._process = None
 
     def freeze(self) -> None:
-        """Let every process of it stand still: it takes connections, and never answers."""
+        """Freeze all of its processes: it accepts connections, but never answers."""
         self._signal_all("SIGSTOP")
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let its processes continue."""
         self._signal_all("SIGCONT")
 
     @property
@@ -176,7 +176,7 @@ class Server:
 
 @contextlib.contextmanager
 def own_server() -> Iterator[Server]:
-    """A server that may be stopped and started again; it is gone when the block is left."""
+    """Run a server that may be stopped and started again; it is removed when the block ends."""
     if why := why_not():
         raise RalphError(why, todo="Install PostgreSQL, for example: apt install postgresql")
     found = programs()

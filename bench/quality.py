@@ -48,7 +48,7 @@ TELL_EVERY_S = 2.0
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show what came out."""
+    """Measure, and show the results."""
     parse = parser("quality", __doc__)
     parse.add_argument("--dataset", required=True, choices=datasets.READERS, help="its format")
     parse.add_argument(
@@ -71,7 +71,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Read, choose the questions, ask them all."""
+    """Read the dataset, choose the questions, and ask them all."""
     whole = datasets.read(options.dataset, options.file)
     chosen = datasets.chosen(whole, half=options.half, seed=options.seed, limit=options.limit)
     if not any(task.asks for task in chosen.tasks):
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 
 def embedder_named(name: str | None) -> Embedder | None:
-    """The embedder as the settings make it; it must be able to work now."""
+    """Return the embedder with this name, or that of the settings; raise if it does not work."""
     settings: dict[str, Any] = {} if name is None else {"embedder": name}
     with tempfile.TemporaryDirectory(prefix="ralph-quality-") as folder:
         with open_ralph(folder, **settings) as ralph:
@@ -100,13 +100,13 @@ def embedder_named(name: str | None) -> Embedder | None:
 
 # -- asking every question in several ways
 
-# So many passages hold 20 conversations, or all there are.
+# This many passages cover 20 conversations, or all there are.
 _GROUP_DEPTH = 200
 _SPARE = 3
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question as a way of ranking gets it: its words, when it was asked, how many to give."""
+    """A question for a way of ranking: its text, when it was asked, how many to return."""
 
     text: str
     at: str
@@ -114,21 +114,21 @@ class Asked(msgspec.Struct, frozen=True):
     embedder: str
 
 
-# A way of ranking: the ids of the documents, best first. The vector is None without an embedder.
+# A way of ranking returns document ids, best first. The vector is None without an embedder.
 Rank = Callable[[IndexView, Sequence[Collection], Asked, "Vectors | None"], Sequence[str]]
 
 
 def by_words(
     view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
-    """Ralph's search without a vector."""
+    """Rank by Ralph's search without a vector."""
     return by_mix(view, collections, asked, None)
 
 
 def by_mix(
     view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
-    """Ralph's search as the product asks it, without the floor."""
+    """Rank by Ralph's search as the product runs it, but without the minimum score."""
     return ranked(view, collections, Question(asked.text, asked.depth, 0.0), asked.embedder, vector)
 
 
@@ -139,7 +139,7 @@ def ranked(
     embedder: str,
     vector: Vectors | None,
 ) -> list[str]:
-    """The ids of the documents in the order of Ralph's search."""
+    """Return the ids of the documents in the order of Ralph's search."""
     found = find(view, collections, question, vector=vector, embedder=embedder)
     for one in found.candidates:
         one.read = lambda one: Hit(one.record.id, "passage", None, None, "", None, None)
@@ -150,7 +150,7 @@ def ranked(
 def by_meaning(
     view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
-    """The nearest passages alone."""
+    """Rank by the nearest passages alone."""
     if vector is None:
         return []
     near: list[tuple[float, int, Collection]] = []
@@ -171,7 +171,7 @@ Values = dict[str, dict[str, float]]
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """Of one task: for each way of ranking the measures of every question, and their means."""
+    """One task: for each way of ranking, the measures of every question and their means."""
 
     name: str
     headline: tuple[str, ...]
@@ -180,12 +180,12 @@ class TaskReport(msgspec.Struct, frozen=True):
     means: dict[str, dict[str, Mean]]
 
     def better(self, way: str, other: str, *, seed: int = 0) -> dict[str, Mean]:
-        """How much better one way is than another on the same questions, with intervals."""
+        """Return how much better one way is than another on the same questions, with intervals."""
         return differences(self.values[way], self.values[other], seed=seed)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came out for a dataset."""
+    """The results for a dataset."""
 
     dataset: str
     embedder: str
@@ -195,7 +195,7 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def task(self, name: str) -> TaskReport:
-        """The task of this name."""
+        """Return the task with this name."""
         return next(one for one in self.tasks if one.name == name)
 
 
@@ -210,7 +210,7 @@ def evaluate(
     seed: int = 0,
     tell: Tell = lambda text: None,
 ) -> Report:
-    """Ask everything in every way; `ranks` are other ways than words, meaning and the mix."""
+    """Ask everything in every way; `ranks` replaces the ways words, meaning and mix."""
     ways = ranks if ranks is not None else (WAYS if embedder is not None else WORDS)
     rankings: dict[tuple[str, str, str], Sequence[str]] = {}
     with corpus_index(embedder, cutting=cutting, cache=cache) as place:
@@ -235,7 +235,7 @@ def evaluate(
 
 
 def _asks(dataset: Dataset, corpus: Corpus) -> dict[str, tuple[Ask, int]]:
-    """The questions to this corpus by their words, each with how deep somebody looks."""
+    """Return the questions to this corpus by their text, each with how many results to look at."""
     found: dict[str, tuple[Ask, int]] = {}
     for task in dataset.tasks:
         depth = DEPTH if task.unit == "document" else _GROUP_DEPTH
@@ -301,7 +301,7 @@ def _judged(
     )
 
 
-# -- what one question costs, beside the naive mix over the same documents
+# -- what one question costs, compared with the naive mix over the same documents
 
 LIMIT = 10
 _QUESTIONS = 60
@@ -316,9 +316,9 @@ def cost(
     cutting: Cutting = WHOLE,
     cache: Path | None = None,
 ) -> Row:
-    """The median time of a question with both, in turns; both make the question's vector.
+    """Measure the median time of a question with both, in turns; both embed the question.
 
-    Over the largest corpus, or over so many records drawn from all of them.
+    It uses the largest corpus, or this many records taken from all of them.
     """
     corpus = pooled(dataset, records) if records else largest(dataset)
     texts = list(dict.fromkeys(ask.text for task in dataset.tasks for ask in task.asks))
@@ -355,12 +355,12 @@ def cost(
 
 
 def largest(dataset: Dataset) -> Corpus:
-    """The corpus with the most documents."""
+    """Return the corpus with the most documents."""
     return max(dataset.corpora, key=lambda corpus: len(corpus.documents))
 
 
 def pooled(dataset: Dataset, count: int) -> Corpus:
-    """So many documents of all corpora as one; where there are too few they come again."""
+    """Return this many documents of all corpora as one; if there are too few, they repeat."""
     documents: list[Document] = []
     for turn in itertools.count():
         for corpus in dataset.corpora:
@@ -374,7 +374,7 @@ def pooled(dataset: Dataset, count: int) -> Corpus:
 
 # -- the report
 
-# The baselines first, and what the product does last.
+# The order of the columns; what the product does comes last.
 _ORDER = ("bm25", "words", "meaning", "naive", "mix")
 _ABOUT = (
     "recall@k: the share of what is relevant that stands among the first k. "
@@ -393,7 +393,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def to_json(outcome: Outcome, *, details: bool = False) -> dict[str, Any]:
-    """Everything as JSON-like data; with details every question's measures too."""
+    """Return everything as JSON-like data; with `details`, every question's measures, too."""
     report = outcome.report
     return {
         "dataset": report.dataset,
@@ -419,13 +419,13 @@ def _task(task: TaskReport, *, details: bool) -> dict[str, Any]:
 
 
 def ways_of(task: TaskReport) -> list[str]:
-    """The ways of ranking in the order they are shown; those nobody knows stand last."""
+    """Return the ways of ranking in the order they are shown; unknown ones come last."""
     ordered = [way for way in _ORDER if way in task.means]
     return ordered + [way for way in task.means if way not in ordered]
 
 
 def lines_of(outcome: Outcome) -> list[str]:
-    """The report for people."""
+    """Return the report for people."""
     lines = [_heading(outcome)]
     for task in outcome.report.tasks:
         lines += ["", f"{task.name}, {task.questions} questions", *aligned(_cells(task))]
@@ -437,7 +437,7 @@ def lines_of(outcome: Outcome) -> list[str]:
 
 
 def shown(mean: Mean) -> str:
-    """`.918 [.84-.98]`."""
+    """Return a mean as `.918 [.84-.98]`."""
     return f"{short(mean.mean, 3)} [{short(mean.low, 2)}-{short(mean.high, 2)}]"
 
 

@@ -1,4 +1,4 @@
-"""Corpora of a dataset in a real index, and vectors kept between runs."""
+"""The corpora of a dataset in a real index, with vectors kept between runs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Cutting(msgspec.Struct, frozen=True):
-    """A way of cutting documents into passages, under a name that changes when it does."""
+    """A way of cutting documents into passages; `version` changes when the way does."""
 
     version: str
     cut: Cut
 
 
 def document_of(record: Record) -> Document:
-    """What a record of the bench holds."""
+    """Return the document in a record."""
     return _decode(record.body)
 
 
@@ -55,7 +55,7 @@ WHOLE = Cutting("whole-1", _whole)
 
 
 class CorpusIndex(msgspec.Struct, frozen=True):
-    """An index of corpora, one collection each, and what the questions are embedded with."""
+    """An index of corpora, one collection each, and the embedder for the questions."""
 
     store: SqliteStore
     embedder: Embedder | None
@@ -63,7 +63,7 @@ class CorpusIndex(msgspec.Struct, frozen=True):
     cache: Path
 
     def built(self, corpus: Corpus) -> str:
-        """The name of the corpus's collection, which holds all of it when this returns."""
+        """Index all of a corpus; return the name of its collection."""
         records = records_of(corpus)
         digest = hashlib.sha256(b"".join(one.body for one in records)).hexdigest()[:16]
         name = f"{corpus.name}-{digest}"
@@ -88,7 +88,7 @@ class CorpusIndex(msgspec.Struct, frozen=True):
 def corpus_index(
     embedder: Embedder | None, *, cutting: Cutting = WHOLE, cache: Path | None = None
 ) -> Iterator[CorpusIndex]:
-    """A place for indexes; with a cache they are found again by the next run of the same code."""
+    """Open a place for indexes; with a cache, the next run of the same code uses them again."""
     with tempfile.TemporaryDirectory(prefix="ralph-quality-") as temporary:
         folder = cache or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def corpus_index(
 
 
 def records_of(corpus: Corpus) -> list[Record]:
-    """The documents as records, numbered in their order; the source's run is the group."""
+    """Return the documents as records, numbered in order; the source's run is the group."""
     return [
         Record(one.id, KIND, number, one.at, _encode(one), Source(run=one.group or None))
         for number, one in enumerate(corpus.documents, 1)
@@ -113,7 +113,7 @@ def records_of(corpus: Corpus) -> list[Record]:
 
 
 class RememberingEmbedder(CachedEmbedder):
-    """An embedder that keeps every vector it made in a file, under its identity and the text."""
+    """An embedder that saves every vector in a file, by its identity and the text."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         super().__init__(embedder)
@@ -123,11 +123,11 @@ class RememberingEmbedder(CachedEmbedder):
         self._file.execute("CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY, v BLOB)")
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row for each text; only new texts are embedded."""
+        """Return one row for each text; only new texts are embedded."""
         return self._all("passage", texts, partial(super().embed_passages, budget_s=budget_s))
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector."""
+        """Return one vector."""
         vector: Vectors = self._all("query", [text], lambda _: [self._embedder.embed_query(text)])[
             0
         ]
@@ -160,7 +160,7 @@ class RememberingEmbedder(CachedEmbedder):
 
 
 class _DatasetJournal:
-    """A journal that is there already: read from a position, never written."""
+    """A journal that can only be read."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -195,7 +195,7 @@ def _short(plain: str) -> str:
 
 
 def _code() -> str:
-    """What the index is made by: with other code a kept one is not used again."""
+    """Return a hash of the code that makes the index, so that other code does not reuse it."""
     rooms = [Path(room.__file__ or "").parent for room in (text, index)]
     files = sorted(file for room in rooms for file in room.glob("*.py"))
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""How good an order is: measures over the ranks of what was wanted, and how sure each mean is."""
+"""How good a ranking is: measures over the ranks of relevant results, and confidence intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CUTS = (1, 5, 10, 20)
 _GAIN_CUT = 10
 _FEW = 5
 MEASURES = (*(f"recall@{cut}" for cut in _CUTS), "nDCG@10", "MRR", "any@5", "all@5")
-# As deep as the deepest measure looks; the reciprocal rank counts nothing below it.
+# As deep as the deepest measure looks; the reciprocal rank ignores results below it.
 DEPTH = max(_CUTS)
 DRAWS = 2000
 _LOW, _HIGH = 2.5, 97.5
@@ -33,12 +33,12 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 def first_of_each(names: Iterable[str]) -> list[str]:
-    """Each name once, where it stands first: a conversation ranks with its best passage."""
+    """Return each name once, at its first place: a conversation ranks with its best passage."""
     return list(dict.fromkeys(names))
 
 
 def measured(ranking: Sequence[str], relevant: Collection[str]) -> dict[str, float]:
-    """Every measure of one question; `ranking` holds each name once, best first."""
+    """Return every measure of one question; `ranking` has each name once, best first."""
     if not relevant:
         raise ValueError("nothing is relevant, so nothing can be measured")
     ranks = [rank for rank, name in enumerate(ranking[:DEPTH], 1) if name in relevant]
@@ -55,7 +55,7 @@ def measured(ranking: Sequence[str], relevant: Collection[str]) -> dict[str, flo
 
 
 def means(values: Sequence[Mapping[str, float]], *, seed: int = 0) -> dict[str, Mean]:
-    """The mean of each measure over the questions, each with its interval."""
+    """Return the mean of each measure over the questions, with its interval."""
     if not values:
         return {}
     table = _table(values)
@@ -69,7 +69,7 @@ def differences(
     *,
     seed: int = 0,
 ) -> dict[str, Mean]:
-    """How much better ours is on the questions both answered, drawn together (paired)."""
+    """Return how much better ours is on the questions both answered, drawn together (paired)."""
     both = [name for name in ours if name in theirs]
     if not both:
         return {}
@@ -88,7 +88,7 @@ def _table(values: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
 
 
 def _drawn(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """The means of so many samples of the questions, with replacement."""
+    """Return the means of `DRAWS` samples of the questions, with replacement."""
     import numpy as np
 
     count = len(table)
@@ -106,7 +106,7 @@ def _intervals(table: NDArray[np.float64], drawn: NDArray[np.float64]) -> dict[s
 
 
 class FoundBy(msgspec.Struct, frozen=True):
-    """One way of finding: over how many questions, how well, and how often above the floor."""
+    """One way of finding: how many questions, how well, and how often above the minimum score."""
 
     what: str
     questions: int
@@ -117,7 +117,7 @@ class FoundBy(msgspec.Struct, frozen=True):
 def show_found(
     name: str, found: Sequence[FoundBy], headlines: Mapping[str, Sequence[str]], *, as_json: bool
 ) -> int:
-    """Print JSON, or one line for each way with the measures that tell most; the exit code."""
+    """Print JSON, or a line for each way with its main measures; return the exit code."""
     if as_json:
         return print_json(name, quality=msgspec.to_builtins(found))
     lines = []

@@ -1,4 +1,4 @@
-"""What all benchmarks share on the command line: options, progress, and figures for people and
+"""What all benchmarks share on the command line: options, progress, and results for people and
 programs."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = ("what", "size", "ours", "reference", "ratio", "target", "ok")
 def parser(
     name: str, about: str | None, *, sizes: str = "", repeat: int = 0
 ) -> argparse.ArgumentParser:
-    """The options of a benchmark: `--json`, and where it measures time, sizes and rounds too."""
+    """Return the options of a benchmark: `--json`, and sizes and rounds if it measures time."""
     options = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=about)
     options.add_argument("--json", action="store_true", help="print JSON")
     if sizes:
@@ -45,7 +45,7 @@ def parser(
 
 
 def count(text: str) -> int:
-    """A number from 1 upwards, `10_000` or `10000`."""
+    """Read a number from 1 upwards, `10_000` or `10000`."""
     try:
         number = int(text)
     except ValueError:
@@ -56,12 +56,12 @@ def count(text: str) -> int:
 
 
 def counts(text: str) -> list[int]:
-    """Such numbers between commas."""
+    """Read comma-separated numbers."""
     return [count(part) for part in text.split(",")]
 
 
 def teller(every_s: float = 0.0) -> Tell:
-    """Tells on stderr, with the seconds since it was made, and not more often than it may."""
+    """Return a function that reports progress on stderr, with a time, at most every `every_s`."""
     begin = time.monotonic()
     last = begin if every_s else -math.inf
 
@@ -76,11 +76,11 @@ def teller(every_s: float = 0.0) -> Tell:
     return tell
 
 
-# -- rows: one measure beside its reference
+# -- rows: one measure and its reference
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a measure must reach: a ratio, or where nothing compares, a value."""
+    """What a measure must reach: a ratio, or a value if there is nothing to compare with."""
 
     ratio: float | None = None
     value: float | None = None
@@ -106,7 +106,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether the target is reached; None if there is none."""
         if self.target.ratio is not None:
             return self.ratio <= self.target.ratio
         if self.target.value is not None:
@@ -114,7 +114,7 @@ class Row(msgspec.Struct, frozen=True):
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything about the row; an infinite ratio is null."""
+        """Return everything about the row; an infinite ratio is null."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         plain["ratio"] = self.ratio if math.isfinite(self.ratio) else None
         plain["spread"] = [one if math.isfinite(one) else None for one in self.spread]
@@ -122,7 +122,7 @@ class Row(msgspec.Struct, frozen=True):
         return plain | {"ok": self.ok}
 
     def cells(self) -> tuple[str, ...]:
-        """The row as a person reads it, in the order of COLUMNS."""
+        """Return the row for people, in the order of COLUMNS."""
         target = [f"<= {self.target.ratio:g}x"] if self.target.ratio is not None else []
         if self.target.value is not None:
             target.append(f"<= {shown(self.target.value, self.unit)}")
@@ -146,7 +146,7 @@ def row_of(
     unit: Unit = "s",
     target: Target = NO_TARGET,
 ) -> Row:
-    """The row of something measured beside its reference."""
+    """Return the row of something measured with its reference."""
     return Row(
         what=what,
         size=size,
@@ -162,7 +162,7 @@ def row_of(
 
 
 def shown(value: float, unit: Unit) -> str:
-    """A value with a unit that suits its size."""
+    """Return a value with a unit that suits its size."""
     suffix = "/record" if unit.endswith("/record") else ""
     if unit.startswith("bytes"):
         for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -180,7 +180,7 @@ def shown(value: float, unit: Unit) -> str:
 
 
 def show_rows(name: str, rows: Sequence[Row], options: argparse.Namespace) -> int:
-    """Print the rows as the options say; the exit code."""
+    """Print the rows as the options say; return the exit code."""
     if options.out:
         options.out.write_text(to_markdown(rows, name=name), encoding="utf-8")
     if options.json:
@@ -189,19 +189,19 @@ def show_rows(name: str, rows: Sequence[Row], options: argparse.Namespace) -> in
 
 
 def print_json(name: str, **report: Any) -> int:
-    """Print a report with what it ran on; the exit code."""
+    """Print a report with the machine it ran on; return the exit code."""
     plain = {"bench": name, "machine": machine(), **report}
     return print_lines([json.dumps(plain, indent=2)])
 
 
 def print_lines(lines: Sequence[str]) -> int:
-    """Print them; the exit code."""
+    """Print the lines; return the exit code."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The lines with their cells in columns."""
+    """Return the lines with their cells in columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -210,7 +210,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def short(value: float | None, digits: int) -> str:
-    """`.918`, `-.021`, `1.000`; `-` for None."""
+    """Return a number as `.918`, `-.021` or `1.000`; `-` for None."""
     if value is None:
         return "-"
     text = f"{value:.{digits}f}"
@@ -218,14 +218,14 @@ def short(value: float | None, digits: int) -> str:
 
 
 def to_markdown(rows: Sequence[Row], *, name: str) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"# scripts/bench {name}\n\n{_heading()}\n\n{body}\n"
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """Return facts about the machine."""
     import sqlite3
 
     return {

@@ -1,4 +1,4 @@
-"""`scripts/bench speed`: every measure at every size, each beside its reference."""
+"""`scripts/bench speed`: every measure at every size, each compared with its reference."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 NUMPY = 'python -c "import numpy"'
 _SIZES = "1000,10000,100000"
 _WARM_UP = 3
-_TARGET_SIZE = 10_000  # below it the fixed cost of a search is all there is
+_TARGET_SIZE = 10_000  # below it, a search has little more than its fixed cost
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     options = parser("speed", __doc__, sizes=_SIZES, repeat=5)
     options.add_argument("--only", default="", help=f"some of {','.join(MEASURES)}")
     options.add_argument("--folder", type=Path, help="keep the built memories there, and use again")
@@ -88,7 +88,7 @@ def run(
     folder: Path | None = None,
     tell: Tell = lambda text: None,
 ) -> list[Row]:
-    """The rows of these measures; without a folder nothing is left behind."""
+    """Return the rows of these measures; without a folder, leave nothing behind."""
     rows: list[Row] = []
     for number, size in enumerate(sizes):
         place_folder = folder and folder / f"speed-{size}"
@@ -115,7 +115,7 @@ from ralph import open_ralph
 with open_ralph(sys.argv[1]) as ralph:
     ralph.feature(sys.argv[2]).remember({"task_title": sys.argv[3], "summary": sys.argv[3]})
 """
-# A process's memory now and at its peak; zeros where the system does not tell.
+# A process's memory now and at its peak; zeros if the system does not tell.
 _MEMORY_BYTES = """
 import pathlib, sys
 def memory_bytes():
@@ -127,7 +127,7 @@ def memory_bytes():
     sizes = {line[0]: int(line[1]) * 1024 for line in lines if line[0] in ("VmRSS:", "VmHWM:")}
     return sizes.get("VmRSS:", 0), sizes.get("VmHWM:", 0)
 """
-# What a process has before it opens a memory: modules and embedder, not the collection.
+# `before` covers what is loaded before the first search: modules and embedder, no collection.
 _MEMORY = f"""{_MEMORY_BYTES}
 from ralph import open_ralph
 with open_ralph(sys.argv[1]) as ralph:
@@ -144,7 +144,7 @@ _VECTOR = bytes(256 * 4)
 
 
 def start(place: BenchProject, repeat: int) -> list[Row]:
-    """The command that does nothing but say its version."""
+    """Measure a command that only prints its version."""
     both = compared(
         fresh([*ralph_command(), "--version"], home=place.home),
         fresh(python("pass"), home=place.home),
@@ -154,7 +154,7 @@ def start(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def cold(place: BenchProject, repeat: int) -> list[Row]:
-    """From nothing to the first answer, and to the first record kept."""
+    """Measure from nothing to the first answer, and to the first record saved."""
     query = corpus.queries(1, size=place.size)[0]
     where = (str(place.project), FEATURE, query)
     command = [*ralph_command(), "--project", where[0], "search", query, "--feature", FEATURE]
@@ -170,7 +170,7 @@ def cold(place: BenchProject, repeat: int) -> list[Row]:
 def beside_numpy(
     place: BenchProject, measures: Mapping[str, tuple[list[str], Target]], *, rounds: int
 ) -> list[Row]:
-    """Commands in fresh processes, beside one that only imports NumPy."""
+    """Compare commands in fresh processes with one that only imports NumPy."""
     operations = {
         what: fresh(command, home=place.home) for what, (command, _) in measures.items()
     } | {NUMPY: fresh(python("import numpy"), home=place.home)}
@@ -182,7 +182,7 @@ def beside_numpy(
 
 
 def memory(place: BenchProject, repeat: int) -> list[Row]:
-    """What a process holds once it has searched; empty where the system does not tell."""
+    """Measure the memory of a process after a search; no rows if the system does not tell."""
     query = corpus.queries(1, size=place.size)[0]
     ours = fresh(python(_MEMORY, str(place.project), FEATURE, query), home=place.home)
     reference = fresh(python(_NUMPY_MEMORY), home=place.home)
@@ -208,11 +208,11 @@ def _row(
     return row_of(what, place.size, both, named, unit=unit)
 
 
-# -- a warm search beside the two things it consists of
+# -- a warm search, compared with the two things it consists of
 
 
 def search(place: BenchProject, repeat: int) -> list[Row]:
-    """One warm search."""
+    """Measure one warm search."""
     about = {10_000: "about 3 ms", 100_000: "about 45 ms"}.get(place.size, "")
     target = Target(ratio=3.0, about=about) if place.size >= _TARGET_SIZE else NO_TARGET
     questions = corpus.queries(20 * repeat + _WARM_UP, size=place.size)
@@ -229,7 +229,7 @@ def warm_searches(
     size: int,
     target: Target,
 ) -> list[Row]:
-    """Each round asks another question, both sides the same one; the first few only warm up."""
+    """Measure searches; each round asks both sides a new question, and the first few warm up."""
     with closing(bare):
         prepared = [(bare.match(question), bare.vector(question)) for question in questions]
         return [
@@ -272,7 +272,7 @@ class BareSearch:
         self.vector: Callable[[str], Vectors] = embedder.embed_query
 
     def match(self, question: str) -> str:
-        """The query that Ralph itself gives to FTS5: words it does not rank by are not in it."""
+        """Return the query that Ralph itself gives to FTS5, without words it does not rank by."""
         asked = query_tokens(question)
         with self._store.state() as view:
             facts = view.words(self._live, asked, 0)
@@ -280,16 +280,16 @@ class BareSearch:
         return " OR ".join(f'"{token}"' for token in words)
 
     def search(self, match: str, vector: Vectors) -> None:
-        """The cosines of all, the nearest of them, and the rows that match best."""
+        """Compute all cosines and the nearest of them, and find the rows that match best."""
         import numpy as np
 
-        # Not `@`, whose threads wait for each other on a busy machine and flatter us.
+        # Not `@`: on a busy machine its threads wait for each other, which would flatter us.
         cosines = np.einsum("ij,j->i", self._matrix, vector)
         if len(cosines) > self._CANDIDATES:
             np.argpartition(cosines, -self._CANDIDATES)
         words = self._words
         self._connection.execute(
-            # Not by `rank`, which takes half as long again.
+            # Not by `rank`, which takes 1.5 times as long.
             f"SELECT rowid, bm25({words}) AS score FROM {words} WHERE {words} MATCH ?"
             " ORDER BY score LIMIT ?",
             (match, self._CANDIDATES),
@@ -300,11 +300,11 @@ class BareSearch:
         self._connection.close()
 
 
-# -- one record kept, and seen by another process
+# -- one record saved, and seen by another process
 
 
 def remember(place: BenchProject, repeat: int) -> list[Row]:
-    """One `remember`, everything loaded before."""
+    """Measure one `remember`, with everything loaded before."""
     with place.opened() as ralph, closing(_PlainStore(place)) as plain:
         rounds = 20 * repeat
         new = _new_iterations(place, rounds + _WARM_UP)
@@ -315,7 +315,7 @@ def remember(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def lag(place: BenchProject, repeat: int) -> list[Row]:
-    """From the call of `remember` until a process that was open before has found the record."""
+    """Measure from the call of `remember` until a process that was already open finds it."""
     with (
         place.opened() as ralph,
         closing(_PlainStore(place)) as plain,
@@ -325,7 +325,7 @@ def lag(place: BenchProject, repeat: int) -> list[Row]:
         memory = ralph.feature(FEATURE)
 
         def ours(iteration: dict[str, Any]) -> None:
-            word = "zq" + "".join(random.choices(string.ascii_lowercase, k=12))  # stands nowhere
+            word = "zq" + "".join(random.choices(string.ascii_lowercase, k=12))  # occurs nowhere
             memory.remember(iteration | {"task_title": f"{iteration['task_title']} {word}"})
             ask("memory", word)
 
@@ -340,7 +340,7 @@ def lag(place: BenchProject, repeat: int) -> list[Row]:
 
 
 class _PlainStore:
-    """The reference: a file and a database of its own, as durable as each is by default."""
+    """The reference: its own file and database, as durable as each is by default."""
 
     def __init__(self, place: BenchProject) -> None:
         self.path = place.scratch / "plain.sqlite3"
@@ -368,7 +368,7 @@ class _PlainStore:
         self._connection.close()
 
 
-# Told where to look and what for, it answers as soon as that is there; it ends with its input.
+# It is told where to look and what for, and answers when it finds that. It ends with its input.
 _READER = """
 import json, sqlite3, sys, time
 from ralph import open_ralph
@@ -395,7 +395,7 @@ _END_TIMEOUT_S = 10.0
 
 @contextmanager
 def _reader(place: BenchProject, plain: Path) -> Iterator[Callable[[str, str], None]]:
-    """Another process with the memory open; asked for a word, it answers when it has found it."""
+    """Start another process with the memory open; asked for a word, it answers when it finds it."""
     process = subprocess.Popen(
         python(_READER, str(place.project), FEATURE, str(plain)),
         env=child_environment(place.home),
@@ -418,8 +418,8 @@ def _reader(place: BenchProject, plain: Path) -> Iterator[Callable[[str, str], N
             raise RalphError("the reading process did not start", where="scripts/bench")
         yield ask
     finally:
-        with suppress(OSError):  # it may have ended already, and was told of above
-            stdin.close()  # its sign to end
+        with suppress(OSError):  # it may have ended already, which was reported above
+            stdin.close()  # this makes it end
         try:
             process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -429,7 +429,7 @@ def _reader(place: BenchProject, plain: Path) -> Iterator[Callable[[str, str], N
 
 
 def _new_iterations(place: BenchProject, count: int) -> list[dict[str, Any]]:
-    """Iterations that no memory has; the journal numbers them and the clock dates them."""
+    """Return iterations that no memory has, without numbers and times: the journal sets those."""
     new = list(corpus.iterations(place.size, place.size + count))
     for plain in new:
         plain["session_id"] = uuid.uuid4().hex
@@ -444,7 +444,7 @@ _LONG = 50_000
 
 
 def ingest(place: BenchProject, repeat: int) -> list[Row]:
-    """How the memory was built; nothing for one that stood there already."""
+    """Return how building the memory went; no rows if it existed already."""
     if place.ingest is None:
         return []
     what, beside = "ingest until findable", "json.dumps, one flush"
@@ -452,7 +452,7 @@ def ingest(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def rebuild(place: BenchProject, repeat: int) -> list[Row]:
-    """The index made anew from the journal, beside embedding and tokenizing alone.
+    """Compare rebuilding the index from the journal with embedding and tokenizing alone.
 
     Half of the reference runs before it and half after, so that both meet the same noise.
     """
@@ -472,7 +472,7 @@ def rebuild(place: BenchProject, repeat: int) -> list[Row]:
 
 
 def size_on_disk(place: BenchProject, repeat: int) -> list[Row]:
-    """What a record takes in the journal and in the index."""
+    """Measure what a record takes in the journal and in the index."""
     return [
         _disk(place, "disk a record, journal", ("journal",)),
         _disk(place, "disk a record, index", ("index",)),
@@ -496,7 +496,7 @@ def _disk(place: BenchProject, what: str, parts: tuple[str, ...]) -> Row:
 
 
 def _bare_s(memory: FeatureMemory, passages: Iterator[Passage]) -> float:
-    """The seconds that embedding and tokenizing these passages take, reading left out."""
+    """Return the seconds for embedding and tokenizing these passages, without reading them."""
     embedder = memory.target().embedder
     if embedder is None:
         raise RalphError("the setting embedder is none, there is nothing to compare with")
@@ -528,7 +528,7 @@ def _journal(place: BenchProject) -> Path:
     return place.project / ".ralph" / "db" / "memory" / f"{FEATURE}.jsonl"
 
 
-# In this order: what looks at the memory as it was built comes before what adds to it.
+# In this order: measures of the memory as it was built come before those that add to it.
 MEASURES: dict[str, Callable[[BenchProject, int], list[Row]]] = {
     "start": start,
     "ingest": ingest,

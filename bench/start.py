@@ -1,7 +1,7 @@
 """`scripts/bench start`: how long a hook delays the client, and how soon the MCP server answers.
 
-Hooks run before every prompt a person types and a server is started for every iteration, so what
-counts is fresh processes: each beside one that only imports what it cannot do without.
+Hooks run before every prompt that a person types, and a server starts for every iteration, so fresh
+processes are what counts. Each is compared with one that only imports what it cannot do without.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INITIALIZE = {
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out."""
+    """Measure, and show or write the results."""
     options = parser("start", __doc__, sizes="10000", repeat=15).parse_args(args)
     rows: list[Row] = []
     for size in options.sizes:
@@ -64,7 +64,7 @@ def main(args: Sequence[str]) -> int:
 
 def _hooks(place: BenchProject, rounds: int) -> list[Row]:
     asked = corpus.queries(1, size=place.size)[0]
-    # Words that stand nowhere: only meaning can say whether something is related.
+    # Words that occur nowhere: only meaning can say whether something is related.
     unheard = "please reconsider whether beforehand everybody understood zebra orchestras"
     times = in_turns(
         {
@@ -156,7 +156,7 @@ def _shake(command: Sequence[str], place: BenchProject) -> None:
 
 
 class Server:
-    """An MCP server as a process of its own, spoken to line by line; it ends with its block."""
+    """An MCP server in its own process, called line by line; it ends with its block."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path, home: Path) -> None:
         self._process = subprocess.Popen(
@@ -180,11 +180,11 @@ class Server:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # the last words of a server that was killed
+                with suppress(OSError):  # unsent bytes for a server that was killed
                     pipe.close()
 
     def shake(self) -> None:
-        """The handshake."""
+        """Do the handshake."""
         self._ask("initialize", _INITIALIZE)
         self._say({"method": "notifications/initialized"})
 
@@ -195,7 +195,7 @@ class Server:
         self._process.wait()
 
     def search(self, query: str) -> None:
-        """One call of the search."""
+        """Call the search once."""
         answer = self._ask(
             "tools/call", {"name": "search_feature_memory", "arguments": {"query": query}}
         )
@@ -222,7 +222,7 @@ class Server:
 
 
 def _work_under_way(place: BenchProject) -> None:
-    """A feature with a task in progress and some learnings, and conversations beside it."""
+    """Create a feature with a task in progress and learnings, and some conversations."""
     plan = Plan(place.project)
     create_feature(plan, FEATURE, {"description": "Finds things by their words. " * 20})
     for number in range(10):

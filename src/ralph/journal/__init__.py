@@ -1,7 +1,7 @@
-"""The truth: records appended one after another, read from a position, verified, forgotten.
+"""The journal, Ralph's source of truth: append records, read from a position, verify, forget.
 
-A journal knows envelopes and tombstones and nothing of what is inside a record; nothing rewrites
-it but `forget`. `Fold` keeps the living records of a journal, each once.
+A journal knows record envelopes and tombstones, not record bodies. Only `forget` rewrites it.
+`Fold` keeps the live records of a journal, each once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ralph.records import Complaint, JournalRecord, Record, Tombstone
 if TYPE_CHECKING:
     from ralph.journal.session import Listener
 
-# A record that waits for its number: called under the journal's lock with the next one.
+# Builds a record from its number. Called with the next number, under the journal's lock.
 Draft = Callable[[int], Record]
 Drafts = Sequence[Record | Draft]
 Ids = Collection[str]
@@ -25,17 +25,17 @@ Stones = Sequence[Tombstone]
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What an append came to: the record as the journal has it, and whether it is new there."""
+    """The result of appending one record: the record as stored, and whether it is new."""
 
     record: Record
     fresh: bool
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What was read from a position on, and the position to go on from.
+    """The entries read after a position, and the position to continue from.
 
-    `restarted` says that the position no longer fits the journal (it was merged, forgotten from
-    or replaced) and that reading began again at the start.
+    `restarted` means that the position no longer fits the journal (it was merged, forgotten from
+    or replaced), so reading started over from the beginning.
     """
 
     records: tuple[JournalRecord, ...]
@@ -47,67 +47,67 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Followed(Protocol):
-    """What an index needs of a journal to follow it."""
+    """The part of a journal that an index needs to follow it."""
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What stands behind the position, at most `limit` lines."""
+        """Return the entries after the position, at most `limit` lines."""
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have happened since the position; cheap, for every query."""
+        """Return True only if nothing was written since the position. Cheap, for every query."""
 
 
 class Journal(Followed, Protocol):
-    """One series of records. JSONL files and PostgreSQL keep the same promises."""
+    """A sequence of records. JSONL files and PostgreSQL keep the same promises."""
 
     def append(self, drafts: Drafts) -> list[Appended]:
-        """Keep all of them or none; when this returns they are on disk."""
+        """Append all drafts or none; when this returns they are on disk."""
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
-        """Take the content out for good, leave a tombstone for each, and say which were there.
+        """Delete records for good, leave a tombstone for each, and return the ids that existed.
 
-        `stones` were made elsewhere: what they stand for goes too, and cannot come later.
+        `stones` are tombstones made elsewhere: their records are deleted too, and stay out.
         """
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong."""
+        """Return how many records can be read, and every problem found."""
 
 
 class Journals(Protocol):
-    """The journals of one memory, each with a name: a folder of files, or a database."""
+    """The named journals of one memory: a folder of files, or a database."""
 
     @property
     def where(self) -> str:
-        """The folder, or host and database; no password is in it."""
+        """The folder, or the host and database. Never contains a password."""
 
     def journal(self, name: str) -> Journal:
-        """The journal of this name; it begins with its first record."""
+        """Return the journal with this name. Its first record creates it."""
 
     def names(self) -> list[str]:
-        """The names of all journals that are there."""
+        """Return the names of all existing journals."""
 
     def newest_at(self, name: str) -> str:
-        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        """Return the time of the newest record, reading only the journal's end; "" if unknown."""
 
     def size_bytes(self, name: str) -> int:
-        """About how much there is to read in a journal; 0 where there is none."""
+        """Return roughly how many bytes there are to read in a journal; 0 if it does not exist."""
 
     def trouble(self) -> str | None:
-        """Why answers may be old: the server was not reached the last time; None where it was."""
+        """Return why answers may be stale (the server was not reached last time), or None."""
 
     def listener(self) -> Listener | None:
-        """What tells of new records at once; None where one has to look."""
+        """Return a listener that reports new records at once, or None if callers must poll."""
 
     def close(self) -> None:
-        """Let go of connections; they open again by themselves."""
+        """Close connections. They reopen when needed."""
 
 
-# -- Positions: a struct of each kind of journal, given out as JSON and kept by others.
+# -- Positions: a struct for each kind of journal. Callers receive and store it as JSON.
 
 _P = TypeVar("_P", bound=msgspec.Struct)
 
 
 def read_position(position: str | None, kind: type[_P]) -> _P | None:
-    """The position read; None for none, and for one of another kind or version of Ralph."""
+    """Decode a position; None if there is none, or it is of another kind or Ralph version."""
     try:
         return None if position is None else msgspec.json.decode(position, type=kind)
     except (msgspec.DecodeError, UnicodeError):
@@ -115,48 +115,48 @@ def read_position(position: str | None, kind: type[_P]) -> _P | None:
 
 
 def write_position(position: msgspec.Struct) -> str:
-    """The position as it is given out."""
+    """Encode a position as JSON."""
     return msgspec.json.encode(position).decode()
 
 
-# -- What a journal comes to when read as a whole.
+# -- The live records of a journal.
 
 
 class Fold:
-    """The living records of a journal, kept up to date by reading only what is new."""
+    """The live records of a journal. Stays current by reading only new entries."""
 
     def __init__(self, journal: Followed) -> None:
         self._journal = journal
-        # How far the journal was read.
+        # How far the journal has been read.
         self.position: str | None = None
-        # By id; a second content of the same id stands under its digest too.
+        # By id. A second record with the same id and other content has the key "<id> <digest>".
         self._records: dict[str, JournalRecord] = {}
         self._listed: list[JournalRecord] = []
         self._reasons: dict[str, str] = {}
-        # Changes whenever what was given before no longer stands, and not when something is added.
+        # Changes when records returned earlier are no longer valid, not when records are added.
         self.generation = 0
-        # Whether there is only what waits here for a server that was never reached.
+        # Whether these are only the records waiting here for a server that was never reached.
         self._makeshift = False
 
     def records(self) -> list[JournalRecord]:
-        """Every living record in journal order, as of now.
+        """Return every live record in journal order, as of now.
 
-        While nothing can be known of a server's journal yet, what waits here for it is all.
+        If a server's journal was never read, these are only the records waiting here for it.
         """
         return self.after(0)
 
     def after(self, count: int) -> list[JournalRecord]:
-        """The living records behind the first `count`, as of now."""
+        """Return the live records after the first `count`, as of now."""
         self._look()
         return self._listed[count:]
 
     def reasons(self) -> Mapping[str, str]:
-        """Why everything that was forgotten went, by its id, as of now."""
+        """Return why each forgotten record was forgotten, by id, as of now."""
         self._look()
         return self._reasons
 
     def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten, as of now."""
+        """Return the ids of all forgotten records, as of now."""
         return frozenset(self.reasons())
 
     def _look(self) -> None:
@@ -190,9 +190,9 @@ class Fold:
         self.generation += bool(gone)
 
     def _take(self, located: JournalRecord) -> str:
-        """Keep the record unless it is known, and give the key it is known by.
+        """Store the record unless it is known already; return its key.
 
-        Digests tell apart only what has the same id: of most records nobody needs one.
+        Digests are compared only between records with the same id: most never need one.
         """
         record = located.record
         first = self._records.setdefault(record.id, located).record

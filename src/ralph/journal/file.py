@@ -1,4 +1,4 @@
-"""Journals as JSONL files that git can merge, and the folder that holds those of a memory."""
+"""Journals as JSONL files that git can merge, and the folder of one memory's journals."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 LOCK_TIMEOUT_S = 30.0
 FREE_SPACE = "Free space or permit writing there, then try again."
 _BUFFER_BYTES = 1024 * 1024
-# Several lines, heads and all: lines that differ only there must not look the same.
+# Covers several whole lines: lines that differ only in their envelopes must not look the same.
 _TAIL_BYTES = 16 * 1024
-# Half a million records. A clone can ship a file that is larger and packs to nothing.
+# About half a million records. A cloned repository can ship a huge file that compresses well.
 _LARGEST_BYTES = 1 << 30
-# The record that a damaged line was to be, as far as it got.
+# Finds the ids of records, but not of tombstones, in a damaged line.
 _BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % entries.FORGOTTEN.encode())
 
 
 def scan(
     file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0, crc: int = 0
 ) -> Iterator[Step]:
-    """Each line from the offset on; together the steps cover every byte of the file."""
+    """Yield each line from the offset on. Together the steps cover every byte of the file."""
     file.seek(offset)
     seen_crlf = False
     while raw := file.readline(max_line_bytes + 1):
@@ -46,7 +46,7 @@ def scan(
         ended = raw.endswith(b"\n")
         offset += len(raw)
         crc = crc32(raw, crc)
-        if not ended and len(raw) > max_line_bytes:  # step over the rest without holding it
+        if not ended and len(raw) > max_line_bytes:  # skip the rest without loading it
             raw = b""
             while not ended and (more := file.readline(_BUFFER_BYTES)):
                 offset += len(more)
@@ -69,19 +69,19 @@ def scan(
                 notes.append(f"is torn: it {error}" if torn else str(error))
         yield Step(line, start, offset, crc, entry, digest, "; ".join(notes) or None, torn, ended)
         if not ended:
-            return  # what a writer adds by now is the rest of this line, not a line of its own
+            return  # anything a writer appends now is the rest of this line, not a new one
 
 
-# -- A position in a journal's file, and how to tell that the file before it is still the same.
+# -- A position in a journal's file, and how to check that the bytes before it are unchanged.
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class FilePosition(msgspec.Struct, frozen=True):
-    """How far was read, and enough about the file to notice that it is another one now.
+    """How far a file was read, and enough about it to notice that it was replaced.
 
-    `line` counts the lines that ended before the offset; `crc` is of all bytes before it, `tail`
-    a hash of the last of them.
+    `line` counts the lines that end before the offset. `crc` covers all bytes before the offset,
+    and `tail` is a hash of the last of them.
     """
 
     offset: _Count
@@ -119,7 +119,7 @@ def _crc_of(file: BinaryIO, end: int) -> int:
 
 
 def disk_error(what: str, path: Path, error: OSError, todo: str) -> JournalError:
-    """What is told of a journal's file that the disk refuses; the reason goes into `what`."""
+    """Return the error for a failed read or write; `{}` in `what` becomes the reason."""
     todo = getattr(error, "todo", None) or todo
     return JournalError(what.format(error.strerror or error), where=str(path), todo=todo)
 
@@ -137,10 +137,10 @@ class JsonlJournal(msgspec.Struct, eq=False):
         self.name = self.name or self.path.name
 
     def append(self, drafts: Drafts, above: int = 0, check: Check | None = None) -> list[Appended]:
-        """Keep all of them or none; when this returns they are on disk.
+        """Append all drafts or none; when this returns they are on disk.
 
-        Numbers go on from the highest in the file, or from `above` where that is higher.
-        What `check` refuses is not kept.
+        Numbers continue from the highest in the file, or from `above` if that is higher.
+        If `check` refuses a record, nothing is written.
         """
         if not drafts:
             return []
@@ -154,15 +154,15 @@ class JsonlJournal(msgspec.Struct, eq=False):
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self.state = AppenderState()  # it may hold what was not written
+                    self.state = AppenderState()  # it may contain unwritten records
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
-                # Somebody who knows no lock (git, an editor) put another file here meanwhile.
+                # A program that ignores the lock (git, an editor) replaced the file meanwhile.
                 self.state = AppenderState()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What stands behind the position, at most `limit` lines."""
+        """Return the entries after the position, at most `limit` lines."""
         try:
             with self._opened() as file:
                 return self._read(file, position, limit)
@@ -172,7 +172,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
             return Batch((), (), (), write_position(_NO_FILE), restarted, done=True)
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have happened since the position; cheap, for every query."""
+        """Return True only if nothing was written since the position. Cheap, for every query."""
         at = read_position(position, FilePosition)
         if at is None or not at.done:
             return False
@@ -181,11 +181,11 @@ class JsonlJournal(msgspec.Struct, eq=False):
         except FileNotFoundError:
             return at.inode == 0
         except OSError:
-            return False  # reading tells why
+            return False  # reading reports why
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
-        """Take the content out for good, leave a tombstone for each, and say which were there."""
+        """Delete records for good, leave a tombstone for each, and return the ids that existed."""
         with self._reading():
             if not stones and not (ids and disk.exists(self.path)):
                 return []
@@ -198,9 +198,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong."""
-        # Without the lock a line that is being written would look torn. A journal that may only be
-        # read has no writer.
+        """Return how many records can be read, and every problem found."""
+        # Without the lock, a line being written would look torn. A read-only journal has no writer.
         writable = os.access(self.path, os.W_OK)
         try:
             with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
@@ -234,7 +233,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
         records: list[JournalRecord] = []
         stones: list[Tombstone] = []
         file.seek(offset)
-        # Many lines at once, as long as nothing looks wrong; the rest line by line.
+        # Read many lines at once until something looks wrong, then the rest line by line.
         while limit is None and (data := file.read(_BUFFER_BYTES)):
             data += file.readline(_BUFFER_BYTES)
             found = read_lines(data, self.name, line)
@@ -260,23 +259,23 @@ class JsonlJournal(msgspec.Struct, eq=False):
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
     ) -> FilePosition | None:
-        """The position, if the file still begins with what was read up to it."""
+        """Return the position if the bytes before it are unchanged, else None."""
         at = read_position(position, FilePosition)
         if at is None:
             return None
         if at.inode == 0 and at.offset == 0:
-            return at  # there was no file: everything in it is new, nothing was taken away
+            return at  # there was no file before: everything is new, nothing was removed
         if at.inode != stat.st_ino or at.offset > stat.st_size:
             return None
         if stat.st_size == at.size and stat.st_mtime_ns != at.mtime_ns:
-            # Edited in place, or an append that has begun: its time changes before the size.
+            # Edited in place, or an append has just begun: the mtime changes before the size.
             return at if _crc_of(file, at.offset) == at.crc else None
         return at if _tail_hash(file, at.offset) == at.tail else None
 
     # -- writing
 
     def _catch_up(self) -> AppenderState:
-        """What the file holds by now, read on from where this process last looked."""
+        """Return the state of the file now, reading only from where this process last stopped."""
         if self.unchanged(self.state.position):
             return self.state
         batch = self.read(self.state.position)
@@ -293,26 +292,26 @@ class JsonlJournal(msgspec.Struct, eq=False):
         size = os.fstat(fd).st_size
         os.lseek(fd, max(0, size - _TAIL_BYTES), os.SEEK_SET)
         last = os.read(fd, _TAIL_BYTES)
-        if last and not last.endswith(b"\n"):  # a torn last line stays, on a line of its own
+        if last and not last.endswith(b"\n"):  # a torn last line stays, on its own line
             data = b"\n" + data
         disk.write_all(fd, data)
         if size == 0:
             disk.flush_folder(self.path.parent)
         at = read_position(self.state.position, FilePosition)
         if at is not None and at.offset == size:
-            # What we wrote need not be read back by our next append.
+            # Our next append need not read back what we just wrote.
             line = at.line + data.count(b"\n")
             tail = entries.short_hash((last + data)[-_TAIL_BYTES:])
             crc = crc32(data, at.crc)
             end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
             self.state.position = end
-        else:  # it must never hold more than what stands before its position
+        else:  # the state must never include entries after its position
             self.state = AppenderState()
 
     def _without(
         self, ids: set[str], reason: str | None, given: dict[str, Tombstone]
     ) -> tuple[bytes | None, list[str]]:
-        """The file without these records' lines, with their tombstones; None if nothing to do."""
+        """Return the rewritten file (None if nothing changes) and the ids removed from it."""
         parts: list[bytes] = []
         gone: dict[str, Tombstone] = {}
         buried: set[str] = set()
@@ -358,11 +357,11 @@ class JsonlJournal(msgspec.Struct, eq=False):
 
 _SUFFIX = ".jsonl"
 _MAX_NAME_CHARS = 100
-# File systems allow 255; a draft of the file has a longer name for a moment.
+# File systems allow 255, but the temporary file of a rewrite has a longer name.
 _MAX_FILE_BYTES = 230
-# Where the newest record of a journal stands, unless a very long one or a stranger's line does.
+# The newest record is in these last bytes, unless it is very long or others' lines follow it.
 _END_BYTES = 64 * 1024
-# Names that Windows gives to devices; a project is shared between systems.
+# Device names on Windows: a project may be shared between systems.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
 
@@ -377,7 +376,7 @@ class JournalFolder:
         self._open: dict[str, JsonlJournal] = {}
 
     def journal(self, name: str) -> JsonlJournal:
-        """The journal of this name; its file is made by the first append."""
+        """Return the journal with this name. Its first append creates the file."""
         if name not in self._open:
             file = self.path / file_name(name)
             if disk.exists(file) and name not in self.names():
@@ -389,43 +388,43 @@ class JournalFolder:
         return self._open[name]
 
     def names(self) -> list[str]:
-        """The names of all journals that are there."""
+        """Return the names of all existing journals."""
         files = (name for name in disk.names(self.path) if name.endswith(_SUFFIX))
         return sorted(unquote(name[: -len(_SUFFIX)]) for name in files if name[0] != ".")
 
     def newest_at(self, name: str) -> str:
-        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        """Return the time of the newest record, reading only the file's end; "" if unknown."""
         with disk.open_reader(self.journal(name).path) as file:
             file.seek(max(0, file.seek(0, 2) - _END_BYTES))
             lines = file.read().splitlines()
         newest = ""
         for line in lines:
-            with contextlib.suppress(Unreadable):  # half a line, or a stranger's
+            with contextlib.suppress(Unreadable):  # half a line, or not ours
                 entry, _ = read_line(line)
                 newest = max(newest, entry.at if isinstance(entry, Record) else "")
         return newest
 
     def size_bytes(self, name: str) -> int:
-        """How long a journal's file is; 0 where there is none."""
+        """Return the size of a journal's file; 0 if there is none."""
         try:
             return disk.stat(self.journal(name).path).st_size
         except (FileNotFoundError, NotADirectoryError):
             return 0
 
     def trouble(self) -> None:
-        """A folder is here or fails at once: nothing is ever as of the last time."""
+        """Return None: files are read directly, so answers are never stale."""
 
     def listener(self) -> None:
-        """Files tell nobody; looking at them costs next to nothing."""
+        """Return None: files send no notifications, and polling them is cheap."""
 
     def close(self) -> None:
-        """No file is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 def file_name(name: str) -> str:
-    """The file a name is kept in: the name itself wherever every file system allows it."""
+    """Return the file name for a journal: its name, quoted where a file system may refuse it."""
     check_name(name)
-    # Letters of any script stay readable; what a file system may refuse is quoted.
+    # Letters of any script stay readable; characters a file system may refuse are quoted.
     quoted = "".join(char if char.isalnum() else quote(char, safe=" ") for char in name)
     if quoted.startswith((".", " ")) or _RESERVED.match(quoted):
         quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
@@ -439,7 +438,7 @@ def file_name(name: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be shown or kept anywhere."""
+    """Refuse a name that is empty, too long, or has invisible characters."""
     if not name.strip():
         raise BadInput("the name is empty", todo="Give the feature a name.")
     if len(name) > _MAX_NAME_CHARS:

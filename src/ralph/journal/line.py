@@ -1,4 +1,4 @@
-"""One entry of a journal: the line it is kept as, what an append adds, what looks wrong."""
+"""Journal entries: read and write their lines, plan an append, find problems."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FORGOTTEN = "forgotten"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 4 * 1024 * 1024
 _ENVELOPE = ("kind", "id", "number", "at", "digest", "source")
-# Raises where a record cannot be kept.
+# Raises if a record cannot be stored.
 Check = Callable[[Record], None]
-# What every reader of JSON keeps exactly.
+# The range of integers that every JSON reader keeps exact.
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
@@ -42,7 +42,7 @@ class _Version(msgspec.Struct):
 
 
 class Unreadable(Exception):
-    """This line is not an entry; the message says why. It leaves the journal as a complaint."""
+    """A line is not an entry; the message says why. Readers of the journal get a complaint."""
 
 
 _decode = msgspec.json.Decoder(_JournalLine).decode
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write_record(record: Record) -> bytes:
-    """The line a record is kept as, newline included; refuses what would not read back."""
+    """Return a record's line with its newline. Refuse a record that would not read back."""
     envelope = {name: getattr(record, name) for name in _ENVELOPE}
     line = {"v": VERSION, **envelope, "body": msgspec.Raw(record.body)}
     try:
@@ -67,7 +67,7 @@ def write_record(record: Record) -> bytes:
 
 
 def write_tombstone(stone: Tombstone) -> bytes:
-    """The line that stays of a forgotten record, newline included."""
+    """Return a tombstone's line with its newline."""
     plain: dict[str, str | int] = {"v": VERSION, "kind": FORGOTTEN, "id": stone.id}
     if stone.number:
         plain["number"] = stone.number
@@ -75,17 +75,17 @@ def write_tombstone(stone: Tombstone) -> bytes:
     if stone.was_at:
         plain["was_at"] = stone.was_at
     if stone.reason:
-        # A terminal may hand over bytes that are no text; a reason must not stop a forget.
+        # A terminal can pass bytes that are not text. A bad reason must not stop a forget.
         plain["reason"] = stone.reason.encode(errors="replace").decode()
     return _encode(plain) + b"\n"
 
 
 def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
-    """The entry on a line and the digest written beside it; raises Unreadable with the reason."""
+    """Return the entry on a line and its stored digest. Raises Unreadable with the reason."""
     if b"\0" in raw:
         raise Unreadable("holds NUL bytes, as a crash of the machine can leave them")
     try:
-        raw.decode()  # the body is not looked into below
+        raw.decode()  # decoding does not check the body
         line = _decode(raw)
     except UnicodeDecodeError as error:
         raise Unreadable(f"is not UTF-8 text ({error.reason})") from None
@@ -97,19 +97,19 @@ def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
 def read_lines(
     data: bytes, name: str, line: int
 ) -> tuple[list[JournalRecord], list[Tombstone]] | None:
-    """The entries of whole lines; None if one of them needs a closer look.
+    """Return the entries of whole lines, or None if one of them needs a closer look.
 
-    `line` is the number of the line before them.
+    `line` is the number of the line before the first one.
     """
     if not data.endswith(b"\n") or data.startswith(BOM) or b"\0" in data or b"\r" in data:
         return None
     records: list[JournalRecord] = []
     stones: list[Tombstone] = []
     try:
-        data.decode()  # the bodies are not looked into below
+        data.decode()  # decoding does not check the bodies
         lines = _decode_lines(data)
         if len(lines) != data.count(b"\n"):
-            return None  # blank lines are left out
+            return None  # the decoder skips blank lines
         for number, one in enumerate(lines, line + 1):
             entry = _entry(one)
             if isinstance(entry, Record):
@@ -143,37 +143,37 @@ def _why(raw: bytes, error: Exception) -> str:
 
 
 def newer(version: int) -> str:
-    """What is said of an entry that this version cannot read."""
+    """Return the complaint about an entry that this version cannot read."""
     return f"was written by a newer Ralph (version {version}); upgrade to read it"
 
 
 def short_hash(data: bytes) -> str:
-    """A hash of these bytes, short enough to be kept in a position."""
+    """Return a hash of these bytes, short enough to store in a position."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-# -- What an append adds to a journal, given what stands there.
+# -- Planning an append: what it adds to the entries already in the journal.
 
 
 class AppenderState(msgspec.Struct, eq=False):
-    """What an appender must know of the lines before: the last number, contents, tombstones."""
+    """What an appender knows about existing entries: the last number, contents, tombstones."""
 
     last_number: int = 0
     position: str | None = None
     forgotten: set[str] = set()
-    # Ids and numbers: by the digest of a content that stands, by the time of a forgotten one.
+    # Ids and numbers, by the digest of a live record or the creation time of a forgotten one.
     _numbers: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def add(self, record_id: str, number: int, digest: str) -> None:
-        """Know that this content stands under this id and number."""
+        """Add an existing record's id, number and digest."""
         known = self._numbers.get(digest, ())
         if all(other != record_id for other, _ in known):
             self._numbers[digest] = (*known, (record_id, number))
         self.last_number = max(self.last_number, number)
 
     def bury(self, record_id: str, number: int, was_at: str) -> None:
-        """Know one more tombstone."""
-        # The number stays taken: under it another record could get the forgotten one's id.
+        """Add an existing tombstone."""
+        # The number stays taken: with it, another record could get the forgotten record's id.
         self.forgotten.add(record_id)
         self.last_number = max(self.last_number, number)
         if was_at:
@@ -182,7 +182,7 @@ class AppenderState(msgspec.Struct, eq=False):
     def plan(
         self, drafts: Drafts, name: str, check: Check | None, max_line_bytes: int = MAX_LINE_BYTES
     ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
-        """What an append comes to, and the new records with the lines to write for them."""
+        """Return the result of an append, and the new records with the lines to write."""
         appended: list[Appended] = []
         fresh: list[tuple[Record, bytes]] = []
         for draft in drafts:
@@ -204,7 +204,7 @@ class AppenderState(msgspec.Struct, eq=False):
         return appended, fresh
 
     def _number(self, draft: Draft) -> Record:
-        """The draft as the journal has or had it already, else with the next number."""
+        """Number the draft: as before if the journal has or had it, else with the next number."""
         record = draft(self.last_number + 1)
         for key in (record.digest, record.at):
             for known, number in self._numbers.get(key, ()):
@@ -214,11 +214,11 @@ class AppenderState(msgspec.Struct, eq=False):
         return record
 
 
-# -- Going through entries whatever is wrong with them: nothing raises, nothing is left unsaid.
+# -- Going through entries without raising: every problem is reported as a complaint.
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
+    """One line as read: an entry, a complaint, or both. `crc` covers the file up to its end."""
 
     line: int
     start: int = 0
@@ -234,7 +234,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 def sort_steps(
     name: str, steps: Iterable[Step]
 ) -> tuple[tuple[JournalRecord, ...], tuple[Tombstone, ...], tuple[Complaint, ...]]:
-    """The records, tombstones and complaints of a batch."""
+    """Split steps into records, tombstones and complaints."""
     records: list[JournalRecord] = []
     stones: list[Tombstone] = []
     complaints: list[Complaint] = []
@@ -249,9 +249,9 @@ def sort_steps(
 
 
 def judge(name: str, steps: Iterable[Step]) -> tuple[int, list[Complaint]]:
-    """How many records the lines hold, and everything that looks wrong about them."""
+    """Return how many records the lines contain, and every problem found."""
     complaints: list[Complaint] = []
-    # By id the lines of a record, and its contents.
+    # By record id: its line numbers, and the digests of its contents.
     lines: dict[str, list[int]] = {}
     contents: dict[str, set[str]] = {}
     buried: set[str] = set()

@@ -1,9 +1,8 @@
-"""The journal as rows of PostgreSQL: the same promises as a file, for many machines at once.
+"""The journal as rows in PostgreSQL: the same promises as a file, for many machines at once.
 
-A stream's own row gives out positions one by one, and its lock is held until the commit: so
-positions have no gaps, become visible in their order, and a reader that has seen one has seen
-every earlier one. Forgetting deletes rows and adds tombstones behind them all; no reader has to
-begin again for it.
+Each stream has a row that hands out positions and stays locked until the commit. So positions
+have no gaps and become visible in order: a reader that has seen one has seen all earlier ones.
+Forgetting deletes rows and appends tombstones, so no reader has to start over.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from ralph.journal.line import FORGOTTEN, VERSION, AppenderState, Step, short_ha
 from ralph.journal.session import CHANNEL, DatabaseSession, Link, Listener, Row
 from ralph.records import Complaint, Record, Source, Tombstone, now
 
-# -- Entries as rows of a table: what fits in one, what a row says, and what an appender must ask.
+# -- Entries as table rows: what fits into a row, reading and writing rows, planning an append.
 
 
 _T = TypeVar("_T")
 _COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
-# An index of the database takes no longer key.
+# Longer keys do not fit into the database's indexes.
 _LONGEST_KEY_BYTES = 1000
 _CHUNK_ROWS = 500
 _CHUNK_BYTES = 8 * 1024 * 1024
@@ -51,7 +50,7 @@ ORDER BY position
 
 
 def check_fits(record: Record) -> None:
-    """Refuse what a line of a file can hold and a row cannot."""
+    """Refuse a record that fits into a line of a file but not into a row."""
     texts = (record.id, record.kind, record.at, record.source.run, record.source.file)
     if any("\0" in text for text in texts if text):
         raise BadRecord(f"record {record.id!r} cannot be kept: it holds a NUL character")
@@ -63,7 +62,7 @@ def check_fits(record: Record) -> None:
 
 
 def is_text(text: str) -> bool:
-    """Whether the database can hold this at all, and so perhaps does."""
+    """Return whether the database can store this text, and so may contain it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -72,7 +71,7 @@ def is_text(text: str) -> bool:
 
 
 def _put(db: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]) -> int:
-    """Write the entries behind the head, each at the next position; gives the new head."""
+    """Insert the entries after the head, each at the next position; return the new head."""
     chunk: list[Row] = []
     size = 0
     for position, entry in enumerate(entries, start=head + 1):
@@ -99,7 +98,7 @@ def _row(position: int, entry: Record | Tombstone) -> Row:
 
 
 def _steps(rows: Iterable[Row]) -> Iterator[Step]:
-    """The rows as lines of a journal: each with its entry, or with what is wrong with it."""
+    """Yield the rows as journal lines, each with its entry, a complaint, or both."""
     for position, v, kind, record_id, number, at, digest, source, body, reason, was_at in rows:
         entry: Record | Tombstone | None = None
         complaint: str | None = None
@@ -121,16 +120,16 @@ def _steps(rows: Iterable[Row]) -> Iterator[Step]:
 def _plan(
     db: DatabaseSession, stream: int, last_number: int, drafts: Drafts, name: str
 ) -> tuple[list[Appended], list[Record], int]:
-    """What an append comes to, the records to write, and the last number.
+    """Return the result of an append, the records to write, and the last number.
 
-    Numbers decide ids, and what stands there decides numbers: so what a first look would use is
-    asked for, and looked at again, until nothing is left to ask.
+    Numbers decide ids, and existing entries decide numbers. So this plans, queries the entries
+    that the plan depends on, and plans again until there is nothing left to query.
     """
-    # Digest, id and time of every record that was looked at.
+    # Digest, id and time of every record in a plan so far.
     seen: set[tuple[str, str, str]] = set()
 
     def noted(record: Record) -> Record:
-        # What cannot be kept stands nowhere; the write refuses it in words of its own.
+        # The database cannot contain other text; writing it fails with its own message.
         if is_text(record.id) and is_text(record.at):
             seen.add((record.digest, record.id, record.at))
         return record
@@ -170,7 +169,7 @@ FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream AND e.posi
 WHERE s.memory = %s AND s.name = %s
 """
 _MARK = f"SELECT e.id, {_MICROS} FROM ralph_entries e WHERE e.stream = %s AND e.position = %s"
-# So many entries, or fewer where they are long: an answer must come within its time.
+# A limited number of entries, fewer if they are long: the answer must arrive in time.
 _PAGE = f"""
 SELECT {_COLUMNS} FROM (
     SELECT *, sum(coalesce(octet_length(body), 0)) OVER (ORDER BY position)
@@ -188,7 +187,7 @@ _MOVE = f"""
 UPDATE ralph_streams SET head = %s, last_number = %s, removed = removed + %s WHERE stream = %s
 RETURNING pg_current_xact_id()::text, pg_notify('{CHANNEL}', %s)
 """
-# A transaction that this server does not know (it was restored) is not asked about.
+# Asks only about transactions this server knows: a restored server may not know them all.
 _FATE = """
 SELECT CASE WHEN %s::xid8 < pg_snapshot_xmax(pg_current_snapshot())
     THEN pg_xact_status(%s::xid8) END
@@ -201,7 +200,7 @@ WITH gone AS (DELETE FROM ralph_entries
     WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
 SELECT count(*) FROM gone
 """
-# How many entries should be there, how many are, and how many stand where none should.
+# How many entries there should be, how many there are, and how many are beyond the head.
 _COUNTS = """
 SELECT s.head - s.removed,
     (SELECT count(*) FROM ralph_entries e WHERE e.stream = s.stream AND e.position <= s.head),
@@ -211,7 +210,7 @@ FROM ralph_streams s WHERE s.stream = %s
 
 
 class TablePosition(msgspec.Struct, frozen=True):
-    """How far was read, in which stream, and which entry stood there ("" where none does now)."""
+    """How far a stream was read, and a hash of the entry at that position ("" if none)."""
 
     epoch: str
     at: Annotated[int, msgspec.Meta(ge=0)]
@@ -219,16 +218,16 @@ class TablePosition(msgspec.Struct, frozen=True):
 
 
 class Numbers(msgspec.Struct):
-    """The highest number that was given out, by whoever."""
+    """The highest number given out so far, by anyone."""
 
     highest: int = 0
 
 
 class Tried(msgspec.Struct):
-    """What an append had sent when its connection broke: perhaps it is kept, perhaps not.
+    """What an append had sent when its connection broke. It may or may not be stored.
 
-    `numbers` is held while numbers are given out, and told the highest before it is committed:
-    whoever has to number something while the server is away must not give it out again.
+    `numbers` is held while numbers are given out, and gets the highest before the commit. So
+    nobody gives out the same numbers again while the server is down.
     """
 
     numbers: Callable[[], AbstractContextManager[Numbers]] = lambda: nullcontext(Numbers())
@@ -250,7 +249,7 @@ class PostgresJournal:
         self._link = link
         self._memory = memory
         self._stream = stream
-        # The highest number as of the last time anything was asked.
+        # The highest number, as of the last query.
         self.last_number = 0
 
     @property
@@ -259,11 +258,11 @@ class PostgresJournal:
         return f"{self._link.shown}/{self._memory()}/{self._stream}"
 
     def append(self, drafts: Drafts) -> list[Appended]:
-        """Keep all of them or none; when this returns the server has them on its disk."""
+        """Append all drafts or none; when this returns they are on the server's disk."""
         return self.attempt(drafts, Tried())
 
     def attempt(self, drafts: Drafts, tried: Tried) -> list[Appended]:
-        """Append; where the server is lost on the way, `tried` has what may be kept already."""
+        """Append. If the connection breaks, `tried` has the records that may be stored already."""
         if not drafts:
             return []
 
@@ -287,11 +286,11 @@ class PostgresJournal:
         return self._write(work)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What stands behind the position, at most `limit` entries."""
+        """Return the entries after the position, at most `limit` of them."""
         return self._link.run(lambda db: self._read(db, position, limit))
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have happened since the position; cheap, for every query."""
+        """Return True only if nothing was written since the position. Cheap, for every query."""
         if position is None:
             return False
 
@@ -304,7 +303,7 @@ class PostgresJournal:
         return self._link.ask(self._memory(), self._stream, position, look)
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
-        """Take the content out for good, leave a tombstone for each, and say which were there."""
+        """Delete records for good, leave a tombstone for each, and return the ids that existed."""
         given = {stone.id: stone for stone in stones}
         for stone in given.values():
             check_fits(Record(stone.id, FORGOTTEN, stone.number, stone.was_at or stone.at, b""))
@@ -342,13 +341,13 @@ class PostgresJournal:
         return self._write(work)
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong."""
+        """Return how many records can be read, and every problem found."""
         return self._link.run(self._verify)
 
     # -- reading
 
     def _state(self, db: DatabaseSession, at: TablePosition) -> tuple[_StreamRow | None, bool]:
-        """The stream as it is now, and whether the position still fits it."""
+        """Return the stream as it is now, and whether the position still fits it."""
         rows = db.rows(_STATE, [at.at, self._memory(), self._stream])
         if not rows:
             return None, at.at == 0
@@ -358,7 +357,7 @@ class PostgresJournal:
         if at.at == 0:
             return state, True
         same = at.epoch == epoch and at.at <= head
-        # A row that is gone was forgotten; one that is another came with a restored database.
+        # A missing row was forgotten. A different row means that the database was restored.
         return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
 
     def _read(self, db: DatabaseSession, position: str | None, limit: int | None) -> Batch:
@@ -380,7 +379,7 @@ class PostgresJournal:
     def _rows(
         self, db: DatabaseSession, state: _StreamRow, after: int, limit: int | None
     ) -> Iterator[Row]:
-        """The rows up to the head as it was, and one beyond the limit where there is one."""
+        """Yield the rows up to `state.head`, and one more than `limit` if there is one."""
         left = sys.maxsize if limit is None else limit + 1
         while after < state.head and left > 0:
             page = db.rows(_PAGE, [state.stream, after, state.head, min(left, _PAGE_ROWS)])
@@ -411,7 +410,7 @@ class PostgresJournal:
             self._link.changed(self._memory(), self._stream)
 
     def _locked(self, db: DatabaseSession) -> _StreamRow:
-        """The stream with its lock held, made where it is new."""
+        """Lock the stream and return it, creating it if it is new."""
         names = [self._memory(), self._stream]
         rows = db.rows(_LOCK, names, waits=True)
         if not rows:
@@ -422,7 +421,7 @@ class PostgresJournal:
     def _move(
         self, db: DatabaseSession, stream: _StreamRow, head: int, last: int, removed: int = 0
     ) -> str:
-        """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
+        """Update the stream's row and notify listeners on commit; return the transaction id."""
         woken = f"{self._memory()}\n{self._stream}"
         return str(db.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
 
@@ -444,7 +443,7 @@ WHERE stream = (SELECT stream FROM ralph_streams WHERE memory = %s AND name = %s
     AND kind <> 'forgotten'
 ORDER BY position DESC LIMIT 50
 """
-# Enough to tell a short journal from a long one, however long it is.
+# Adds up only the first entries: enough to tell a short journal from a long one.
 _SIZE = """
 SELECT coalesce(sum(size), 0) FROM (
     SELECT octet_length(e.body) + 200 AS size
@@ -456,7 +455,7 @@ SELECT coalesce(sum(size), 0) FROM (
 class PostgresJournals:
     """The journals of one memory, each a stream of one database.
 
-    The memory is named when it is used: a project gets its id with its first record.
+    `memory` is a function because a project gets its id only with its first record.
     """
 
     def __init__(self, link: Link, memory: Callable[[], str]) -> None:
@@ -469,36 +468,36 @@ class PostgresJournals:
         return f"{self.link.shown}/{self.memory()}"
 
     def journal(self, name: str) -> PostgresJournal:
-        """The journal of this name; its stream is made by the first append."""
+        """Return the journal with this name. Its first append creates the stream."""
         check_name(name)
         return PostgresJournal(self.link, self.memory, name)
 
     def names(self) -> list[str]:
-        """The names of all journals that are there."""
+        """Return the names of all existing journals."""
         rows = self.link.ask(
             (memory := self.memory()), "", "names", lambda db: db.rows(_NAMES, [memory])
         )
         return sorted(row[0] for row in rows)
 
     def newest_at(self, name: str) -> str:
-        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        """Return the time of the newest record, reading only the stream's end; "" if unknown."""
         memory = self.memory()
         rows = self.link.ask(memory, name, "newest", lambda db: db.rows(_NEWEST, [memory, name]))
         return max((row[0] for row in rows), default="")
 
     def size_bytes(self, name: str) -> int:
-        """About how much there is to read in a journal; of a very long one only a part."""
+        """Return roughly how many bytes there are to read; counts only part of a long journal."""
         return int(self.link.run(lambda db: db.rows(_SIZE, [self.memory(), name]))[0][0])
 
     def trouble(self) -> str | None:
-        """Why the server was not reached the last time; None where it was."""
+        """Return why the server was not reached last time, or None if it was."""
         why = self.link.trouble
         return None if why is None else f"{self.link.shown}: {why}"
 
     def listener(self) -> Listener:
-        """What wakes whoever follows these journals; it has a connection of its own."""
+        """Return a listener for new records in these journals. It has its own connection."""
         return Listener(self.link, self.memory)
 
     def close(self) -> None:
-        """Let go of the connection; it opens again by itself."""
+        """Close the connection. It reopens when needed."""
         self.link.close()

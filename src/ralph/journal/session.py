@@ -1,6 +1,4 @@
-"""Connections to a PostgreSQL server: sessions with a deadline, migrations, and a pause after it
-did not answer.
-"""
+"""Connections to PostgreSQL: sessions with timeouts, migrations, and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -26,17 +24,17 @@ if TYPE_CHECKING:
     import psycopg
 
 
-# -- Speaking with PostgreSQL over one connection, never waiting longer than was allowed.
+# -- One connection to PostgreSQL that never waits longer than allowed.
 
 
 Row = tuple[Any, ...]
 
 
 class DatabaseSession:
-    """One connection. A server that gives no answer in time is cut off, and the connection is lost.
+    """One connection. If the server does not answer in time, the connection is closed.
 
-    After a fork the connection is the parent's alone: to the child it is lost, and never said
-    good-bye on.
+    After a fork only the parent may use the connection: the child treats it as lost and never
+    closes it.
     """
 
     def __init__(self, connection: psycopg.Connection[Row], patience: Patience) -> None:
@@ -45,18 +43,18 @@ class DatabaseSession:
         self._pid = os.getpid()
         self._timeout_s = math.inf
         wait = connection.wait
-        # The driver asks its generators several times a second whether to go on.
+        # The driver resumes its generators several times a second, so `_in_time` can stop them.
         connection.wait = lambda gen, *args, **options: wait(  # type: ignore[method-assign]
             self._in_time(gen), *args, **options
         )
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is of no use any more."""
+        """Whether the connection can no longer be used."""
         return self.connection.closed or self._pid != os.getpid()
 
     def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
-        """The statement's rows; `waits` says that it may wait for a lock before it answers."""
+        """Run a statement and return its rows; `waits` allows extra time for a lock."""
         self._timeout_s = self._patience.answer_s + (self._patience.lock_s if waits else 0.0)
         try:
             cursor = self.connection.execute(sql.encode(), params or None)
@@ -66,7 +64,7 @@ class DatabaseSession:
 
     @contextlib.contextmanager
     def transaction(self, *, snapshot: bool = False) -> Iterator[None]:
-        """All of it or nothing; with `snapshot` every statement sees the same moment."""
+        """Run all statements or none; with `snapshot` they all see the same moment."""
         level = "REPEATABLE READ READ ONLY" if snapshot else "READ COMMITTED"
         self.rows(f"BEGIN ISOLATION LEVEL {level}")
         try:
@@ -75,16 +73,16 @@ class DatabaseSession:
             if not self.lost:
                 self.rows("ROLLBACK")
             raise
-        self.rows("COMMIT")  # it waits for no lock, and whose answer is late can be asked about
+        self.rows("COMMIT")  # it waits for no lock, and a late outcome can be queried
 
     def close(self) -> None:
-        """Say good-bye; never raises."""
+        """Close the connection. Never raises."""
         if self._pid == os.getpid():
             with contextlib.suppress(Exception):
                 self.connection.close()
 
     def _in_time(self, gen: Any) -> Any:
-        """The driver's generator, ended with an error when the time is over."""
+        """Run the driver's generator, but raise an error when the time is up."""
         end = time.monotonic() + self._timeout_s
         try:
             state = next(gen)
@@ -98,11 +96,11 @@ class DatabaseSession:
             return done.value
 
 
-# -- Bringing a database to the schema this Ralph knows, by numbered files of SQL.
+# -- Migrating a database to the schema this Ralph knows, with numbered SQL files.
 
 
 _FOLDER = Path(__file__).parent / "migrations"
-# Any number does, as long as every Ralph takes the same one.
+# Any number works, as long as every Ralph uses the same one.
 _ADVISORY_LOCK = 7_239_116_240_518
 _APPLIED = "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)"
 _HAVE = "SELECT coalesce(max(number), 0) FROM ralph_migrations"
@@ -116,7 +114,7 @@ CREATE TABLE IF NOT EXISTS ralph_migrations (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema: its number, its name and its SQL."""
+    """One schema migration: its number, name and SQL."""
 
     number: int
     name: str
@@ -124,13 +122,13 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 def migrations(folder: Path = _FOLDER) -> list[Migration]:
-    """Every step this Ralph knows, in order."""
+    """Return every migration this Ralph knows, in order."""
     files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     return [Migration(int(f.name[:4]), f.stem[5:], f.read_text(encoding="utf-8")) for f in files]
 
 
 def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = None) -> None:
-    """Apply what the database lacks, once however many come at once; refuse a newer one."""
+    """Apply missing migrations, each once even if processes race; refuse a newer schema."""
     known = migrations() if steps is None else steps
     newest = max(step.number for step in known)
     try:
@@ -160,11 +158,11 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
 _log = logging.getLogger("ralph")
 _T = TypeVar("_T")
 _SCHEMES = ("postgresql://", "postgres://")
-# What a server says that is there but cannot serve now: no connections, no room, an operator's
-# hand, a failing disk, a standby that only reads.
+# SQLSTATE prefixes of a server that is up but cannot serve now: no connections or disk space,
+# stopped by an operator, a failing disk, a read-only standby.
 _UNABLE = ("53", "57", "58", "25006")
 _DEFAULT_PORT = "5432"
-# Of a connection, unless its address says otherwise.
+# Connection options, unless the URL sets them.
 _OPTIONS = {"application_name": "ralph", "client_encoding": "utf8", "tcp_user_timeout": "10000"}
 _OPTIONS |= {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3"}
 ANSWER_TIMEOUT_S = 5.0
@@ -172,7 +170,7 @@ RETRY_AFTER_S = 10.0
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long each thing may take before something else is done."""
+    """How long to wait for the server, and how long to pause before trying it again."""
 
     connect_s: float = 2.0
     lock_s: float = 30.0
@@ -181,28 +179,28 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Link:
-    """One connection to one database, shared by all who speak with it in this process."""
+    """One connection to one database, shared by everything that uses it in this process."""
 
     def __init__(self, url: str, *, patience: Patience, notes: Path | None = None) -> None:
         if not url.startswith(_SCHEMES):
             raise _bad_url()
         self._url = url
         self.patience = patience
-        # Processes that start while the server is down need not find it out each for itself.
+        # A file that tells other processes the server is down, so they need not try it themselves.
         digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()[:16]
         self._note = None if notes is None else notes / f"down-{digest}"
         self._pid, self._lock = os.getpid(), threading.RLock()
-        # In a list, so that what is thrown away without a word is closed all the same.
+        # A list, so that the finalizer can close the session when nobody called `close`.
         self._held: list[DatabaseSession] = []
         weakref.finalize(self, _close_all, self._held)
         self._off_until = 0.0
         self._watch: Watch | None = None
-        # Why the server was not reached the last time; None where it was.
+        # Why the server was not reached last time; None if it was.
         self.trouble: str | None = None
 
     @functools.cached_property
     def shown(self) -> str:
-        """Host and database, and nothing of how one gets in."""
+        """Host and database, without user and password."""
         parts = _parsed(self._url)
         host = parts.get("host") or parts.get("hostaddr") or "localhost"
         port = parts.get("port") or _DEFAULT_PORT
@@ -210,7 +208,7 @@ class Link:
         return f"{where}/{parts.get('dbname') or parts.get('user') or ''}"
 
     def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
-        """Do the work, once more on a new connection where the old one broke; else JournalDown."""
+        """Run the work, once more on a new connection if the old one broke. Raises JournalError."""
         broke = _driver().Error
         with self._own_lock():
             for last in (False, True):
@@ -224,25 +222,25 @@ class Link:
             return done
 
     def ask(self, memory: str, stream: str, what: str, work: Callable[[DatabaseSession], _T]) -> _T:
-        """Do work that changes nothing; with a watch, what was answered once may be the answer."""
+        """Run read-only work. With a watch, a remembered answer may be returned instead."""
         if self._watch is None:
             return self.run(work)
         return self._watch.answer(memory, stream, what, lambda: self.run(work))
 
     def watch(self) -> Watch:
-        """Listen until the watch is closed: for a process that stays and is asked often."""
+        """Listen until the watch is closed, for a long-running process with many queries."""
         self._watch = Watch(self)
         return self._watch
 
     def changed(self, memory: str, stream: str) -> None:
-        """Note what was written by this process: it need not wait for the notification."""
+        """Tell the watch that this process wrote to a stream, ahead of the notification."""
         if self._watch is not None:
             self._watch.forget(memory, stream)
 
     def open(self, *, probes: bool = False) -> DatabaseSession:
-        """A connection of the caller's own, migrated; JournalDown where there is none to get.
+        """Open a migrated connection for the caller. Raises JournalDown if it cannot.
 
-        `probes`: try even if nobody answered just before; who waits for an answer should not.
+        `probes` tries even if the server just failed; do not use it while a user is waiting.
         """
         psycopg = _driver()
         if not probes and (why := self._noted()) is not None:
@@ -262,14 +260,14 @@ class Link:
         return talk
 
     def retry(self) -> None:
-        """Try again at the next use, whatever was found out just before: a person asks."""
+        """Try the server again at the next use, even if it just failed: a person asked for it."""
         self._off_until = 0.0
         if self._note is not None:
-            with contextlib.suppress(OSError):  # then it is tried again a little later
+            with contextlib.suppress(OSError):  # then the next try is a little later
                 self._note.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the connection; it opens again by itself."""
+        """Close the connection. It reopens when needed."""
         with self._own_lock():
             _close_all(self._held)
 
@@ -280,7 +278,7 @@ class Link:
         return self._held[0]
 
     def _own_lock(self) -> threading.RLock:
-        """This process's lock: after a fork, a thread that is not there may hold the old one."""
+        """Return this process's lock. After a fork, a thread that is gone may hold the old one."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.RLock()
         return self._lock
@@ -300,18 +298,18 @@ class Link:
             "SELECT set_config('lock_timeout', %s, false),"
             " set_config('statement_timeout', %s, false),"
             " set_config('idle_in_transaction_session_timeout', %s, false),"
-            # What is acknowledged is on the server's disk, whatever its default.
+            # An acknowledged write is on the server's disk, whatever the server's default is.
             " set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
             " WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)",
-            # Whoever vanished in the middle lets go before those who wait for him give up.
+            # A session that died in a transaction loses its locks before those waiting give up.
             [f"{lock_ms}ms", f"{lock_ms + answer_ms}ms", f"{2 * answer_ms}ms"],
         )
         bring_up(talk, self.shown)
 
-    # -- when nobody answers
+    # -- when the server does not answer
 
     def _noted(self) -> str | None:
-        """Why it is not worth trying now, as found out here or by another process just before."""
+        """Return why the server just failed, here or in another process; None if it did not."""
         if time.monotonic() < self._off_until:
             return self.trouble
         if self._note is not None:
@@ -321,7 +319,7 @@ class Link:
         return None
 
     def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
-        if self.trouble is None:  # once, until it was well again
+        if self.trouble is None:  # once, until the server is back
             _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
         self.trouble = why
         if not keep_note:
@@ -340,7 +338,7 @@ class Link:
             self.trouble = None
 
     def _error(self, error: psycopg.Error, *, lost: bool) -> JournalError:
-        """What is told of an error; `lost`: the connection is."""
+        """Return the error to raise for a driver's error; `lost`: the connection is gone."""
         errors = _driver().errors
         said = self._said(error)
         if lost or (error.sqlstate or "").startswith(_UNABLE):
@@ -349,7 +347,7 @@ class Link:
             what = f"another process has held the journal for over {self.patience.lock_s:g} s"
             return JournalBusy(what, where=self.shown, todo="Try again when it has finished.")
         if isinstance(error, errors.InsufficientPrivilege):
-            # As with a wrong password: what comes is kept here until somebody corrects it.
+            # As with a wrong password: new records are kept here until somebody fixes it.
             self._down(said)
             what = f"the journal's database refused ({said}); what is kept meanwhile waits here"
             todo = "Let the role own its database: CREATE DATABASE ralph OWNER the_role"
@@ -358,10 +356,10 @@ class Link:
         return JournalError(what, where=self.shown)
 
     def _said(self, error: psycopg.Error) -> str:
-        """What the server or the way to it said, in one line and without how one gets in."""
+        """Return the server's or the network's error in one line, without user and password."""
         text = error.diag.message_primary or str(error)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        # Of several addresses each has a line below the first; what follows a failure is advice.
+        # With several addresses, each has a line below the first; text after a failure is advice.
         line = next((line for line in lines if "failed: " in line), (lines or [""])[0])
         said = line.rpartition("failed: ")[2] or type(error).__name__
         parts = _parsed(self._url)
@@ -378,7 +376,7 @@ def _close_all(held: list[DatabaseSession]) -> None:
 
 
 def _driver() -> Any:
-    """The package that speaks with PostgreSQL; where it is not there, what to install."""
+    """Return the PostgreSQL driver, or raise an error that says what to install."""
     try:
         import psycopg
     except ImportError as error:
@@ -389,14 +387,14 @@ def _driver() -> Any:
 
 def _parsed(url: str) -> dict[str, str]:
     psycopg = _driver()
-    # An @ or / of a password that is not quoted would make a part of it the host or the database.
+    # An unquoted @ or / in a password would turn part of it into the host or the database.
     authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
     if authority.count("@") > 1 or "@" in rest:
         raise _bad_url()
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.ProgrammingError, UnicodeError):
-        raise _bad_url() from None  # the reason may quote a part of the password
+        raise _bad_url() from None  # the reason may quote part of the password
     given = {name: str(value) for name, value in parts.items() if value is not None}
     if not all(port.isdigit() for port in given.get("port", _DEFAULT_PORT).split(",") if port):
         raise _bad_url()
@@ -411,27 +409,27 @@ def _bad_url() -> BadSetting:
     )
 
 
-# -- Waiting for news from a memory's journals.
+# -- Waiting for new entries in a memory's journals.
 
 CHANNEL = "ralph_journal"
 
 
 class Listener:
-    """Wakes up when something was written to a memory. Wait, look, then wait again."""
+    """Wakes up when something was written to a memory. Wait, read, then wait again."""
 
     def __init__(self, link: Link, memory: Callable[[], str]) -> None:
         self._link = link
         self._memory = memory
         self._talk: DatabaseSession | None = None
         self._closed = threading.Event()
-        # What was written before this moment was heard, or is told as missed.
+        # Everything written before this time was heard, or was reported as possibly missed.
         self.heard_at = 0.0
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether something may have happened; False when the time went by without a sign.
+        """Return True if something may have been written, False if the time passed quietly.
 
-        It begins to listen with the first call, which is a sign; so is a connection that broke:
-        what happened meanwhile was not heard.
+        The first call starts listening and returns True. So does a call that reconnects, because
+        writes in between were not heard.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -444,7 +442,7 @@ class Listener:
                 return False
 
     def hear(self, timeout_s: float) -> list[tuple[str, str]] | None:
-        """The memory and stream of everything written; None where something may have been missed:
+        """Return the memory and stream of each write, or None if some may have been missed:
         after a new connection, and while there is none."""
         broke = _driver().Error
         deadline = time.monotonic() + timeout_s
@@ -452,7 +450,7 @@ class Listener:
             connection = self._talk.connection
             try:
                 heard = [*connection.notifies(timeout=max(0.0, timeout_s), stop_after=1)]
-                # A connection that only seems to be there is found out by asking.
+                # A query reveals a connection that is dead but looks open.
                 asked_at = time.monotonic()
                 self._talk.rows("SELECT 1")
                 heard += connection.notifies(timeout=0)
@@ -469,13 +467,13 @@ class Listener:
                 self._talk.rows(f"LISTEN {CHANNEL}")
                 self.heard_at = asked_at
                 return None
-        except (JournalError, broke):  # it is away, of a newer Ralph, or a standby (nobody listens)
+        except (JournalError, broke):  # it is down, has a newer schema, or is a standby (no LISTEN)
             self._drop()
         self._closed.wait(max(0.0, deadline - time.monotonic()))
         return None
 
     def close(self) -> None:
-        """End it; somebody who waits for a server that is down is let go."""
+        """Stop. A call that waits for a server that is down returns."""
         self._closed.set()
         self._drop()
 
@@ -485,17 +483,17 @@ class Listener:
         self._talk = None
 
 
-# -- Answers that hold until something is heard.
+# -- Answers that are valid until a notification arrives.
 
-# How old an answer can be that nobody said anything against.
+# How long answers stay valid after the listener last checked its connection.
 _RELIED_ON_S = 1.0
 _LISTENS_S = 0.4
 
 
 class Watch:
-    """Remembers what the database answered until a notification says that it may have changed.
+    """Remembers the database's answers until a notification says they may have changed.
 
-    A thread listens. As long as it surely hears everything, what was asked once is not asked again.
+    A thread listens. While it is sure to hear everything, no query is sent twice.
     """
 
     def __init__(self, link: Link) -> None:
@@ -503,44 +501,44 @@ class Watch:
         self._lock = threading.Lock()
         # One thread asks, the others wait for its answer.
         self._asking = threading.RLock()
-        # By memory and stream ("" for what is asked of all streams), what was asked and answered.
+        # Answers by query, by memory and stream ("" for queries about all streams).
         self._answers: dict[tuple[str, str], dict[str, Any]] = {}
         self._changes = 0
-        # The streams that were heard of: they are there, and stay.
+        # Streams heard of already. Streams are never removed, so only a new one changes the names.
         self._streams: set[tuple[str, str]] = set()
-        # Until when answers may be given without asking.
+        # Remembered answers are valid until this time.
         self._until = 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._listen, name="ralph-watch", daemon=True)
         self._thread.start()
 
     def answer(self, memory: str, stream: str, what: str, ask: Callable[[], _T]) -> _T:
-        """What is remembered, or what is answered now."""
+        """Return the remembered answer, or ask now."""
         for told in self._remembered(memory, stream, what):
             return cast("_T", told)
         with self._asking:
-            for told in self._remembered(memory, stream, what):  # another thread has asked it
+            for told in self._remembered(memory, stream, what):  # another thread asked
                 return cast("_T", told)
             changes = self._changes
             told = ask()
             with self._lock:
-                if changes == self._changes:  # else it may be older than what was heard meanwhile
+                if changes == self._changes:  # else the answer may be older than a notification
                     self._answers.setdefault((memory, stream), {})[what] = told
         return told
 
     def _remembered(self, memory: str, stream: str, what: str) -> list[Any]:
-        """The answer, if it still holds."""
+        """Return the answer in a list, which is empty if there is no valid one."""
         with self._lock:
             known = self._answers.get((memory, stream), {})
             return [known[what]] if what in known and time.monotonic() < self._until else []
 
     def forget(self, memory: str, stream: str) -> None:
-        """Ask anew about a stream: it was written to."""
+        """Drop the answers about a stream that was written to."""
         with self._lock:
             self._forget(memory, stream)
 
     def close(self) -> None:
-        """Listen no more; from now on everything is asked."""
+        """Stop listening. From now on every query goes to the database."""
         self._closed = True
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Journals whose server may be down: writes wait here in their order, and are delivered later."""
+"""Journals whose server may be down: writes wait here, in order, and are delivered later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ralph.records import Complaint, JournalRecord, Record, now
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
 _NUMBERING_TIMEOUT_S = 1.0
-# How long a writer waits for another one that is handing over; then it goes behind it.
+# How long a writer waits for another process's delivery before it adds to the spool.
 _DELIVERY_PATIENCE_S = 1.0
 _PORTION = 200
 _DIGITS = 20
@@ -38,11 +38,11 @@ class _LastNumber(msgspec.Struct):
 
 
 class Spool:
-    """The records of one stream that wait for the server, in a file of their own."""
+    """The records of one stream that wait for the server, in their own file."""
 
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
         self.name = name
-        # Two names that a file system takes for one are refused: their records would mix.
+        # Refuses two names that are one file to the file system: their records would mix.
         files = JournalFolder(folder, shown="spool", lock_timeout_s=lock_timeout_s)
         self.file = files.journal(name)
         self._lock_timeout_s = lock_timeout_s
@@ -54,32 +54,32 @@ class Spool:
 
     @property
     def holds(self) -> bool:
-        """Whether anything waits."""
+        """Whether any records are waiting."""
         try:
             return self.file.path.stat().st_size > 0
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def keep(self, drafts: Drafts) -> list[Appended]:
-        """Keep them here, numbered behind everything this machine has heard of; on disk then."""
+        """Save the drafts to disk here, numbered above every number this machine knows of."""
         with self.numbering() as numbers:
             appended = self.file.append(drafts, above=numbers.highest, check=check_fits)
             numbers.highest = max([numbers.highest, *(one.record.number for one in appended)])
         return appended
 
-    # -- what was seen of the server
+    # -- the highest number seen on the server
 
     def note(self, number: int) -> None:
-        """Remember the highest number on the server, for the time when it is not reached."""
+        """Remember the highest number on the server, for when it cannot be reached."""
         if number != self._seen or not self._seen_file.exists():
             with self.numbering() as numbers:
                 numbers.highest = max(number, numbers.highest)
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[Numbers]:
-        """The highest number known here; meanwhile no other process of this machine gives out any.
+        """Yield the highest known number; no other process here gives out numbers meanwhile.
 
-        What it is set to is remembered.
+        The number it is set to is saved.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -87,7 +87,7 @@ class Spool:
                 disk.make_folder(lock.parent)
                 stack.enter_context(disk.lock(lock, timeout_s=_NUMBERING_TIMEOUT_S))
             except disk.Busy:
-                pass  # somebody hangs: better two with one number than a record that is not kept
+                pass  # a process hangs: two records with one number are better than a lost record
             except OSError as error:
                 self._warn(error)
             numbers = Numbers(self.last_seen())
@@ -101,22 +101,22 @@ class Spool:
                     self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        # The server has the record. Without the note two may get one number while it is down.
+        # Not fatal: without this file two records may get one number while the server is down.
         if not self._warned:
             _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
         self._warned = True
 
     def last_seen(self) -> int:
-        """The highest number that was on the server the last time; 0 where nobody knows."""
+        """Return the highest number last seen on the server; 0 if unknown."""
         return max(self._seen, _read_seen(self._seen_file).number)
 
-    # -- handing over
+    # -- delivering
 
     def deliver(self, append: _Append, *, patience_s: float) -> int | None:
-        """Hand everything over in its order; how many that were, or None: another is at it.
+        """Deliver everything in order; return how many were new, None if another process does it.
 
-        A record goes away here only after the target has it. Whoever is killed in between hands
-        it over again, and the target knows it by its id and content.
+        A record is removed here only after the target has it. If the process is killed in between,
+        it is delivered again, and the target recognizes it by its id and content.
         """
         if not self.holds:
             return 0
@@ -136,14 +136,14 @@ class Spool:
             batch = self.file.read(position, limit=_PORTION)
             records = [located.record for located in batch.records]
             count += _hand_over(records, append)
-            if records:  # before they go: their numbers are given out
+            if records:  # before they are removed: their numbers are taken
                 self.note(max(record.number for record in records))
             position = batch.position
             if batch.done and self._emptied(position):
                 return count
 
     def _emptied(self, position: str) -> bool:
-        """Empty the file, unless somebody kept more meanwhile."""
+        """Empty the file unless records were added meanwhile; return whether it was emptied."""
         path = self.file.path
         with disk.lock(path, timeout_s=self._lock_timeout_s) as fd:
             if not self.file.unchanged(position):
@@ -159,7 +159,7 @@ class Spool:
 
 
 def _hand_over(records: Sequence[Record], append: _Append) -> int:
-    """All of them, but those that were forgotten on the server meanwhile."""
+    """Deliver the records, except those forgotten on the server; return how many were new."""
     if not records:
         return 0
     try:
@@ -171,9 +171,9 @@ def _hand_over(records: Sequence[Record], append: _Append) -> int:
 
 
 def _write_seen(file: Path, name: str, number: int) -> None:
-    """Write it over the old one, which is as long: cutting a file short first costs ten times."""
+    """Write over the old text, which is as long: truncating first takes ten times longer."""
     text = b'{"name":%b,"number":%*d}' % (msgspec.json.encode(name), _DIGITS, number)
-    # Made whole: an empty one would say that nothing was seen.
+    # Created with its content: an empty file would mean that nothing was seen.
     if disk.create(file, text):
         return
     fd = disk.open_file(file, _WRITING)
@@ -187,30 +187,30 @@ def _read_seen(file: Path) -> _LastNumber:
     try:
         return msgspec.json.decode(file.read_bytes(), type=_LastNumber)
     except (OSError, msgspec.DecodeError):
-        return _LastNumber()  # nobody was there yet, or it was cut short by a crash
+        return _LastNumber()  # not written yet, or cut short by a crash
 
 
 def waiting_names(folder: Path) -> list[str]:
-    """The streams of which something waits here."""
+    """Return the streams that have records waiting here."""
     files = JournalFolder(folder)
     return [name for name in files.names() if files.size_bytes(name)]
 
 
 @functools.lru_cache
 def spool_folder(spools: Path, memory: str) -> Path:
-    """The folder of one memory's spools; its name's parts are folders."""
+    """Return the folder of one memory's spools; each part of its name is a folder."""
     return spools.joinpath(*(Path(file_name(part)).stem for part in memory.split("/")))
 
 
 class _SpooledPosition(msgspec.Struct, frozen=True):
-    """How far the server's journal was read, and how far what waits here."""
+    """How far the server's journal was read, and how far the spool."""
 
     server: str
     spool: str | None = None
 
 
 class SpooledJournal(PostgresJournal):
-    """A stream on a server, with a spool here. An append is kept, whether it is reached or not."""
+    """A stream on a server, with a spool here. Appends work even if the server is down."""
 
     def __init__(
         self, link: Link, memory: Callable[[], str], stream: str, spool: Callable[[], Spool]
@@ -219,25 +219,25 @@ class SpooledJournal(PostgresJournal):
         self._spool = spool
 
     def append(self, drafts: Drafts) -> list[Appended]:
-        """Keep all of them or none; when this returns the server has them, or this disk."""
+        """Append all drafts or none; when this returns they are on the server or on this disk."""
         if not drafts:
             return []
         spool = self._spool()
         tried = Tried(spool.numbering)
         with contextlib.suppress(JournalDown, JournalBusy):
-            # Where another is delivering, these go behind those before them.
+            # If another process is delivering, these must come after the records before them.
             if spool.deliver(super().append, patience_s=_DELIVERY_PATIENCE_S) is not None:
                 return self.attempt(drafts, tried)
         if not tried.appended:
             return spool.keep(drafts)
-        # What may have arrived keeps its number: so it is known again when it is delivered.
+        # Records that may have arrived keep their numbers, so the server recognizes them later.
         spool.keep([one.record for one in tried.appended if one.fresh])
         return list(tried.appended)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What stands behind the position; of a server that is away, what waits for it.
+        """Return the entries after the position; if the server is down, those waiting for it.
 
-        Where nothing was read of it yet, JournalDown: a part must not be taken for the whole.
+        Raises JournalDown if the server was never read: a part must not be taken for the whole.
         """
         at = _split(position)
         spool = self._spool()
@@ -249,13 +249,13 @@ class SpooledJournal(PostgresJournal):
                 raise
             batch = spool.file.read(at.spool, limit=limit)
             joined = write_position(_SpooledPosition(at.server, batch.position))
-            # What waited may have been handed over by another process: nothing was taken away.
+            # Another process may have delivered the spool, which takes no records away.
             return msgspec.structs.replace(batch, position=joined, restarted=False)
         spool.note(self.last_number)
         return batch
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have happened since the position, as far as anybody can tell here."""
+        """Return True only if, as far as this machine knows, nothing was written since."""
         at = _split(position)
         if at is None:
             return False
@@ -267,21 +267,21 @@ class SpooledJournal(PostgresJournal):
         return same and at.spool is None and not spool.holds
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
-        """Take the content out for good, on the server; JournalDown where it is not reached."""
+        """Delete records for good on the server. Raises JournalDown if it is not reached."""
         self.deliver()
         return super().forget(ids, reason=reason, stones=stones)
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read on the server, and everything that looks wrong."""
+        """Return how many records can be read on the server, and every problem found."""
         self.deliver()
         return super().verify()
 
     def waiting(self) -> tuple[JournalRecord, ...]:
-        """What was kept here and has not reached the server yet."""
+        """Return the records saved here that have not reached the server yet."""
         return self._spool().file.read().records
 
     def deliver(self) -> int:
-        """Hand over what waits here; JournalDown where the server is not reached."""
+        """Deliver the waiting records. Raises JournalDown if the server is not reached."""
         lock_s = self._link.patience.lock_s
         count = self._spool().deliver(super().append, patience_s=lock_s)
         if count is None:
@@ -291,28 +291,28 @@ class SpooledJournal(PostgresJournal):
 
 
 class SpooledJournals(PostgresJournals):
-    """The journals of one memory on a server, with a folder here for what must wait."""
+    """The journals of one memory on a server, with a folder here for waiting records."""
 
     def __init__(self, link: Link, memory: Callable[[], str], spools: Path) -> None:
         super().__init__(link, memory)
-        # The same without a spool: what does not reach it is an error.
+        # The same without a spool: not reaching the server is an error.
         self.server = PostgresJournals(link, memory)
         self._spools = spools
         self._spool = functools.cache(functools.partial(Spool, lock_timeout_s=link.patience.lock_s))
 
     @property
     def spool_folder(self) -> Path:
-        """Where what must wait is kept."""
+        """The folder for waiting records."""
         return spool_folder(self._spools, self.memory())
 
     def journal(self, name: str) -> SpooledJournal:
-        """The journal of this name."""
-        file_name(name)  # what cannot be kept here cannot be kept
+        """Return the journal with this name."""
+        file_name(name)  # refuse a name that could not be spooled here
         spool = self._spool
         return SpooledJournal(self.link, self.memory, name, lambda: spool(self.spool_folder, name))
 
     def names(self) -> list[str]:
-        """The names of all journals that are there, as far as anybody can tell here."""
+        """Return the names of all existing journals, as far as this machine knows."""
         folder = self.spool_folder
         waiting = set(waiting_names(folder))
         try:
@@ -322,45 +322,45 @@ class SpooledJournals(PostgresJournals):
             return sorted(waiting | {one.name for one in seen if one.name})
 
     def newest_at(self, name: str) -> str:
-        """When the newest record of a journal was made; "" where that is unclear."""
+        """Return the time of a journal's newest record; "" if unknown."""
         newest = max((one.record.at for one in self.journal(name).waiting()), default="")
         with contextlib.suppress(JournalDown):
             return max(newest, super().newest_at(name))
         return newest
 
     def size_bytes(self, name: str) -> int:
-        """About how much there is to read in a journal."""
+        """Return roughly how many bytes there are to read; 0 if the server is down."""
         with contextlib.suppress(JournalDown):
             return super().size_bytes(name)
         return 0
 
     def trouble(self) -> str | None:
-        """Why answers may be old: the server was not reached the last time; None where it was."""
+        """Return why answers may be stale (the server was not reached last time), or None."""
         why = super().trouble()
         if why is None:
             return None
         return f"the journal's server is not reached ({why}); answers are as of the last time"
 
     def waiting(self) -> int:
-        """How many records wait here for the server."""
+        """Return how many records are waiting here for the server."""
         return sum(len(self.journal(name).waiting()) for name in waiting_names(self.spool_folder))
 
     def deliver(self) -> int:
-        """Hand over what waits here for the server, and say how many records that were."""
+        """Deliver all waiting records now; return how many were new to the server."""
         self.link.retry()
         return sum(self.journal(name).deliver() for name in waiting_names(self.spool_folder))
 
 
-# The memories of a process share a connection; whoever closes it last closes it for all.
+# The memories of a process share a connection, which is closed when the last of them is gone.
 _links: WeakValueDictionary[tuple[str, Patience, Path], Link] = WeakValueDictionary()
 
 
 def server_journals(
     url: str, memory: Callable[[], str], spools: Path, **patience: float
 ) -> SpooledJournals:
-    """The journals of a memory as streams of a database; nothing is opened yet.
+    """Return a memory's journals as streams of a database. Opens no connection yet.
 
-    A memory is named `conversations`, `knowledge` or `feature/<project id>`.
+    A memory is named `conversations`, `knowledge`, `tokens` or `feature/<project id>`.
     """
     key = (url, Patience(**patience), spools)
     if (link := _links.get(key)) is None:
@@ -369,7 +369,7 @@ def server_journals(
 
 
 def deliver_to_files(files: JournalFolder, memory: str, spools: Path) -> None:
-    """Bring what waits for a server that is no longer used into the files instead."""
+    """Move the records waiting for a server that is no longer used into the files."""
     folder = spool_folder(spools, memory)
     for name in waiting_names(folder):
         spool = Spool(folder, name, lock_timeout_s=LOCK_TIMEOUT_S)
@@ -377,7 +377,7 @@ def deliver_to_files(files: JournalFolder, memory: str, spools: Path) -> None:
 
 
 def _split(position: str | None) -> _SpooledPosition | None:
-    """The position in both; one of the server alone is one before anything waited."""
+    """Split a position; a server's own position is one from before anything was spooled."""
     if position is None:
         return None
     return read_position(position, _SpooledPosition) or _SpooledPosition(position)

@@ -1,4 +1,4 @@
-"""What each memory promises, and `open_ralph()` of `ralph.memory.ralph`, which wires everything.
+"""The memories of a project, and `open_ralph()` in `ralph.memory.ralph`, which opens them all.
 
-Every door goes through these calls; nothing below this room knows which memory it serves.
+Every door uses this package. The packages below it do not know which memory they work for.
 """

@@ -1,9 +1,9 @@
-"""What hooks did: which memories a session was shown, how many it saved, and what ran out of time.
+"""The activity log: which memories hooks showed a session, how much they saved, what timed out.
 
-The loop notes what its prompts showed, too. One line an event in Ralph's home: ids and numbers, no
-text of a memory. `ralph why`, the page, the status line, `ralph doctor` and the worker after
-sessions read it. Hooks load this before every prompt, so it needs the lightest of the standard
-library alone. The file and the one before it have a bounded size.
+The loop logs what its prompts showed, too. Each event is one line in Ralph's home, with ids and
+numbers but no text of a memory. `ralph why`, the web page, the status line, `ralph doctor` and the
+worker after sessions read it. Hooks load this before every prompt, so it imports only light parts
+of the standard library. The log is rotated, so its size is limited.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from typing import Any, NamedTuple
 from ralph import disk
 
 _NAME = "activity.jsonl"
-# A file that is longer takes the place of the one before it.
+# A longer file replaces the older one.
 _MOST_BYTES = 500_000
-# So much of its end tells of the last sessions.
+# This much of the log's end covers the last sessions.
 _TAIL_BYTES = 100_000
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-# So much of a moment is its second.
+# The length of a time down to the second.
 SECOND_CHARS = 19
 _LONGEST_NAME = 200
 _TEXTS = ("at", "event", "session", "agent", "after")
 _NUMBERS = ("saved", "late_s", "warned", "left", "spend_usd")
 WORKER = "worker"
-# Begins the names of what the prompt of an iteration showed; its section follows.
+# Prefix of events for what an iteration's prompt showed; the prompt's section follows.
 RUN = "run-"
-# A worker that left something undone is tried again after this time, without a new reason.
+# A worker that left work undone runs again after this time, even if nothing new was saved.
 _WORKER_AGAIN_S = 3600.0
 
 
 class Activity(NamedTuple):
-    """One event: `shown` are the ids of memories with their scores, `saved` counts exchanges.
+    """One event. `shown` has the ids of memories with their scores, `saved` counts exchanges.
 
-    `late_s` is the limit that a hook ran into, `left` is what a worker could not finish. `after`
-    tells which command had failed, as a short hash.
+    `late_s` is the time limit that a hook exceeded, `left` counts what a worker could not finish.
+    `after` is a short hash of the command that had failed.
     """
 
     at: str
@@ -55,7 +55,7 @@ class Activity(NamedTuple):
 
     @property
     def age_s(self) -> float:
-        """How long ago it was; what has no time is long past."""
+        """How long ago it was; infinite without a valid time."""
         import calendar
 
         try:
@@ -65,7 +65,7 @@ class Activity(NamedTuple):
 
 
 class SessionCounts(NamedTuple):
-    """What one session was shown and saved; `repeats` are errors that memory had met before."""
+    """What one session was shown and saved; `repeats` counts errors that memory already knew."""
 
     shown: int
     saved: int
@@ -73,10 +73,10 @@ class SessionCounts(NamedTuple):
 
 
 def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> None:
-    """Add a line; where nothing can be written, nothing is known later and nothing else fails."""
+    """Append an event to the log. A failed write is ignored: only the log is incomplete then."""
     at = time.strftime(_TIME, time.gmtime())
     line = {"at": at, "event": event, "session": session[:_LONGEST_NAME]}
-    # Its own line, whatever a full disk left before it.
+    # Starts a new line: a full disk may have left half a line before it.
     data = b"\n" + json.dumps(line | fields, separators=(",", ":")).encode() + b"\n"
     with contextlib.suppress(OSError):
         disk.log(os.path.join(folder, _NAME), data, _MOST_BYTES)
@@ -85,7 +85,7 @@ def note_activity(folder: str, event: str, session: str = "", **fields: Any) -> 
 def read_activity(
     folder: str, session: str | None = None, *, whole: bool = False
 ) -> list[Activity]:
-    """What happened lately, or all that is known, of one session or of all; oldest first."""
+    """Return recent events, or with `whole` all, of one session or of every one; oldest first."""
     data = b""
     for file in (_NAME, f"{_NAME}.1"):
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def read_activity(
 
 
 def _activity(line: bytes) -> Activity | None:
-    """An event; None for a line that nobody can read."""
+    """Read an event; None if the line is unreadable."""
     try:
         plain = json.loads(line)
         shown = tuple(
@@ -114,20 +114,20 @@ def _activity(line: bytes) -> Activity | None:
 
 
 def counts(events: list[Activity]) -> SessionCounts:
-    """What the events of one session come to; a memory that was shown twice counts once."""
+    """Count the events of one session; a memory that was shown twice counts once."""
     shown = {identity: one.event for one in events for identity, _ in one.shown}
     repeats = sum(event == "post-tool-use-failure" for event in shown.values())
     return SessionCounts(len(shown), sum(one.saved for one in events), repeats)
 
 
 def late_hooks(events: list[Activity]) -> list[Activity]:
-    """The hooks that ran out of time since a session was told of any."""
+    """Return the hooks that timed out since a session was last warned about that."""
     told = max((at for at, one in enumerate(events) if one.warned), default=-1)
     return [one for one in events[told + 1 :] if one.late_s]
 
 
 def work_is_pending(events: list[Activity]) -> bool:
-    """Whether something was saved since a worker ended, or that worker left something undone."""
+    """Return whether something was saved since the last worker, or it left work undone."""
     last = max((at for at, one in enumerate(events) if one.event == WORKER), default=-1)
     if any(one.saved for one in events[last + 1 :]):
         return True
@@ -135,7 +135,7 @@ def work_is_pending(events: list[Activity]) -> bool:
 
 
 def activity_everywhere(home: str, within_s: float) -> list[Activity]:
-    """What hooks of every project did lately."""
+    """Return the recent events of every project."""
     above = os.path.join(home, "cache", "hooks")
     folders = os.listdir(above) if os.path.isdir(above) else []
     found = [

@@ -1,7 +1,7 @@
-"""Back up everything of a person, all projects kept apart, and restore it.
+"""Back up everything a person has, each project separately, and restore it.
 
-A backup is a ZIP file: a member for each journal and each file of a plan, and a manifest with the
-hash of every member. It is bad input like any other file: all of it is checked before anything is
+A backup is a ZIP file with a member for each journal and each plan file, and a manifest with the
+hash of every member. A backup is untrusted input: all of it is checked before anything is
 restored.
 """
 
@@ -48,7 +48,7 @@ _MOST_MEMBERS = 100_000
 _LARGEST_JOURNAL_BYTES = 1 << 30
 _LARGEST_TOTAL_BYTES = 32 << 30
 _PROJECT_KEY = re.compile(r"([\w-]{0,60})-[0-9a-f]{8}")
-# What the ZIP reader raises for a file that is damaged, packed otherwise, or no ZIP file at all.
+# Errors for a file that is damaged, not packed as Ralph does it, or not a ZIP file at all.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, BadInput),
     *(msgspec.DecodeError, Unreadable),
@@ -56,7 +56,7 @@ _UNREADABLE = (
 
 
 class BackupMember(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file of the archive: a journal of a memory, or a file of a plan, and what is in it."""
+    """A file in the archive: a journal of a memory, or a file of a plan."""
 
     memory: Literal["conversations", "knowledge", "features", "plan"]
     name: str
@@ -74,8 +74,7 @@ class BackupMember(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
 
 class BackupProject(msgspec.Struct, frozen=True):
-    """A project of the archive: its id, the folder it was in, and every id it has conversations
-    under."""
+    """A project in the archive: its id, its folder, and every id its conversations are under."""
 
     id: str
     root: str
@@ -83,7 +82,7 @@ class BackupProject(msgspec.Struct, frozen=True):
 
 
 class BackupManifest(msgspec.Struct, frozen=True):
-    """What must be in an archive, no more and no less."""
+    """The exact contents of an archive."""
 
     version: int
     created: str
@@ -102,7 +101,7 @@ class BackupResult(msgspec.Struct, frozen=True):
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
-    """What a restore came to, in records; `left_out` says what was not restored, and why."""
+    """The result of a restore, in records; `left_out` says what was not restored, and why."""
 
     file: str
     projects: list[str]
@@ -118,7 +117,7 @@ class RestoreResult(msgspec.Struct, frozen=True):
 def back_up(ralph: Ralph, file: Path) -> BackupResult:
     """Write everything to a file that only its owner can read, and check it.
 
-    A file that is there already is replaced once the new one is complete.
+    An existing file is replaced only when the new one is complete.
     """
     draft = file.with_name(f"{file.name}.part")
     disk.remove(draft)
@@ -176,7 +175,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
 
 
 def projects_here(ralph: Ralph) -> list[Project]:
-    """Every project that this machine knows and that is still in its folder."""
+    """Return every project that this machine knows and that is still in its folder."""
     found: dict[Path, Project] = {}
     home = ralph.store.home
     for file in sorted((home / "projects").glob("*.json")):
@@ -193,7 +192,7 @@ def projects_here(ralph: Ralph) -> list[Project]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, BackupManifest]]:
-    """A backup and its manifest; an error where anything in it is not as Ralph writes it."""
+    """Open a backup with its manifest; raise if anything in it is not as Ralph writes it."""
     with contextlib.ExitStack() as stack:
         try:
             archive = stack.enter_context(zipfile.ZipFile(file))
@@ -232,7 +231,7 @@ def _checked(archive: zipfile.ZipFile) -> BackupManifest:
 
 
 def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | Tombstone]:
-    """What is in a journal, each record redacted; nothing of a plan."""
+    """Return a journal's entries, with records redacted; none for a file of a plan."""
     data = archive.read(member.path)
     if hashlib.sha256(data).hexdigest() != member.sha256:
         raise ValueError(f"{member.path!r} is not what was written")
@@ -249,16 +248,16 @@ def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | To
 
 
 def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreResult:
-    """Bring back what is missing here: records by their ids, plans where there is none.
+    """Restore what is missing here: records by their ids, and what the plans lack.
 
-    What is here stays as it is. Projects that this machine does not know are made in folders of
-    `into`, or left out.
+    Existing records stay as they are. Projects that this machine does not know are created in
+    folders of `into`, or left out.
     """
     restored, left_out = list[str](), list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
     with _opened(file) as (archive, manifest):
-        # Conversations from before `init` are under an id that the folder's path gives: where that
-        # is unknown, they join those of their project.
+        # Conversations from before `init` have an id made from the folder's path. If it is unknown
+        # here, they join the other conversations of their project.
         known = {key.name for key in journal_keys(ralph, everywhere=True)}
         projects = manifest.projects.values()
         homes = {other: one.id for one in projects for other in one.ids if other not in known}
@@ -296,7 +295,7 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
 
 
 def _restore_plan(project: Project, name: str, raw: bytes) -> None:
-    """A file of the plan as it was; where there is one, only what it lacks is added."""
+    """Restore a file of the plan; if there is one, add only what it lacks."""
     kind = cast("Kind", name)
     plan = Plan(project.root, state=project.cache)
     if plan.raw(kind) is None:
@@ -307,7 +306,7 @@ def _restore_plan(project: Project, name: str, raw: bytes) -> None:
 
 
 def _made(home: Path, key: str, saved: BackupProject, into: Path | None) -> Project:
-    """A project that is not on this machine, in a folder with its name."""
+    """Create a project that is not on this machine, in a folder with its name."""
     if into is None:
         todo = "Clone it and run restore in it, or make its folder with --into DIR."
         raise NotFound("this project is not on this machine", todo=todo)

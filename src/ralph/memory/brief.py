@@ -1,4 +1,4 @@
-"""What matters in a project now: features under way, the last sessions, mistakes, notes."""
+"""What matters in a project now: features in progress, recent sessions, mistakes, notes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEATURES = 3
 _SESSIONS = 5
 _COMMITS = 3
 _NOTES = 4
-# A mistake was made so often, in so many of the last sessions.
+# An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
 _SESSIONS_READ = 60
 # As git prints it: `[main 1a2b3c4] Subject`.
@@ -47,10 +47,10 @@ class PastSession(msgspec.Struct, frozen=True):
 
 
 class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A feature that is worked on; `told` are its iterations in the loop, oldest first.
+    """A feature being worked on; `told` are its iterations in the loop, oldest first.
 
-    `chosen` says why it is this feature: a person set it, a task is in progress, or it was the
-    last one worked on.
+    `chosen` says why it is listed: a person set it, a task is in progress, or it was one of the
+    last worked on.
     """
 
     feature: Feature
@@ -63,7 +63,7 @@ class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody who begins to work here should know; sessions and notes newest first."""
+    """What someone who starts to work here should know; new sessions and people's notes first."""
 
     features: tuple[FeatureNow, ...]
     repeated: tuple[RepeatedError, ...]
@@ -72,9 +72,9 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
-    """What matters now; everything is empty where nothing was planned, said or done yet.
+    """Return what matters now; everything is empty if nothing was planned, said or done yet.
 
-    Of a memory on a server the plan there counts.
+    For a memory on a server, the server's own plan counts.
     """
     there: Any = ralph
     if ralph.remote:
@@ -95,7 +95,7 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
         notes += [ralph.conversations.stream.content(one) for one in ralph.conversations.said(NOTE)]
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
-    # A person's come first, the newest of each.
+    # A person's notes come first, then others'; the newest of each first.
     notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
     return Brief(
         features=features,
@@ -106,7 +106,7 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
 
 
 class _SeenErrors(msgspec.Struct, frozen=True):
-    """As much of an exchange as tells which errors it met."""
+    """The part of an exchange that lists its errors."""
 
     errors: tuple[ErrorSeen, ...] = ()
 
@@ -124,7 +124,7 @@ def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
 
 
 def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
-    """The session as its exchanges tell it; what was changed last says most."""
+    """Sum up a session; the last exchange that changed files says most about it."""
     asked = [one for one in exchanges if not is_plain(one.user)] or exchanges
     main = ([one for one in asked if _changed(one)] or asked)[-1]
     commits = [subject for one in exchanges for subject in _commits(one)]
@@ -139,7 +139,7 @@ def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> P
 
 
 def _commits(exchange: Exchange) -> list[str]:
-    """What was committed, as git printed it; "commit it" decides nothing but a commit."""
+    """Return what was committed, as git printed it, else as captured after a plain "commit it"."""
     outputs = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
     printed = [subject for text in outputs for subject in _COMMITTED.findall(text)]
     return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
@@ -160,14 +160,14 @@ def _feature(
     if feature is None and not iterations and not planned:
         return None
     feature = feature or Feature(name=name)
-    # The task a person chose, those in progress, and those that cannot go on.
+    # The task a person chose, then tasks in progress, then blocked ones.
     wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
     tasks = [task for task in planned if str(task.id) == wanted]
     for status in ("in_progress", "blocked"):
         tasks += [task for task in planned if task.status == status and task not in tasks]
     last = max((one.iteration_number or 0 for one in iterations), default=0)
     task = tasks[0].id if tasks else None
-    # What a session did for a feature is told with the session.
+    # What a session did for a feature is shown with the session.
     told = [pair for pair in pairs if exchange_of_run(pair[0].session_id) is None]
     return FeatureNow(
         feature=feature,
@@ -181,7 +181,7 @@ def _feature(
 
 
 def _features_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> list[tuple[str, str]]:
-    """The feature a person set, else the few that are in progress or were worked on last."""
+    """Return the feature a person set, else the few in progress or worked on last, and why."""
     if focus is not None:
         return [(focus.feature, "in focus")]
     begun = [task for task in view.tasks if task.status == "in_progress"]

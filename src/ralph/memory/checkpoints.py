@@ -1,8 +1,8 @@
-"""Checkpoints: everything a project has staged is embedded, put into patterns and published.
+"""Checkpoints: embed everything a project has staged, group it into patterns, and publish it.
 
-For each batch in this order: embed all of it, write the line that publishes it, index it. What is
-killed or fails before the line stays staged; after it the index catches up by itself. So a
-checkpoint can always be repeated, and nothing is there twice.
+Each batch is embedded, then published by writing one line, then indexed. If that fails before the
+line, the batch stays staged; after it, the index catches up by itself. So a checkpoint can always
+be repeated, and nothing is published twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ralph.memory.knowledge import Knowledge
 
 
-# Why an entry went that had its time; only that may be learned anew.
+# The reason why an expired entry was forgotten. Only such entries may be learned again.
 EXPIRED = "older than knowledge_keep_days"
 NOT_GIVING = "this project gives no knowledge: knowledge_give is false"
 # How many entries one published line covers.
@@ -42,9 +42,9 @@ _SOLUTION_CHARS = 1000
 
 
 def passages(record: Record) -> Sequence[Passage]:
-    """An entry is found by its problem, and by its solution under the problem's first line.
+    """Return an entry's passages: its problem, and its solution under the problem's first line.
 
-    Of a solution its beginning counts: a whole patch has words of everything.
+    Only the beginning of a solution is used: a whole patch has words about everything.
     """
     if record.kind not in kinds.ENTRIES:
         return ()
@@ -62,22 +62,22 @@ def passages(record: Record) -> Sequence[Passage]:
 
 
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
-    """What is said now, whatever number it gets; asked twice it is the same."""
+    """Draft a record of this event. Its time is set now, so every call gives the same record."""
     moment = now()
     return lambda number: kinds.entry_record(said, id=identity, number=number, at=moment)
 
 
-# -- Which pattern an entry belongs to, decided once, when it is published.
+# -- Which pattern an entry belongs to. This is decided once, when it is published.
 #
-# The decision is written into the journal with the checkpoint: the same journal gives the same
-# patterns whatever index or embedder there is. Nearness is always measured with the built-in
-# embeddings, which the weights of the comparison were fitted on.
+# The decision is written into the journal with the checkpoint, so the same journal gives the same
+# patterns with any index and embedder. Nearness is always measured with the built-in embeddings,
+# because the weights of the comparison were fitted on them.
 
 # Below this cosine two entries have too little in common to be the same.
 _WORTH_COMPARING = 0.3
-# From this cosine on two texts are about one problem.
+# At or above this cosine, two texts are about the same problem.
 _ONE_PROBLEM = 0.8
-# From this cosine on two words mean much the same.
+# Above this cosine, two words mean much the same.
 _NEAR_WORDS = 0.5
 _CACHED_VECTORS = 20_000
 # Only this many of the nearest are compared word by word.
@@ -85,7 +85,7 @@ _COMPARED = 8
 
 
 class Member(msgspec.Struct, frozen=True):
-    """An entry and its pattern; empty until it is published."""
+    """An entry and its pattern, which is empty until the entry is published."""
 
     id: str
     entry: Entry
@@ -102,11 +102,11 @@ class Grouping:
     def assign(
         self, fresh: Sequence[Member], candidates: Callable[[int], Sequence[Member]]
     ) -> list[PublishedEntry]:
-        """Give each entry, in order, the pattern of the nearest that is the same, or a new one.
+        """Assign each entry, in order, to the pattern of its nearest duplicate, or to a new one.
 
         `candidates` returns the first entries of the published patterns that the entry at an index
-        may belong to. Only first entries are compared: being the same is not transitive, and a
-        chain of near ones could lead anywhere.
+        may belong to. Only first entries are compared, because sameness is not transitive: a chain
+        of similar entries could lead anywhere.
         """
         if not fresh:
             return []
@@ -118,7 +118,7 @@ class Grouping:
         self._embed(text for member in everybody for text in _texts(case_of(member.entry)))
         vectors = self._static.embed_passages([case_of(member.entry).whole for member in fresh])
         worth_comparing = vectors @ vectors.T >= _WORTH_COMPARING
-        firsts: list[Member] = []  # the first entry of the pattern of each entry so far
+        firsts: list[Member] = []  # for each entry so far, the first of its pattern
         for n, member in enumerate(fresh):
             near = worth_comparing[n, :n].nonzero()[0].tolist()
             earlier = [firsts[i] for i in near if kin[i] == kin[n]]
@@ -129,19 +129,19 @@ class Grouping:
         return [PublishedEntry(member.id, first.pattern) for member, first in pairs]
 
     def alternative(self, a: Entry, b: Entry) -> bool:
-        """Whether two entries answer the same problem."""
+        """Return whether two entries answer the same problem."""
         if a.entry_type != b.entry_type:
             return False
         near = self._cosine(case_of(a).problem, case_of(b).problem)
         return near >= _ONE_PROBLEM or self.conflicting(a, b)
 
     def conflicting(self, a: Entry, b: Entry) -> bool:
-        """Whether two entries cannot both be right."""
+        """Return whether two entries cannot both be right."""
         one, other = case_of(a), case_of(b)
         return conflicting(one, other, self._cosine(one.problem, other.problem))
 
     def nearness(self, one: Case, other: Case) -> Nearness:
-        """How near two cases are by the built-in embeddings."""
+        """Return how near two cases are by the built-in embeddings."""
         return Nearness(*map(self._meaning, _texts(one), _texts(other)))
 
     def _nearest_twin(self, case: Case, members: Sequence[Member]) -> Member | None:
@@ -175,7 +175,7 @@ class Grouping:
         return float(self._vectors[a] @ self._vectors[b])
 
     def _embed(self, texts: Iterable[str]) -> None:
-        """Embed what is not cached; many at once cost a tenth of one by one."""
+        """Embed the texts not cached yet, all at once: that costs a tenth of one by one."""
         texts = list(dict.fromkeys(texts))
         missing = [text for text in texts if text not in self._vectors]
         if len(self._vectors) + len(missing) > _CACHED_VECTORS:
@@ -185,7 +185,7 @@ class Grouping:
 
 
 def kinship(entry: Entry) -> tuple[object, ...]:
-    """What two entries must have in common to be compared at all."""
+    """Return what two entries must have in common to be compared at all."""
     of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
     return getattr(entry, "gate_type", ""), *map(frozenset, of.values())
 
@@ -194,11 +194,11 @@ def _texts(case: Case) -> tuple[str, str, str]:
     return case.problem, case.solution, case.whole
 
 
-# -- An embedder that has embedded ahead: what is published was embedded whole before that.
+# -- Embedding ahead: all of a batch is embedded before it is published.
 
 
 class CachedEmbedder:
-    """The embedder, and the vectors it made beforehand."""
+    """An embedder, and the vectors it made ahead."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -208,7 +208,7 @@ class CachedEmbedder:
         return getattr(self._embedder, name)
 
     def embed_ahead(self, texts: Iterable[str]) -> None:
-        """Embed every piece of these texts, all of them or EmbedderOff."""
+        """Embed every piece of these texts, or raise EmbedderOff."""
         parts = (part for text in texts for part in text.split(ASIDE) if part)
         pieces = list(dict.fromkeys(piece for part in parts for piece in self.pieces(part)))
         for start in range(0, len(pieces), self.batch):
@@ -216,11 +216,11 @@ class CachedEmbedder:
             self._made.update(zip(some, self._embedder.embed_passages(some), strict=True))
 
     def vector(self, text: str) -> Vectors:
-        """The vector of the first piece of a text that was embedded ahead."""
+        """Return the vector of the first piece of a text that was embedded ahead."""
         return self._made[self.pieces(next(part for part in text.split(ASIDE) if part))[0]]
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """What was made ahead, and the rest by the embedder."""
+        """Return the vectors made ahead, or embed all of these texts if one is missing."""
         import numpy as np
 
         if any(text not in self._made for text in texts):
@@ -231,12 +231,12 @@ class CachedEmbedder:
 _LOCK_NAME = "checkpoint.lock"
 # How many published entries near a new one are compared with it.
 _CANDIDATES = 10
-# Without vectors its rarest words find them.
+# Without vectors, the rarest words of the new entry find them.
 _RAREST_WORDS = 8
 
 
 class CheckpointResult(msgspec.Struct, frozen=True):
-    """What a checkpoint came to."""
+    """The result of a checkpoint."""
 
     project: str
     kind: CheckpointKind
@@ -249,7 +249,7 @@ class CheckpointResult(msgspec.Struct, frozen=True):
 def checkpoint(
     memory: Knowledge, project: str, kind: str, *, imported: bool = False
 ) -> CheckpointResult:
-    """Publish everything staged for a project; again when there is nothing, nothing happens."""
+    """Publish everything staged for a project. Safe to repeat."""
     if kind not in kinds.CHECKPOINT_KINDS:
         todo = f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}."
         raise errors.BadInput(f"{kind!r} is no kind of checkpoint", todo=todo)
@@ -258,26 +258,26 @@ def checkpoint(
     if not gives or not memory.staged_records(project, imported=imported):
         notes: tuple[str, ...] = () if gives else (NOT_GIVING,)
         if gives and memory.state.history().slots:
-            try:  # an earlier checkpoint may not have come to it
+            try:  # an earlier checkpoint may have stopped before this
                 notes = _catch_up(memory)
             except errors.MemoryOff as error:
                 notes = (f"not indexed yet: {error}",)
         return CheckpointResult(project, why, notes=notes)
     if trouble := memory.store.journals.trouble():
-        # What others published meanwhile is not known here, and may be the same lesson.
+        # Others may have published the same lesson meanwhile, which is not known here.
         what = f"nothing is published while the journal's server is away: {trouble}"
         todo = "What is staged stays so; repeat the checkpoint when it is back."
         raise errors.JournalDown(what, todo=todo)
     lock = memory.store.index.path.with_name(_LOCK_NAME)
     what, todo = "another checkpoint is under way", "Try again when it has ended."
     busy = errors.JournalBusy(what, where=str(lock), todo=todo)
-    # One at a time on this machine: what two projects publish at once may be one pattern.
+    # One at a time on this machine: two projects may be publishing the same pattern.
     with disk.lock(lock, timeout_s=memory.store.settings.journal_lock_timeout_s, busy=busy):
         return _publish(memory, project, why, imported=imported)
 
 
 def _catch_up(memory: Knowledge) -> tuple[str, ...]:
-    """Index what is published and not indexed yet; what is in the way."""
+    """Index what is published but not indexed yet; return a note if the embedder is off."""
     synced = memory.sync()
     return (f"indexed by words alone: {synced.embedder_off}",) if synced.embedder_off else ()
 
@@ -311,7 +311,7 @@ def _publish(
 def _publish_batch(
     memory: Knowledge, records: Sequence[Record], project: str, why: CheckpointKind
 ) -> Sequence[PublishedEntry]:
-    """Publish some staged entries; what they are, and in which patterns."""
+    """Publish some staged entries; return them with their patterns."""
     index, embedder = memory.store.index, memory.store.embedder
     cuts = [passages(record) for record in records]
     ahead = None if embedder is None else CachedEmbedder(embedder)
@@ -328,7 +328,7 @@ def _publish_batch(
     line = kinds.Checkpoint(project=project, why=why, covers=tuple(covers))
     memory.write(project, said_draft(line, kinds.checkpoint_id(project, covers[0].entry)))
     if ahead is not None:
-        # What was embedded is not embedded again.
+        # Uses the vectors from above instead of embedding again.
         index.sync(memory.target(ahead), changed=True)
     return covers
 
@@ -336,7 +336,7 @@ def _publish_batch(
 def _candidates(
     memory: Knowledge, cuts: Sequence[Sequence[Passage]], ahead: CachedEmbedder | None
 ) -> list[list[Member]]:
-    """For each entry the patterns that may tell the same, each by its first entry."""
+    """Return, for each entry, the patterns that may be the same, each as its first entry."""
     history = memory.state.history()
 
     def first_of(pattern: str) -> Member:
@@ -373,13 +373,13 @@ def _near(
     return found
 
 
-# -- Retention of knowledge: a year after it was published an entry goes, everywhere.
+# -- Retention: an entry is forgotten everywhere `knowledge_keep_days` after it was published.
 #
-# An outcome reported lately prolongs nothing: it is the entry that grows old.
+# A recent outcome does not extend that: the entry itself is what gets old.
 
 
 class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
-    """What was published before `before`: its entries, and patterns none of which is left."""
+    """How many entries published before `before` were pruned, and how many whole patterns."""
 
     before: str
     entries: int = 0
@@ -387,7 +387,7 @@ class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prune(memory: Knowledge, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
-    """Forget what is too old, of every project; or only say what that would be."""
+    """Forget the entries of every project that are too old; `dry_run` only counts them."""
     before = days_before(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()
     old = {entry for entry, slot in history.slots.items() if is_before(slot.at, before)}
@@ -399,6 +399,6 @@ def prune(memory: Knowledge, dry_run: bool = False, at: datetime | None = None) 
 
 
 def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
-    """Prune unless that was done within a day; None when it was."""
+    """Prune, unless that was done within a day; then return None."""
     stamp = memory.store.home / "cache" / "pruned-knowledge"
     return once_a_day(stamp, at, lambda moment: prune(memory, at=moment))

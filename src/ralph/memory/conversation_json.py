@@ -1,8 +1,9 @@
 """Conversations as plain JSON: what `export` writes and `import` reads.
 
-A document is `{"version": 1, "conversations": [...]}`, or JSON Lines with one conversation a line.
-Lists of messages, as many tools export them, are read too: `{"messages": [{"role", "content"}]}`.
-Bad input is refused with its place, and then nothing of the file is kept.
+A document is `{"version": 1, "conversations": [...]}`, or JSON Lines with one conversation per
+line. Lists of messages, as many tools export them, can be read too:
+`{"messages": [{"role", "content"}]}`. Bad input is refused with its place in the file, and then
+nothing from the file is saved.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _ATTACHMENTS = {**dict.fromkeys(("image", "image_url", "input_image"), "[image]"
 
 
 def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
-    """How a conversation is written, `message` for one message of it, nothing for neither."""
+    """Return the form of a conversation; `message` for one message of it, "" for neither."""
     keys = plain.keys() if isinstance(plain, dict) else ()
     if "exchanges" in keys or "messages" in keys:
         return "exchanges" if "exchanges" in keys else "messages"
@@ -63,7 +64,7 @@ def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
 
 
 def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
-    """The conversation in our own plain form; a turn without words is left out."""
+    """Return the conversation in our own plain form, without turns that have no text."""
     exchanges = map(_exchange_of_messages, _turns(plain["messages"], f"{where}.messages"))
     return {name: text_of(plain.get(name)) or None for name in ("source", "project")} | {
         "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
@@ -77,7 +78,7 @@ _Turn = list[tuple[str, str, dict[str, Any]]]
 
 
 def _turns(listed: Any, where: str) -> Iterator[_Turn]:
-    """A person's words and everything up to the next ones: who, the words, the whole message."""
+    """Yield turns, each from a user's message up to the next one, as (role, text, message)."""
     if not isinstance(listed, list):
         raise _bad("must be a list of messages", where, "Nothing was kept.")
     turn: _Turn = []
@@ -105,7 +106,7 @@ def _exchange_of_messages(turn: _Turn) -> dict[str, Any]:
     for role, text, message in turn:
         calls = [mapping(call.get("function")) for call in items(message.get("tool_calls"))]
         final += [text] if role == "assistant" and text else []
-        if calls or role == "tool":  # what was said before was not the last word
+        if calls or role == "tool":  # the text before this was not the final answer
             steps += [{"role": "assistant", "content": text} for text in final]
             final = []
         if role == "tool" and unanswered:
@@ -188,7 +189,7 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
 
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
-    """The document, or with `lines` one conversation a line."""
+    """Return the conversations as one document, or with `lines` as one conversation per line."""
     plain = [_plain(talk) for talk in talks]
     encode = msgspec.json.Encoder().encode
     if lines:
@@ -198,7 +199,7 @@ def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> byt
 
 
 def _plain(talk: ConversationContent) -> dict[str, Any]:
-    """Every field under its published name; numbers are the journal's own and stay there."""
+    """Return every field under its published name, except numbers: those are the journal's own."""
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
     fully = [exchange.to_json().items() for exchange in talk.exchanges]
@@ -210,9 +211,9 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
 
 
 def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
-    """The conversations in a file, whichever of the forms it has; an error says where it is bad.
+    """Read the conversations in a file of any supported form; an error says where it is bad.
 
-    `project` is where those belong that do not say it.
+    `project` is for conversations that do not name one.
     """
     talks: list[ConversationContent] = []
     seen: dict[str, tuple[Exchange, str]] = {}
@@ -231,7 +232,7 @@ def read_conversations(data: bytes, *, name: str, project: str = "") -> list[Con
 
 
 def _conversations(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
-    """Each conversation as it stands there, with its place."""
+    """Yield each conversation as it is in the file, with its place."""
     try:
         documents = [(name, _value(data, name))]
     except BadRecord:
@@ -281,7 +282,7 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
         _exchange(exchange, talk, f"{where}.exchanges[{number}]", times)
         for number, exchange in enumerate(read.exchanges)
     ]
-    if talk.created is None:  # it began no later than what was said in it
+    if talk.created is None:  # it began no later than its first exchange
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         talk = msgspec.structs.replace(talk, created=begun)
     about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
@@ -298,7 +299,7 @@ def _exchange(
     key = plain.id
     if key is None:
         content = _hash([user, assistant, plain.started, plain.completed])
-        times[content] = times.get(content, 0) + 1  # said twice is two
+        times[content] = times.get(content, 0) + 1  # the same text twice is two exchanges
         key = f"{content}#{times[content]}"
     started = _time(plain.started, f"{where}.started")
     given = msgspec.structs.asdict(plain).items()
@@ -310,13 +311,13 @@ def _exchange(
 
 
 def _conversation_id(read: _PlainConversation, source: str) -> str:
-    """Its own id, else one from what does not change when the conversation goes on."""
+    """Return its own id, else one made from what stays the same as the conversation grows."""
     if read.id is not None:
         return read.id if _OUR_ID.fullmatch(read.id) else schema.conversation_id(source, read.id)
     begun: list[Any] = [read.title, read.created, read.project]
     if read.created and read.exchanges:
         begun.append(read.exchanges[0].user)
-    else:  # nothing tells two of them apart but what was said
+    else:  # only the text tells two of them apart
         begun += [[x.user, x.assistant, x.started] for x in read.exchanges]
     return schema.conversation_id(source, _hash(begun))
 
@@ -346,7 +347,7 @@ def _value(data: bytes, name: str, *, first_line: int = 1) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # half of an emoji, or not JSON: the other decoder takes the one and places the other
+        pass  # half an emoji, which `json` accepts, or not JSON, and then `json` says where
     try:
         return whole(json.loads(data))
     except json.JSONDecodeError as error:
@@ -369,15 +370,15 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
     return BadRecord(what, where=where, todo=todo)
 
 
-# -- Out of the journal, and in again here or elsewhere.
+# -- Export from the journal, and import here or elsewhere.
 
 
 def import_conversations(
     store: Store, own: ConversationStream, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
-    """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
+    """Import the conversations of a file: all of them, or none if any part is bad.
 
-    Those that name their project go to that one, the others into this stream.
+    Conversations that name their project go there, the others into this stream.
     """
     homes: dict[str, list[ConversationContent]] = {}
     for talk in read_conversations(data, name=name, project=project):
@@ -388,7 +389,7 @@ def import_conversations(
             note_owner(store.home, git_id, ids=[home])
     found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
     for home, talks in homes.items():
-        # What another project here has, or has forgotten, is not brought in again.
+        # Skips what another project here already has or has forgotten.
         others = ConversationStream(home, store, also=sorted({*store.names()} - {home}))
         saved = (own if home == own.name else others).save(talks)
         found.conversations += len(saved.conversations)
@@ -404,10 +405,11 @@ def export_conversations(
     conversations: Sequence[str] = (),
     since: str | None = None,
 ) -> list[ConversationContent]:
-    """The conversations of these streams, oldest first: all, or those whose ids begin so.
+    """Return the conversations of these streams, oldest first: all, or those with these ids.
 
-    `since` leaves out exchanges that ended before, and conversations that have none left.
-    `project_ids`, by stream, are told with each where there are any.
+    Ids in `conversations` may be shortened to their beginning. `since` leaves out exchanges that
+    ended before, and conversations that have none left. `project_ids`, by stream, are added to
+    each conversation.
     """
     begun = datetime.fromisoformat(moment_given(since, "since")) if since else None
     wanted = tuple(each.lower() for each in conversations)

@@ -1,4 +1,4 @@
-"""The conversations of one project: their state, folded from the journal, and changes to it."""
+"""The conversations of one project: their state, computed from the journal, and changes to it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _EXCHANGE_CHARS = 20_000
 _SUMMARY_CHARS = 4000
 
 
-# -- What a conversation goes through before it is saved: secrets out, our own words out, limits on.
+# -- Preparing a conversation for saving: remove secrets and recalled text, apply limits.
 
 
 def prepared_conversation(conversation: Conversation) -> Conversation:
-    """The conversation as it may be written."""
+    """Return the conversation, ready to be saved."""
     if not conversation.id:
         raise BadRecord("a conversation needs an id")
     return msgspec.structs.replace(
@@ -44,7 +44,7 @@ def prepared_conversation(conversation: Conversation) -> Conversation:
 
 
 def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
-    """The exchange as it may be written: nothing secret, nothing that was recalled, no excess."""
+    """Return the exchange, ready to be saved: no secrets, no recalled text, limits applied."""
     if exchange.conversation not in ("", conversation):
         raise BadRecord(f"exchange {exchange.id} belongs to conversation {exchange.conversation}")
     if not exchange.id:
@@ -71,7 +71,7 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
 
 
 def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The first steps, as many as fit."""
+    """Return the first steps, as many as fit."""
     max_chars = _EXCHANGE_CHARS
     shown: list[Message] = []
     for message in messages:
@@ -84,8 +84,8 @@ def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def plain_tag(word: str) -> str:
-    """A tag as it is kept."""
-    # Redacted first: in lower case many a secret is no longer recognized.
+    """Return a tag as it is stored."""
+    # Redact first: in lower case, many secrets are not recognized.
     return " ".join(clean_text(word).split()).casefold()
 
 
@@ -93,7 +93,7 @@ def plain_tag(word: str) -> str:
 
 
 class _Belonging(msgspec.Struct, frozen=True, gc=False):
-    """As much of an exchange as its conversation needs; the decoder skips the rest."""
+    """The part of an exchange that names its conversation; the decoder skips the rest."""
 
     conversation: str
 
@@ -102,7 +102,7 @@ _belonging = msgspec.json.Decoder(_Belonging).decode
 
 
 class ConversationState(msgspec.Struct):
-    """A conversation now: its exchanges, when the last one ended, its tags and its summary."""
+    """A conversation now: how many exchanges, when the last one ended, tags and summary."""
 
     conversation: Conversation
     exchanges: int = 0
@@ -113,21 +113,21 @@ class ConversationState(msgspec.Struct):
 
 
 class ConversationStates:
-    """The conversations of one journal now. `exchanges` has the ids of each one's exchanges."""
+    """The conversations of one journal now. `exchanges` has the exchange ids of each."""
 
     def __init__(self) -> None:
         self.conversations: dict[str, ConversationState] = {}
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
-        # The conversation of each exchange, and which of its exchanges it is.
+        # The conversation of each exchange, and the exchange's place in it.
         self.positions: dict[str, tuple[str, int]] = {}
         self.summaries: dict[str, Summary] = {}
         self.ratings: dict[str, Literal[-1, 0, 1]] = {}
-        # Labels of conversations whose first exchanges were forgotten.
+        # Labels read before their conversation, whose first exchanges were forgotten.
         self._early: dict[str, list[Label]] = {}
 
     def add(self, record: Record) -> None:
-        """Take in the next record; of two with the same id the first counts."""
+        """Add the next record; of two with the same id, the first counts."""
         if record.id in self.records:
             return
         try:
@@ -142,7 +142,7 @@ class ConversationStates:
     def _add_exchange(self, record: Record) -> None:
         name = _belonging(record.body).conversation
         state = self.conversations.get(name)
-        if state is None:  # forgotten, and then it went on
+        if state is None:  # it was forgotten, and then continued
             said: Exchange = schema.content_of(record)
             title = cut(" ".join((said.user or said.assistant).split()), _TITLE_CHARS)
             state = self._begin(Conversation(id=name, title=title, created=record.at))
@@ -194,7 +194,7 @@ class ConversationStates:
         state.conversation = msgspec.structs.replace(state.conversation, **changes)
 
     def read_exchanges(self, conversations: Iterable[str]) -> list[Exchange]:
-        """The readable exchanges of these conversations, in journal order."""
+        """Return the readable exchanges of these conversations, in journal order."""
         found: list[Exchange] = []
         for name in conversations:
             for record_id in self.exchanges.get(name, ()):
@@ -207,11 +207,10 @@ class ConversationStates:
 
 
 class ConversationContent(msgspec.Struct, frozen=True):
-    """A conversation and exchanges of it, in the order they were held, and what was said of them
-    later: summaries and ratings name what they are about.
+    """A conversation with exchanges in order, and its tags, summaries and ratings.
 
-    `project_ids`, where it is for another machine: the id it is kept under, and the one that the
-    project's first commit gives.
+    Summaries and ratings name what they are about. `project_ids` is for another machine: the id
+    the conversation is stored under, and the id made from the project's first commit.
     """
 
     conversation: Conversation
@@ -225,7 +224,7 @@ class ConversationContent(msgspec.Struct, frozen=True):
 class SavedConversations(msgspec.Struct):
     """Which conversations grew, the new exchanges by id, and how many exchanges were known.
 
-    What was forgotten once is known, too, and stays forgotten.
+    Forgotten exchanges are known, too, and stay forgotten.
     """
 
     conversations: set[str]
@@ -234,12 +233,12 @@ class SavedConversations(msgspec.Struct):
 
 
 class ConversationImport(msgspec.Struct, kw_only=True):
-    """What an import came to; `conversations` counts those that are new or grew.
+    """The result of an import; `conversations` counts those that are new or grew.
 
-    `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
-    left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
-    `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
-    projects, and left out; `projects` are others that conversations went to.
+    `known` counts exchanges that were saved or forgotten before. `waiting` exchanges are still in
+    progress and left for the next import. `files` were read, `unchanged` files have nothing new,
+    and `unread` lists files that could not be read, and why. `elsewhere` counts sessions of other
+    projects, which are left out; `projects` counts other projects that got conversations.
     """
 
     conversations: int = 0
@@ -257,8 +256,8 @@ class ConversationImport(msgspec.Struct, kw_only=True):
 class ConversationStream(Stream):
     """The conversations of one project: a stream of the index.
 
-    A project may have more of them under other ids (`also`). Those `parts` are streams of their own
-    for the index, and one with this for everybody else; what is new goes into this one.
+    A project may have more of them under other ids (`also`). For the index these `parts` are
+    separate streams; everyone else sees one stream. New records go into this one.
     """
 
     cut_version = f"exchange-3-{EMBEDDING_CHARS}"
@@ -274,7 +273,7 @@ class ConversationStream(Stream):
 
     @property
     def history(self) -> ConversationStates:
-        """Everything as it is now. Only what is new in the journals is read."""
+        """The state of all conversations now. Reads only what is new in the journals."""
         folds = [part._fold for part in self.parts]
         new = [fold.after(seen) for fold, seen in zip(folds, self._seen, strict=True)]
         generations = [fold.generation for fold in folds]
@@ -288,11 +287,11 @@ class ConversationStream(Stream):
         return self._states
 
     def content(self, record: Record) -> Any:
-        """An exchange, a summary, a section of a document, and so on."""
+        """Return a record's content: an exchange, a summary, a section of a document, and so on."""
         return schema.content_of(record)
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """What a record is found by."""
+        """Return the passages that a record is found by."""
         with contextlib.suppress(BadRecord):
             if record.kind == schema.EXCHANGE:
                 return _exchange_passages(schema.content_of(record))
@@ -308,7 +307,7 @@ class ConversationStream(Stream):
         return ()
 
     def standing(self) -> list[Record]:
-        """Every record in the journals, also forgotten ones that a merge brought back."""
+        """Return every record in the journals, even forgotten ones that a merge brought back."""
         found = [record for part in self.parts for record in part.records()]
         for part in self.parts:
             if gone := part.forgotten():
@@ -317,24 +316,24 @@ class ConversationStream(Stream):
         return found
 
     def reasons(self) -> dict[str, str]:
-        """Why everything that was forgotten here went, by its id."""
+        """Return why each forgotten record was forgotten, by id."""
         return {name: why for part in self.parts for name, why in part._fold.reasons().items()}
 
     def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
+        """Return the ids of all forgotten records."""
         return frozenset(self.reasons())
 
     def met(self) -> set[str]:
-        """The ids of everything that was ever saved here, forgotten or not."""
+        """Return the ids of all records ever saved here, forgotten or not."""
         living = {record.id for part in self.parts for record in part.records()}
         return living | self.forgotten()
 
     def save(
         self, talks: Iterable[ConversationContent], *, begins: bool = True
     ) -> SavedConversations:
-        """Save all of them with one flush, or none; what was met by its id is not written again.
+        """Save all of them with one flush, or none; known ids are not written again.
 
-        `begins`: whether conversations themselves are saved too.
+        `begins`: whether to save the conversations themselves, too.
         """
         met = self.met()
         records: list[Record] = []
@@ -358,7 +357,7 @@ class ConversationStream(Stream):
         return saved
 
     def _about(self, talk: ConversationContent) -> Iterator[tuple[schema.Annotation, str]]:
-        """What was said of a conversation elsewhere and not here, each with its id."""
+        """Yield the conversation's tags, ratings and summaries that are new here, with ids."""
         history, name = self.history, talk.conversation.id
         here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
         state = history.conversations.get(name)
@@ -378,11 +377,11 @@ class ConversationStream(Stream):
                 yield summary, schema.said_id(schema.SUMMARY, one.target, str(one.covers))
 
     def append(self, records: Sequence[Record]) -> None:
-        """Write these, each under the number that the journal gives it: all of them, or none."""
+        """Append these records, all or none. The journal numbers them."""
         self.journal.append([numbered(record) for record in records])
 
     def bound_to(self, ids: Iterable[str]) -> set[str]:
-        """These records and those that cannot stay without them."""
+        """Return these ids and those of records that cannot stay without them."""
         bound = set(ids)
         history = self.history
         for conversation, exchanges in history.exchanges.items():
@@ -390,8 +389,8 @@ class ConversationStream(Stream):
                 bound |= set(exchanges)
             elif bound.issuperset(exchanges):
                 bound.add(conversation)
-        # What was said of something forgotten would still tell of it; so would a summary that
-        # covers it, of a conversation that goes on without it.
+        # Labels, ratings and summaries of a forgotten record would reveal it. So would a summary
+        # that covers it, of a conversation that stays.
         first = {
             name: next(place for place, one in enumerate(exchanges) if one in bound)
             for name, exchanges in history.exchanges.items()
@@ -408,10 +407,10 @@ class ConversationStream(Stream):
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
     ) -> list[str]:
-        """Remove these and what is bound to them for good, and return which were there.
+        """Delete these and what is bound to them for good; return the ids that existed.
 
-        A conversation that stays loses a title that tells of what goes, or is among `titles`: its
-        record goes, and what else that said is written anew.
+        A conversation that stays loses its title if that reveals a deleted exchange, or if its id
+        is in `titles`: its record is deleted, and the rest of it is written again.
         """
         gone = self.bound_to(ids)
         titled = [one for one in self._titled(gone, titles) if one.id not in gone]
@@ -425,7 +424,7 @@ class ConversationStream(Stream):
         return [*dict.fromkeys(one for _, were_there in removed for one in were_there)]
 
     def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:
-        """The conversations that go on under a title that must not stay."""
+        """Return the conversations that stay, but whose title must go."""
         history = self.history
         found: list[Conversation] = []
         for name, exchanges in history.exchanges.items():
@@ -445,7 +444,7 @@ class ConversationStream(Stream):
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
-    """What a person asked says what an exchange is about; the answer has much besides."""
+    """Return an exchange's passage; the question is the title, as it says what this is about."""
     asked, answered = exchange.user[:EMBEDDING_CHARS], exchange.assistant[:EMBEDDING_CHARS]
     embed = ASIDE.join(filter(None, (asked, answered)))
     if not embed:
@@ -457,11 +456,11 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     return [Passage(title=asked, text=text, places=answered, embed=embed)]
 
 
-# -- Which texts tell of what is forgotten.
+# -- Which texts reveal what is forgotten.
 
 
 def texts_of(body: bytes) -> Iterator[str]:
-    """Every text in a record's body."""
+    """Yield every text in a record's body."""
     try:
         left: list[Any] = [msgspec.json.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -478,7 +477,7 @@ def texts_of(body: bytes) -> Iterator[str]:
 
 
 def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
-    """Whether a title was made from what goes: it begins so, or has a word that only that has."""
+    """Return whether a title reveals deleted text: its beginning, or a word that only it has."""
     gone = list(gone)
     begins = folded(title.removesuffix(TRUNCATED))
     if begins and any(folded(text).startswith(begins) for text in gone):
@@ -488,5 +487,5 @@ def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
 
 
 def folded(text: str) -> str:
-    """The text in any case, with any blanks."""
+    """Return the text in lower case with single spaces, for comparison."""
     return " ".join(text.split()).casefold()

@@ -1,7 +1,8 @@
-"""Documents of the user's own: cut by headings, kept beside the conversations, found with them.
+"""The user's own documents: cut at headings, stored beside the conversations, found with them.
 
-A section is one record, named by what it says. Adding a file again keeps what is unchanged, adds
-what is new and removes what is gone. What a person forgot stays out until its text changes.
+A section is one record, and its id is made from its text. Adding a file again keeps unchanged
+sections, adds new ones and removes those that are gone. A section that a person forgot stays out
+until its text changes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ralph.text.sections import BETWEEN_HEADINGS, sections
 
 SUFFIXES = (".md", ".markdown", ".txt", ".rst")
 MOST_BYTES = 4_000_000
-# Why a section went that may come back: nobody wanted it forgotten.
+# Reasons for removing a section that may come back: nobody asked to forget it.
 REPLACED, REMOVED = "the document changed", "the document was removed"
 # Folders of other people's files.
 _NOT_OWN = frozenset({"node_modules", "site-packages", "__pycache__"})
@@ -29,7 +30,7 @@ _TITLE_CHARS = 200
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A file that was not taken in, and why."""
+    """A file that was not added, and why."""
 
     path: str
     why: str
@@ -39,8 +40,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What adding came to, in sections; `vanished` files are still found until they are removed,
-    `forgotten` sections stay out."""
+    """The result of adding, in sections. `vanished` files no longer exist, but are found until
+    they are removed; `forgotten` sections stay out."""
 
     files: int = 0
     added: int = 0
@@ -52,7 +53,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class ListedDocument(msgspec.Struct, frozen=True):
-    """A document, its title, and how many sections of it are kept since when."""
+    """A document: its title, how many sections it has, and when it was last added."""
 
     path: str
     title: str
@@ -61,12 +62,12 @@ class ListedDocument(msgspec.Struct, frozen=True):
 
 
 def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> Added:
-    """Bring files, and every text in folders, into memory as they are now.
+    """Add files, and every text file in folders, to memory as they are now.
 
-    No path at all means every document that is known.
+    Without paths, every known document is added again.
     """
     saved = _saved(memory)
-    base = root.resolve()  # what is outside it is named by its whole path
+    base = root.resolve()  # a file outside it is named by its full path
     files, refused = _files(paths or [base / name for name in saved], base)
     gone = sorted(name for name in saved if name not in files and not (base / name).exists())
     inside = [path.resolve() for path in paths]
@@ -94,7 +95,7 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
                 fresh.append((section, identity))
         unchanged += len(used & living)
         stale += living - used
-    # The new first: killed in between, the next adding takes out what is left of the old.
+    # New sections first: if this is killed in between, the next run removes the old ones.
     memory.say_all(fresh)
     taken_out = memory.forget(stale, reason=REPLACED) if stale else []
     refused = [one for one in refused if one.path not in vanished]
@@ -102,7 +103,7 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
 
 
 def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
-    """Take documents out of memory, those in folders too; the files themselves are left alone."""
+    """Remove documents, or all in a folder, from memory. The files themselves stay."""
     saved, base = _saved(memory), root.resolve()
     gone: set[str] = set()
     for path in paths:
@@ -116,7 +117,7 @@ def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path
 
 
 def list_documents(memory: Conversations) -> list[ListedDocument]:
-    """Every document that is kept, by its path."""
+    """Return every document in memory, sorted by path."""
     return [
         ListedDocument(name, content_of(some[0]).title, len(some), max(one.at for one in some))
         for name, some in sorted(_saved(memory).items())
@@ -124,8 +125,8 @@ def list_documents(memory: Conversations) -> list[ListedDocument]:
 
 
 def read_document(file: Path, name: str) -> list[Document]:
-    """A file's sections without secrets; `name` is what its path is called."""
-    # Before it is cut: half a secret is not recognized as one.
+    """Return a file's sections without secrets; `name` is the path they are stored under."""
+    # Redact before cutting: half a secret is not recognized.
     cut = [one for one in sections(redact(_text(file))) if one.text.strip()]
     title = next((one.heading.split(BETWEEN_HEADINGS)[0] for one in cut if one.heading), "")
     title = (title or file.name)[:_TITLE_CHARS]
@@ -133,20 +134,20 @@ def read_document(file: Path, name: str) -> list[Document]:
 
 
 def line_of(one: Document, root: Path) -> int:
-    """The line where the section begins now, as far as the file still tells."""
+    """Return the line where the section begins now, or if unclear, where it began."""
     try:
         text = _text(root.resolve() / one.path).replace("\r\n", "\n")
     except BadInput:
         return one.line
     at = text.find(one.text)
-    # Text that stands there more than once says nothing about where.
+    # Text that occurs more than once does not say where.
     if at < 0 or text.find(one.text, at + 1) >= 0:
         return one.line
     return text.count("\n", 0, at) + 1
 
 
 def _identity(one: Document, used: Collection[str], reasons: dict[str, str]) -> str | None:
-    """The id of a section: the first that is free; None for what a person forgot."""
+    """Return the id of a section, the first that is free; None if a person forgot it."""
     place = 0
     while True:
         identity = document_id(one.path, one.heading, one.text, place)
@@ -155,11 +156,11 @@ def _identity(one: Document, used: Collection[str], reasons: dict[str, str]) -> 
             return None
         if reason is None and identity not in used:
             return identity
-        place += 1  # a twin in the same file, or it was here before
+        place += 1  # a twin in the same file, or removed before
 
 
 def _saved(memory: Conversations) -> dict[str, list[Record]]:
-    """The sections that memory has, by their file."""
+    """Return the sections in memory, by file."""
     saved: dict[str, list[Record]] = {}
     for record in memory.said(DOCUMENT):
         saved.setdefault(content_of(record).path, []).append(record)
@@ -170,9 +171,9 @@ def _saved(memory: Conversations) -> dict[str, list[Record]]:
 
 
 def _files(paths: Sequence[Path], base: Path) -> tuple[dict[str, Path], list[Refused]]:
-    """Every text in these files and folders, each once, by the name it is kept under.
+    """Return all these files and the text files in folders, by name, and those that do not exist.
 
-    A file within the project is called by its way from there, another by its whole path.
+    A file in the project is named by its path from the root, any other by its full path.
     """
     found: dict[str, Path] = {}
     refused: list[Refused] = []
@@ -188,7 +189,7 @@ def _files(paths: Sequence[Path], base: Path) -> tuple[dict[str, Path], list[Ref
 
 
 def _texts_in(folder: Path) -> Iterator[Path]:
-    """The texts below a folder, in order. Links to folders, and out of it, are not followed."""
+    """Yield the text files below a folder, in order. Follows no links to folders or out of it."""
     base = folder.resolve()
     for above, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if one[0] != "." and one not in _NOT_OWN)

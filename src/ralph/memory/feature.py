@@ -1,4 +1,4 @@
-"""Feature memory: what the iterations on one feature left behind, searchable at once."""
+"""Feature memory: the iterations on one feature, searchable as soon as they are saved."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, It
 from ralph.records.note import Note
 from ralph.text.redact import redact
 
-# -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
+# -- Preparing an iteration for saving: remove secrets, apply limits, make paths relative.
 
 
-# The thoughts of an iteration that are passages of their own beside the first; the last has the
-# rest.
+# How many thoughts of an iteration get their own passage, besides the first. One more passage has
+# the rest.
 _MOST_THOUGHTS = 12
-# One far number would leave none for those after it.
+# Numbers continue from the highest, so a huge one would leave none after it.
 _LAST_NUMBER = 1_000_000_000
 
 
 def prepared(iteration: Iteration, *, root: str) -> Iteration:
-    """The iteration as it may be written: nothing secret, nothing over its limit."""
+    """Return the iteration, ready to be saved: no secrets, nothing over its limit."""
     number = iteration.iteration_number
     if number is not None and not 1 <= number <= _LAST_NUMBER:
         what = f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}"
@@ -75,27 +75,27 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
     inside = tuple(FileTouched(_from_root(f.path, root), f.action) for f in files)
     paths = "\n".join(file.path for file in inside)
-    if redact(paths) != paths:  # asking once is cheaper than for each
+    if redact(paths) != paths:  # one check is cheaper than one for each
         inside = tuple(FileTouched(redact(f.path), f.action) for f in inside)
     return kind.strongest(inside)
 
 
 def _from_root(path: str, root: str) -> str:
-    """Redacting comes after: the folders above a project may look like anything."""
+    """Make a path relative to the root. Redact only after this: folders may look like secrets."""
     base = root.replace("\\", "/").rstrip("/")
     plain = kind.whole_text(path).replace("\\", "/")
     return plain.removeprefix(f"{base}/") if base else plain
 
 
 def _run(run: str | None) -> str | None:
-    """The run's own name, or its hash: two runs must stay two whatever their names hold."""
+    """Return the run's name, or its hash if that is too long or secret. Runs stay distinct."""
     if not run or (len(run) <= kind.SHORT_TEXT_CHARS and redact(kind.whole_text(run)) == run):
         return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 class SavedIteration(msgspec.Struct, frozen=True):
-    """An iteration as memory has it now, and whether it was new."""
+    """An iteration as it is stored, and whether it was new."""
 
     id: str
     kind: str
@@ -113,7 +113,7 @@ class FileSeen(msgspec.Struct, frozen=True):
 
 
 class ProjectStream(Stream):
-    """One journal of a project, and the collection of the index that follows it."""
+    """One journal of a project, and the index's collection that follows it."""
 
     store: ProjectStore
 
@@ -122,7 +122,7 @@ class ProjectStream(Stream):
         super().__init__(name, store, journal or store.journals.journal(name))
 
     def contents(self) -> list[tuple[JournalRecord, Any]]:
-        """Every living record in journal order with what is in it; `verify` reports the others."""
+        """Return every readable live record, in journal order, with its content."""
         return list(self._read(self._fold.records()))
 
     def _read(self, records: Iterable[JournalRecord]) -> Iterator[tuple[JournalRecord, Any]]:
@@ -132,9 +132,9 @@ class ProjectStream(Stream):
                     yield located, content
 
     def find(self, record_id: str, *, newest: int | None = None) -> list[Hit]:
-        """Every record whose id begins so; the same id twice means two contents of it.
+        """Return every record whose id begins with this; one id may have two contents.
 
-        `newest`: only so many, in the order of time.
+        `newest`: only this many of the newest, oldest first.
         """
         begins = record_id.lower()
         found = [one for one in self._fold.records() if one.record.id.startswith(begins)]
@@ -144,37 +144,37 @@ class ProjectStream(Stream):
         return self.hits(reversed(list(islice(self._read(reversed(found)), newest))))
 
     def places(self, record_id: str) -> list[JournalRecord]:
-        """Every line of the journal that has this record."""
+        """Return every line of the journal that has this record."""
         return [one for one in self._fold.records() if one.record.id == record_id]
 
     def hits(self, pairs: Iterable[tuple[JournalRecord, Any]]) -> list[Hit]:
-        """The records as answers."""
+        """Return the records as hits."""
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [unasked(one.record, self.when(one.record, last), found) for one, found in pairs]
 
     def drop_index(self) -> None:
-        """Take the collection out of the index until there is something new; the journal stays
+        """Remove the collection from the index until something new is saved; the journal stays
         (F14)."""
         disk.create(self.store.dropped / file_name(self.name), b"")
         index = self.store.index
         index.with_repair(lambda: index.store.drop(self.target().name))
 
     def search_again(self) -> None:
-        """Index what was just written, also of a feature that had been deleted."""
+        """Index what was just written, even for a feature that had been deleted."""
         disk.remove(self.store.dropped / file_name(self.name))
         self.store.sync_soon(self.target())
 
     def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
-        """Take these records out of journal and index for good, and say which were there."""
+        """Delete these records from journal and index for good; return the ids that existed."""
         if gone := self.journal.forget(ids, reason=clean(reason)):
             self.store.erase_soon(self.target())
         return gone
 
 
 class NoteMemory(ProjectStream):
-    """The notes of one project, in a journal of their own; a note may name a feature.
+    """The notes of one project, in their own journal; a note may name a feature.
 
-    Records of every other kind that has no journal of its own are kept here too.
+    Records of other kinds without their own journal are stored here, too.
     """
 
     cut_version = f"note-1-{kind.EMBEDDING_CHARS}"
@@ -183,7 +183,7 @@ class NoteMemory(ProjectStream):
         super().__init__(NOTES, store)
 
     def remember(self, note: Note) -> tuple[Note, bool]:
-        """Keep a note; returns it as it is kept, and whether it is new."""
+        """Save a note; return it as it is stored, and whether it is new."""
         if known := self.find(note.id):
             return known[0].record, False
         if note.id in self.forgotten():  # written again after it was forgotten
@@ -194,11 +194,11 @@ class NoteMemory(ProjectStream):
         return content_of(appended.record), appended.fresh
 
     def content(self, record: Record) -> Any:
-        """The note, or what else is inside a record."""
+        """Return the note, or other content, of a record."""
         return content_of(record)
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """A note as one passage."""
+        """Return a note as one passage."""
         with contextlib.suppress(BadRecord):
             if (note := self.content(record)) and (row := KINDS.get(record.kind)):
                 title, text = row.title(note), row.text(note)
@@ -216,7 +216,7 @@ class FeatureMemory(ProjectStream):
     def remember(
         self, iteration: Iteration | Mapping[str, Any], *, source: Source | None = None
     ) -> SavedIteration:
-        """Keep one iteration; when this returns it is on disk, and as a rule findable."""
+        """Save one iteration; when this returns it is on disk, and usually searchable."""
         return self.remember_all([iteration], sources=[source])[0]
 
     def remember_all(
@@ -225,7 +225,7 @@ class FeatureMemory(ProjectStream):
         *,
         sources: Sequence[Source | None] | None = None,
     ) -> list[SavedIteration]:
-        """Keep many with one flush: all of them, or none and an error."""
+        """Save many with one flush: all of them, or none and an error."""
         given = sources or [None] * len(iterations)
         pairs = list(zip(iterations, given, strict=True))
         return self.keep([self.prepare(one, source) for one, source in pairs], given)
@@ -233,7 +233,7 @@ class FeatureMemory(ProjectStream):
     def keep(
         self, ready: Sequence[Iteration], sources: Sequence[Source | None]
     ) -> list[SavedIteration]:
-        """Keep what `prepare` gave, with one flush."""
+        """Save what `prepare` returned, with one flush."""
         self.store.ensure()
         drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
         appended = self.journal.append(drafts)
@@ -243,7 +243,7 @@ class FeatureMemory(ProjectStream):
     def prepare(
         self, iteration: Iteration | Mapping[str, Any], source: Source | None = None
     ) -> Iteration:
-        """The iteration as it may be kept, or an error that names its place; writes nothing."""
+        """Return the iteration, ready to be saved; an error names its source. Writes nothing."""
         try:
             return self._prepared(iteration)
         except BadRecord as error:
@@ -263,7 +263,7 @@ class FeatureMemory(ProjectStream):
         return prepared(named, root=str(self.store.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
-        if source:  # without what must not be written
+        if source:  # without secrets
             file = redact(kind.whole_text(source.file)) if source.file else None
             source = Source(run=_run(source.run), file=file, line=source.line)
 
@@ -281,24 +281,24 @@ class FeatureMemory(ProjectStream):
     def search(
         self, query: str, *, limit: int | None = None, min_score: float | None = None
     ) -> Answer:
-        """The iterations that answer the question, best first, at most 20, above the floor."""
+        """Return the iterations that answer the question, best first; at most 20."""
         return self.store.ask([self], self.store.question(query, limit=limit, min_score=min_score))
 
     def recent(self, count: int | None = None) -> Answer:
-        """The newest iterations, newest first."""
+        """Return the latest iterations, newest first."""
         wanted = kind.RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
         return Answer(self.hits(self._newest_first()[:wanted]))
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
-        """Iterations that failed or ran out of time, newest first, of one task or of all."""
+        """Return iterations that failed or timed out, newest first, of one task or of all."""
         failed = (pair for pair in self._newest_first() if pair[1].failed)
         of = [p for p in failed if task_id is None or str(p[1].task_id) == str(task_id)]
         return Answer(self.hits(of))
 
     def files(self) -> list[FileSeen]:
-        """Every file the iterations touched, the most touched first."""
+        """Return every file the iterations touched, the most touched first."""
         counts: Counter[str] = Counter()
         actions: dict[str, dict[FileAction, None]] = {}
         last: dict[str, int] = {}
@@ -311,7 +311,7 @@ class FeatureMemory(ProjectStream):
         return [FileSeen(p, tuple(actions[p]), counts[p], last[p]) for p in order]
 
     def get(self, record_id: str) -> Hit:
-        """One record whole, by its id or the beginning of it."""
+        """Return one record by its id or the beginning of it."""
         ids = (located.record.id for located, _ in self.iterations())
         todo = f"`ralph recent --feature {self.name}` lists records with their ids."
         missing = NotFound(f"feature {self.name!r} has no record {record_id}", todo=todo)
@@ -320,7 +320,7 @@ class FeatureMemory(ProjectStream):
     def iterations(
         self, ids: Collection[str] | None = None
     ) -> list[tuple[JournalRecord, Iteration]]:
-        """Living iterations in journal order, all or these; `verify` reports unreadable ones."""
+        """Return readable live iterations in journal order, all or those with these ids."""
         if ids is None:
             return self.contents()
         return list(self._read(one for one in self._fold.records() if one.record.id in ids))
@@ -332,17 +332,17 @@ class FeatureMemory(ProjectStream):
         return sorted(self.iterations(), key=age, reverse=True)
 
     def content(self, record: Record) -> Any:
-        """The iteration inside a record."""
+        """Return the iteration in a record."""
         return from_record(record) if record.kind == KIND else None
 
     def when(self, record: Record, last_number: int) -> str:
-        """Which iteration it was, and how many ago."""
+        """Return which iteration it was, and how many iterations ago."""
         ago = last_number - record.number
         counted = f"{ago} iteration{'s' if ago > 1 else ''} ago" if ago > 0 else "the latest"
         return f"iteration {record.number}, {counted}"
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """A passage for each thought of an iteration, under its title."""
+        """Return a passage for each thought of an iteration, under its title."""
         iteration: Iteration | None = None
         with contextlib.suppress(BadRecord):
             iteration = self.content(record)
@@ -372,7 +372,7 @@ class FeatureMemory(ProjectStream):
 def merged(
     memories: Sequence[FeatureMemory], find: Callable[[FeatureMemory], list[Hit]]
 ) -> list[Hit]:
-    """What is found in each of the memories, the newest first."""
+    """Return what is found in each of the memories, newest first."""
     if len(memories) == 1:
         return list(find(memories[0]))
     hits = [hit for memory in memories for hit in find(memory)]

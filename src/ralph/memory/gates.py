@@ -1,7 +1,7 @@
-"""Gates: what a person rejected waits for the approval of its revision, and then is knowledge.
+"""Gates: a person's rejection waits until its revision is approved, then becomes knowledge.
 
 A waiting rejection is a line in the project's knowledge journal. The approval turns it into an
-entry and takes the line out again, so that what it says stands in one place and ages there.
+entry and deletes the line, so that its content is in one place only and expires there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
 _TASK_CHARS = 100
-# Says who speaks in a comment on a task.
+# The author of a comment on a task.
 _AUTHOR = "human"
 
 
 class PendingRejection(msgspec.Struct, frozen=True):
-    """A rejection that waits for its approval, and whether it was new."""
+    """A rejection that waits for approval, and whether it was new."""
 
     id: str
     at: str
@@ -40,36 +40,36 @@ class PendingRejection(msgspec.Struct, frozen=True):
     fresh: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name, the empty ones too."""
+        """Return every field under its published name, including empty ones."""
         return {"id": self.id, "at": self.at, **msgspec.structs.asdict(self.gate)}
 
 
 def reject(
     ralph: Ralph, task: str | int, gate_type: str, feedback: str, **of: str | None
 ) -> PendingRejection:
-    """Keep why a person rejected something, until its revision is approved; told twice it is one.
+    """Save why a person rejected something, until its revision is approved. Safe to repeat.
 
-    It may be `of` a `subject` (what was worked on: the task's title), `agent_type`, `task_type`
+    `of` may have a `subject` (what was worked on: the task's title), `agent_type`, `task_type`
     and `technology`.
     """
     memory = ralph.knowledge
     memory.check_giving(ralph.project.id)
     about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
     given = Gate(task=_name_of(task), gate_type=gate_type, human_feedback=feedback, **about)
-    # Through the same checks as the entry it will become; its revision is not known yet.
+    # Run the checks of the entry it will become. Its revision is not known yet.
     entry = prepared_entry(_rejection(portable(given, ralph.project.root), revision="later"))
     names = [name for name in Gate.__struct_fields__ if name != "task"]
     gate = Gate(task=given.task, **{name: getattr(entry, name) for name in names})
     account = memory.account()
-    # The id of a rejection without a revision, of this task: no entry can have it. It is the same
-    # for the same feedback on the same gate of a task; after an approval it is new.
+    # The id of a rejection of this task without a revision, which no entry can have. It is the same
+    # for the same feedback on the same gate of a task, until an approval; then it is new.
     same = {name: getattr(gate, name) for name in ("project", "gate_type", "human_feedback")}
     named = GateRejection(**same, revision_approach="", subject=gate.task)
     identity = account.new_id(named, _passed(gate.task, gate.gate_type))
     ours = said_draft(gate, identity)
 
     def draft(number: int) -> Record:
-        # Under the journal's lock: what another process has just kept stands as that wrote it.
+        # Under the journal's lock: if another process has just saved it, its record stays.
         return account.follow().gates.get(identity) or ours(number)
 
     fresh = identity not in account.gates
@@ -81,11 +81,11 @@ def reject(
 def approve(
     ralph: Ralph, task: str | int, gate_type: str, approach: str, **of: str | None
 ) -> list[SavedEntry]:
-    """Stage what an approval teaches; the same approval twice is one.
+    """Stage what an approval teaches. Safe to repeat.
 
-    It completes every waiting rejection of this task and gate. Without any it is an approval at
-    the first attempt; where the gate was rejected and passed before, another approach is neither,
-    and nothing is kept of it.
+    It completes every waiting rejection of this task and gate. If there is none, it is an approval
+    at the first attempt. But if the gate was rejected and passed before, another approach is
+    neither, and nothing is saved.
     """
     memory = ralph.knowledge
     memory.check_giving(ralph.project.id)
@@ -106,7 +106,7 @@ def approve(
 
 
 def gates(ralph: Ralph) -> list[PendingRejection]:
-    """The rejections of this project that wait for their approval, oldest first."""
+    """Return the rejections of this project that wait for approval, oldest first."""
     return [_pending(record) for record in ralph.knowledge.account().gates.values()]
 
 
@@ -115,7 +115,7 @@ def _pending(record: Record, *, fresh: bool = False) -> PendingRejection:
 
 
 def approach_of(ralph: Ralph, task: str | int) -> str:
-    """What was approved, where nobody says it: what the task's newest success says it did."""
+    """Return what was approved if nobody says it: the summary of the task's newest success."""
     name = _name_of(task)
     iterations = (pair for memory in ralph.features() for pair in memory.iterations())
     done = [pair for pair in iterations if pair[1].outcome == "success"]
@@ -128,9 +128,9 @@ def approach_of(ralph: Ralph, task: str | int) -> str:
 
 
 def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task:
-    """The task with the feedback as a comment; one that was done is in progress again.
+    """Add the feedback to the task as a comment; a task that was done is in progress again.
 
-    What is said once more adds nothing, unless the task was done meanwhile.
+    Repeated feedback adds nothing, unless the task was done meanwhile.
     """
     said = f"Rejected at the {gate.gate_type} gate: {gate.human_feedback}"
     comment = clean_text("comment", sanitize(said), Limits.comment)
@@ -142,7 +142,7 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
 
 
 def _revised(gate: Gate, approval: GateApproval) -> GateRejection:
-    """The entry that a waiting rejection becomes; what it does not say the approval may."""
+    """Return the entry that a waiting rejection becomes; the approval fills its empty fields."""
     entry = _rejection(gate, revision=approval.approved_approach)
     names = ("subject", "agent_type", "task_type", "technology")
     fills = {name: getattr(approval, name) for name in names if not getattr(entry, name)}
@@ -156,12 +156,12 @@ def _rejection(gate: Gate, *, revision: str) -> GateRejection:
 
 
 def _passed(task: str, gate_type: str) -> str:
-    """Why a rejection no longer waits; its tombstone says so."""
+    """Return why a rejection no longer waits, for its tombstone."""
     return f"the {gate_type} gate of task {task} was passed"
 
 
 def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[SavedEntry]:
-    """What the same approval captured when it completed a rejection."""
+    """Return what the same approval captured when it completed a rejection."""
     wanted = approval.gate_type, approval.approved_approach
     rejections = {
         record.id: knowledge_from(record)

@@ -1,7 +1,7 @@
 """Choose records, and forget them with what was derived from them.
 
-A record's words also stand in the plan, and in small files that hooks, imports and runs keep for
-themselves. They are looked for there, and what holds them goes; what cannot be removed is told.
+A record's words may also be in the plan, and in small files of hooks, imports and runs. Copies
+there are removed, too; copies that cannot be removed are reported.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def _ids_in(memory: str, chosen: Mapping[JournalKey, Collection[str]]) -> list[s
     return [one for key, ids in chosen.items() if key.memory == memory for one in ids]
 
 
-# -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
+# -- Other records of what is forgotten: the same event in another memory, and lessons from it.
 
 
 def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) -> _Chosen:
-    """What else is the same event: iterations, and what was said."""
+    """Return other records of the same events: iterations, exchanges and conversations."""
     wanted = set(_ids_in(CONVERSATIONS, chosen))
     whole = bool(wanted) and not wanted.isdisjoint(ralph.conversations.states())
     if not any(key.memory in (FEATURES, CONVERSATIONS) for key in chosen):
@@ -77,14 +77,14 @@ def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) 
 
 
 def _events(run: str | None, *, whole: bool = True) -> list[str]:
-    """What a run is called among conversations: an exchange, or a `whole` one (slow for many)."""
+    """Return the ids of a run's exchange, or of its `whole` conversation (slow for many runs)."""
     if exchange := exchange_of_run(run):
         return [exchange]
     return [conversation_id(client, run) for client in _CLIENTS] if run and whole else []
 
 
 def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
-    """The clients that keep the sessions in which these were said."""
+    """Return the clients that have the sessions of these exchanges."""
     if not said:
         return []
     history, wanted = ralph.conversations.stream.history, set(said)
@@ -94,7 +94,7 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
 
 
 def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
-    """What this project gave others, or is about to give, that tells of these iterations."""
+    """Return the lessons of this project, published or staged, from these iterations."""
     memory, root = ralph.knowledge, ralph.project.root
     if not iterations or stream_of(ralph.project.id) not in memory.store.journals.names():
         return []
@@ -112,12 +112,12 @@ def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What is to be forgotten: records by journal, and learnings of the plan.
+    """What to forget: records by journal, and learnings of the plan.
 
-    `titles` are conversations that only lose their title, which holds `match`. `derived` are those
-    of the ids that were learned from the rest and already used: learnings and published lessons.
-    `places` are lines of the plan that lose the words, `remains` is what stays, each with how to
-    remove it. `published`: other projects have some of it.
+    `titles` are conversations that only lose their title, which contains `match`. `derived` are the
+    ids that were learned from the rest and already used: learnings and published lessons. `places`
+    are lines of the plan that lose the words. `remains` lists what stays, and how to remove it.
+    `published`: other projects have some of it.
     """
 
     ids: dict[JournalKey, list[str]]
@@ -131,19 +131,19 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many records and learnings were picked."""
+        """How many records and learnings were chosen."""
         return sum(map(len, self.ids.values())) + len(self.learnings)
 
     @property
     def committed(self) -> bool:
-        """Whether some of it is in files that git may have."""
+        """Whether some of it is in files that may be committed to git."""
         return bool(self.learnings) or any(key.memory == FEATURES for key in self.ids)
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What a forget came to: how many records went, which copies did, and what still tells of it.
+    """The result of a forget: how many records and which copies were removed, and what remains.
 
-    `count` is for records, `copies` and `remains` are told as they stand.
+    `copies` and `remains` are texts to show as they are.
     """
 
     count: int
@@ -162,16 +162,16 @@ def choose(
     conversations: bool = False,
     knowledge: bool = False,
 ) -> Choice:
-    """The records that fit every condition given; an id that is not there is an error.
+    """Choose the records that meet every given condition; an unknown id is an error.
 
-    `conversations` and `knowledge` each leave all else alone. Of knowledge it is what this project
-    gave, but what an id names, entry or pattern, may come from anywhere.
+    `conversations` and `knowledge` each limit the choice to that memory. Knowledge is limited to
+    what this project shared, except by id: an entry or pattern may come from any project.
     """
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
     limit = datetime.fromisoformat(store.moment_given(before, "before")) if before else None
-    # What each id that was given is the beginning of.
+    # For each given id, the ids that begin with it.
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
     words = Words((), match or "")
@@ -192,7 +192,7 @@ def choose(
     if feature or conversations or knowledge:
         memories = {FEATURES} if feature else {CONVERSATIONS} if conversations else {KNOWLEDGE}
     keys = [key for key in journal_keys(ralph) if key.memory != CONVERSATIONS]
-    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # under all their ids
+    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # for all their ids
     if wanted:
         keys += [one for one in journal_keys(ralph, everywhere=True) if one.memory == KNOWLEDGE]
     chosen: _Chosen = {}
@@ -219,14 +219,14 @@ def choose(
             raise BadInput(what, todo="Give more of it; nothing was forgotten.")
     places = plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
-    # What is named goes wherever it is told; what is picked by date or text was looked for there.
-    # Who clears away what is old wants to keep what was learned from it.
+    # A record named by id is forgotten in every memory; a date or text was looked for in all.
+    # Someone who clears out old records wants to keep what was learned from them.
     everywhere, learned = bool(wanted) and len(memories) > 1, bool(wanted or match or everything)
     return _with_derived(ralph, choice, everywhere=everywhere, learned=learned)
 
 
 def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
-    """What was chosen, and after it what cannot stay without it."""
+    """Return what was chosen, followed by what cannot stay without it."""
     bound = {key: ids for key, ids in chosen.items() if ids}
     for key, ids in bound.items():
         if key.memory == CONVERSATIONS:
@@ -235,8 +235,8 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
 
 
 def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bool) -> Choice:
-    """The choice with what tells of the same event (`everywhere`) and what was learned from it
-    (`learned`): both are forgotten too, or named with the command."""
+    """Add other records of the same events (`everywhere`) and what was learned from them
+    (`learned`) to the choice; otherwise `remains` names them with a command."""
     ids, remains = dict(choice.ids), list[str]()
     same = _told_elsewhere(ralph, ids)
     if everywhere:
@@ -270,19 +270,19 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
 
 
 def _command(what: str, ids: list[str]) -> str:
-    """How to forget these too, as many as fit a line."""
+    """Return the command to forget these, too, with as many ids as fit on a line."""
     more = f" (and {len(ids) - _TOLD_IDS} more)" if len(ids) > _TOLD_IDS else ""
     return f"{what}: ralph forget {' '.join(ids[:_TOLD_IDS])}{more}"
 
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
-    """The records that were picked."""
+    """Return the chosen records."""
     chosen = {key: set(ids) for key, ids in choice.ids.items()}
     return [one for key, ids in chosen.items() for one in _standing(ralph, key) if one.id in ids]
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
-    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+    """Forget what was chosen everywhere Ralph stores it; return what is gone and what is left."""
     records = chosen_records(ralph, choice)
     words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
@@ -301,7 +301,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     if gone or changed or choice.match:
         copies += remove_copies(ralph, words, versions=bool(changed))
     old = old_journals(ralph, {record.id for record in records})
-    # Where the text still stands: in names and comments of the plan, in runs under way.
+    # Where the text remains: in names and comments of the plan, and in active runs.
     wait = "a run under way: `ralph run` finishes it, then forget again"
     left = [f"{place}, your plan: edit it" for place in plan_places(ralph, words)]
     left += [f"{folder}, {wait}" for folder in _runs(ralph, words)]
@@ -311,9 +311,9 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
 def _without_conversations(
     ralph: Ralph, standing: Iterable[Record], said: list[str], match: str | None
 ) -> tuple[list[str], list[str]]:
-    """What was picked without conversations of which only a part was, and those of them whose
-    title has the text: a conversation goes with its last exchange, and by its title alone only if
-    none of its exchanges has the text."""
+    """Return the ids without conversations of which only a part was picked, and which of those
+    have the text in their title. A conversation goes with its last exchange; it goes by its title
+    alone only if none of its exchanges has the text."""
     fit, exchanges = set(said), ralph.conversations.stream.history.exchanges
     parted = {name for name, some in exchanges.items() if not match or not fit.isdisjoint(some)}
     named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
@@ -322,7 +322,7 @@ def _without_conversations(
 
 
 def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
-    """What may be forgotten of a journal; a merge may have brought some of it back."""
+    """Return a journal's records that may be forgotten, even those that a merge brought back."""
     if key.memory == CONVERSATIONS:
         return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
@@ -330,40 +330,40 @@ def _standing(ralph: Ralph, key: JournalKey) -> Iterable[Record]:
 
 
 def _patterns(ralph: Ralph) -> dict[str, tuple[str]]:
-    """By the id of a published entry that of its pattern."""
+    """Return the pattern id of each published entry, by the entry's id."""
     return {one: (slot.pattern,) for one, slot in ralph.knowledge.state.history().slots.items()}
 
 
-# -- What else holds the words: learnings and texts of the plan, copies in files.
+# -- Other places with the words: learnings and texts of the plan, copies in files.
 
 
-# Shorter texts stand in too many places to tell anything.
+# Shorter texts occur in too many places to prove anything.
 _TELLING_CHARS = 12
-# Shorter texts (titles, paths) stand in a prompt whatever was recalled.
+# Shorter texts (titles, paths) are in a prompt whether or not something was recalled.
 _QUOTED_CHARS = 60
-# What takes the place of forgotten words in a plan's text, and where names stand instead.
+# Replaces forgotten words in a plan's texts; fields with names are left alone.
 GONE = "[forgotten]"
 _NAMES = frozenset(
     "name id feature discipline blocked_by context_files knowledge_paths path mcp_servers".split()
 )
-# With more texts than this the small files go as a whole: they can all be made again.
+# With more texts than this, everything in the small files goes: Ralph can make them again.
 _MOST_TEXTS = 2000
 _LOCK_TIMEOUT_S = 5.0
 _LARGEST_COPY_BYTES = 64 * 1024 * 1024
 
 
 class Words:
-    """The words of what is forgotten, to be looked for elsewhere."""
+    """The words of forgotten records, to search for elsewhere."""
 
     def __init__(self, texts: Iterable[str], match: str = "") -> None:
-        # Blanks around it count: they keep longer words out.
+        # Spaces around it count: they exclude longer words.
         self.match = _spaced(match)
-        # As it is written: any case, line breaks anywhere.
+        # Finds the match as written, in any case and with any line breaks.
         self.written = re.compile(r"\s+".join(map(re.escape, re.split(r"\s+", match))), re.I)
         self._texts = {text for text in set(map(folded, texts)) if len(text) >= _TELLING_CHARS}
 
     def stand_in(self, text: str) -> bool:
-        """Whether a text holds what was matched, or repeats one of the texts or a part of it."""
+        """Return whether a text has the match, or repeats one of the texts or a part of it."""
         plain = folded(text.removesuffix(TRUNCATED))
         if len(self._texts) > _MOST_TEXTS or (self.match and self.match in plain):
             return True
@@ -371,17 +371,17 @@ class Words:
         return any(one in plain or (long and plain in one) for one in self._texts)
 
     def stand_in_any(self, body: bytes) -> bool:
-        """The same of every text in a file of JSON."""
+        """Return whether that is so for any text in a JSON file."""
         return any(map(self.stand_in, texts_of(body)))
 
     def match_in(self, body: bytes) -> bool:
-        """Whether a record's body holds the match, in one of its texts or as it is written."""
+        """Return whether a record's body has the match, in one of its texts or in its JSON."""
         texts = (body.decode("utf-8", "replace"), *texts_of(body))
         return any(self.match in _spaced(text) for text in texts)
 
     def in_file(self, data: bytes) -> bool:
-        """Whether a file's bytes hold the match or one of the longer texts; line breaks count as
-        blanks."""
+        """Return whether a file has the match or one of the longer texts; line breaks count as
+        spaces."""
         text = data.decode("utf-8", "replace")
         plain = folded(text)
         wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
@@ -390,7 +390,7 @@ class Words:
         return any(one in plain for one in wanted) or any(map(self.match_on, text.splitlines()))
 
     def match_on(self, line: str) -> bool:
-        """Whether a line holds the match; what a plan keeps of a removed learning are stems."""
+        """Return whether a line has the match; the plan keeps stems of removed learnings."""
         if not self.match or self.match in folded(line):
             return bool(self.match)
         stems = tokens(self.match)
@@ -401,12 +401,12 @@ class Words:
 
 
 def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
-    """Every learning of the plan; none while the plan cannot be read, which its users are told."""
+    """Return every learning of the plan; none while it is unreadable, as `plan check` reports."""
     return [plan_content(one) for one in ralph.plan.records() if one.kind == LEARNING]
 
 
 def plan_places(ralph: Ralph, words: Words) -> list[str]:
-    """The lines of the plan that hold the text that was matched, as file:line."""
+    """Return the lines of the plan that have the matched text, as file:line."""
     plan, found = _plan(ralph), list[str]()
     for kind in KINDS if words.match else ():
         text = (plan.raw(kind) or b"").decode("utf-8", "replace")
@@ -417,10 +417,10 @@ def plan_places(ralph: Ralph, words: Words) -> list[str]:
 
 
 def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: Words) -> int:
-    """Take learnings out of the plan, and the matched words out of its other texts.
+    """Remove learnings from the plan, and the matched words from its other texts.
 
-    Returns how many learnings and texts changed. Nothing stays that would keep a learning from
-    being learned again: that would tell of it.
+    Returns how many learnings and texts changed. Nothing is left that would stop a learning from
+    being learned again, because that would reveal it.
     """
     edit = _PlanEdit({one.id for one in learnings}, words)
     if learnings or plan_places(ralph, words):
@@ -433,7 +433,7 @@ def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: 
 
 
 class _PlanEdit:
-    """Plain data of the plan without some learnings and without the matched words."""
+    """Removes some learnings and the matched words from the plain data of the plan."""
 
     def __init__(self, learnings: Collection[str], words: Words) -> None:
         self.changed = 0
@@ -461,7 +461,7 @@ class _PlanEdit:
 
 
 def _plan(ralph: Ralph) -> Plan:
-    from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
+    from ralph.plan.store import Plan  # only here: most commands need no YAML
 
     return Plan(ralph.project.root, state=ralph.project.cache)
 
@@ -470,9 +470,9 @@ def _plan(ralph: Ralph) -> Plan:
 
 
 def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
-    """Take the words out of everything that Ralph can make again; says of what kind that was.
+    """Remove the words from all files that Ralph can make again; return what was removed.
 
-    `versions`: the plan has changed, so that its old versions hold what was taken out.
+    `versions`: the plan has changed, so its old versions have what was removed.
     """
     home, cache = ralph.store.home, ralph.project.cache
     plan = _plan(ralph).cache
@@ -492,13 +492,13 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
 
 
 def _runs(ralph: Ralph, words: Words) -> list[Path]:
-    """The folders of runs whose prompt, plan or output holds the words."""
+    """Return the folders of runs whose prompt, plan or output has the words."""
     folders = sorted(ralph.project.cache.glob("runs/*/"))
     return [one for one in folders if any(words.in_file(_read(file)) for file in one.glob("*"))]
 
 
 def _drop_run(folder: Path) -> bool:
-    """Delete what a killed run left; one that is under way stays."""
+    """Delete what a killed run left; return False if the run is still active."""
     try:
         with disk.lock(folder / "lock", timeout_s=0.0):
             shutil.rmtree(folder)
@@ -508,7 +508,7 @@ def _drop_run(folder: Path) -> bool:
 
 
 def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
-    """Files of journals that moved to a server, and still hold these."""
+    """Return files of journals that moved to a server, if they still have these records."""
     if not ralph.config.settings.journal_url:
         return []
     wanted = [one.encode() for one in ids]
@@ -522,10 +522,10 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
 
 
 def _hook_notes(folder: Path, words: Words) -> int:
-    """Errors noted in sessions under way, and the texts that sessions begin with."""
+    """Remove errors noted in active sessions, and the texts that sessions begin with."""
     gone = 0
     for own in sorted(folder.glob("*")):
-        # Made anew when a session begins; it tells in other words what is no longer there.
+        # Rebuilt when a session begins. It may describe the forgotten records in other words.
         gone += _whole([own / "brief.json", *own.glob("sessions/*.tmp")], lambda data: True)
         if not (notes := sorted(own.glob("sessions/*.jsonl"))):
             continue
@@ -538,7 +538,7 @@ def _hook_notes(folder: Path, words: Words) -> int:
 
 
 def _notes(line: str, words: Words) -> bool:
-    """Whether a line of a note repeats the words: only an error's has any."""
+    """Return whether a line of hook notes repeats the words; only errors have any text."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -549,7 +549,7 @@ def _notes(line: str, words: Words) -> bool:
 
 
 def _import_marks(folder: Path, words: Words) -> int:
-    """A session's title is noted with how far its file was read."""
+    """Remove titles that repeat the words from the marks of imported sessions."""
     gone = 0
     for file in sorted(folder.glob("*.json")):
         with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
@@ -563,7 +563,7 @@ def _import_marks(folder: Path, words: Words) -> int:
 
 
 def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
-    """Delete the files that hold it; how many those were."""
+    """Delete the files whose content `holds` the words; return how many."""
     gone = 0
     for file in files:
         if file.is_file() and not file.is_symlink() and holds(_read(file)):
@@ -573,7 +573,7 @@ def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
 
 
 def _without_lines(files: Iterable[Path], repeats: Callable[[str], bool]) -> int:
-    """Rewrite files of lines without those that repeat it; how many those were."""
+    """Remove lines that repeat the words from these files; return how many."""
     gone = 0
     for file in list(files):
         if file.is_file() and not file.is_symlink():

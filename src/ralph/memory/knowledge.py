@@ -1,8 +1,8 @@
-"""Cross-project knowledge: what one project paid for, found by whoever directs the agents of
-another. Agents have no way here; they see what an orchestrator puts into their context.
+"""Cross-project knowledge: what one project learned, for whoever directs the agents of another.
+Agents have no access; they only see what an orchestrator puts into their context.
 
-Entries are captured, published by checkpoints, judged by outcomes, and forgotten. They are kept
-in Ralph's home, one journal a project.
+Entries are captured, published by checkpoints, judged by outcomes, and forgotten. They are stored
+in Ralph's home, one journal per project.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _TASK_LIMIT = 5
 _FAILURE_LIMIT = 3
 _PATTERNS_IN_CONTEXT = 3
 _MOST_CONFLICTS = 3
-# The name the source documents gave it.
+# The name used in the source documents.
 COLLECTION = "project_knowledge"
 PATTERN = "pattern"
-# How many entries are looked at: they are put together into patterns afterwards.
+# How many entries a query looks at before it groups them into patterns.
 _DEPTH = 60
 _NOTE_CHARS = 500
 _TASK_CHARS = 100
@@ -55,9 +55,10 @@ _NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is told for a task: the basic context, and behind it the block of patterns.
+    """What an agent is told for a task: the basic context, then the block of patterns.
 
-    `patterns` are the ids of those in the block, for `report_outcome`; they do not stand in it.
+    `patterns` are the ids of the patterns in the block, for `report_outcome`; the block does not
+    show them.
     """
 
     text: str
@@ -70,9 +71,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedEntry(msgspec.Struct, frozen=True):
-    """An entry as memory has it now, whether it was new, and whether it waits for a checkpoint.
+    """An entry as it is stored, whether it was new, and whether it waits for a checkpoint.
 
-    `imported` is the file that it came from, where somebody else may have written it.
+    `imported` is the file that it came from, if somebody else may have written it.
     """
 
     id: str
@@ -82,7 +83,7 @@ class SavedEntry(msgspec.Struct, frozen=True):
     imported: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name."""
+        """Return every field under its published name."""
         plain = {"id": self.id, "fresh": self.fresh, "staged": self.staged}
         if self.imported is not None:
             plain["imported"] = self.imported
@@ -93,16 +94,16 @@ class KnowledgeStore(Store):
     """The journals of all projects, read as one stream."""
 
     def names(self) -> set[str]:
-        """The one stream, if there is anything."""
+        """Return the one stream, if it has anything."""
         return {KNOWLEDGE} if self.journals.names() else set()
 
     def collection_name(self, stream: str) -> str:
-        """The one collection."""
+        """Return the one collection."""
         return COLLECTION
 
 
 class Knowledge(Stream):
-    """What all projects learned, as one stream of the index; asked by an orchestrator."""
+    """What all projects learned, as one stream of the index, for an orchestrator to query."""
 
     cut_version = f"knowledge-1-{EMBEDDING_CHARS}"
 
@@ -137,16 +138,16 @@ class Knowledge(Stream):
         return self.capture_all([self.entry(plain)])[0]
 
     def entry(self, plain: Mapping[str, Any]) -> Entry:
-        """An entry from its published form; without a project it is of this one."""
+        """Read an entry from its published form; its default project is this one."""
         return knowledge_state.read_entry({**plain, "project": plain.get("project") or self._own})
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
-        """Stage many, each project's with one flush; nothing is written unless all of them fit."""
+        """Stage many, with one flush per project; nothing is written unless all are valid."""
         ready = [knowledge_state.prepared_entry(one) for one in entries]
         for one in ready:
             self.check_giving(one.project)
         accounts = {one.project: self.account(one.project) for one in ready}
-        # What was forgotten is refused before anything is written.
+        # This refuses forgotten entries before anything is written.
         named = [(accounts[one.project].new_id(one, checkpoints.EXPIRED), one) for one in ready]
         fresh: set[str] = set()
         for project, account in accounts.items():
@@ -158,15 +159,15 @@ class Knowledge(Stream):
         saved: list[SavedEntry] = []
         for name, one in named:
             saved.append(SavedEntry(name, one, name in fresh, name in accounts[one.project].staged))
-            fresh.discard(name)  # told twice at once it is new once
+            fresh.discard(name)  # given twice in one call, it is new once
         return saved
 
     def gives(self, project: str) -> bool:
-        """Whether knowledge of this project may be given: our own may keep it to itself."""
+        """Return whether a project shares its knowledge; only this one has a setting for it."""
         return project != self._own or self.store.settings.knowledge_give
 
     def check_giving(self, project: str) -> None:
-        """Refuse what would be given by a project that keeps it to itself."""
+        """Raise if a project does not share its knowledge."""
         if not self.gives(project):
             raise BadInput(checkpoints.NOT_GIVING, todo="Run: ralph config knowledge_give true")
 
@@ -175,24 +176,24 @@ class Knowledge(Stream):
     def checkpoint(
         self, project: str | None = None, kind: str = "manual", *, imported: bool = False
     ) -> checkpoints.CheckpointResult:
-        """Publish everything staged for a project: embedded in batches, each whole or not at all.
+        """Publish everything staged for a project in batches, each whole or not at all.
 
-        What came by an import, from anybody, stays staged unless `imported` says that a person
-        wants it. Repeating it is safe; MemoryOff when the embedder or the index is off, and what
+        Imported entries, which anybody may have written, stay staged unless a person asks for them
+        with `imported`. Safe to repeat. Raises MemoryOff if the embedder or the index is off; what
         was not published stays staged.
         """
         done = checkpoints.checkpoint(self, project or self._own, kind, imported=imported)
         try:
             checkpoints.prune_if_due(self)
         except (JournalError, MemoryOff) as error:
-            # What is published is published; pruning is tried again the next time.
+            # The entries are published; pruning is tried again next time.
             return msgspec.structs.replace(done, notes=(*done.notes, f"not pruned: {error}"))
         return done
 
     def prune(
         self, *, dry_run: bool = False, at: datetime | None = None
     ) -> checkpoints.PrunedKnowledge:
-        """Forget what was published longer ago than `knowledge_keep_days`, everywhere."""
+        """Forget entries of all projects published longer ago than `knowledge_keep_days`."""
         return checkpoints.prune(self, dry_run=dry_run, at=at)
 
     def write(self, project: str, draft: Draft) -> None:
@@ -209,9 +210,9 @@ class Knowledge(Stream):
         technology: str | None = None,
         **bounds: Any,
     ) -> Patterns:
-        """The patterns that may help with a task, best first, before an agent gets it.
+        """Return the patterns that may help with a task, best first, before an agent gets it.
 
-        `max_results` and `min_score` bound the answer, `budget_s` the catching up before it.
+        `max_results` and `min_score` limit the answer, `budget_s` limits catching up before it.
         """
         only = facets(agent_type, task_type, technology)
         return self._query(task_description, only, _TASK_LIMIT, TASK_MIN_SCORE, **bounds)
@@ -225,7 +226,7 @@ class Knowledge(Stream):
         technology: str | None = None,
         **bounds: Any,
     ) -> Patterns:
-        """How failures like this one were solved, best first; bounded as for a task."""
+        """Return how failures like this one were solved, best first; limits are as for a task."""
         asked = "\n".join(part for part in (failure_description, error_message) if part)
         only = facets(agent_type, task_type, technology, kinds.FAILURE_SOLUTION)
         return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
@@ -233,9 +234,9 @@ class Knowledge(Stream):
     def context_for_task(
         self, task_description: str, *of: str | None, basic: str | None = None, **more: Any
     ) -> Context:
-        """The context an agent gets for a task; `basic` is what it is told without patterns.
+        """Return the context an agent gets for a task; `basic` is the part without patterns.
 
-        The patterns are those of `query_for_task`, which takes all else.
+        The patterns come from `query_for_task`, which gets all other arguments.
         """
         found = self.query_for_task(task_description, *of, **more)
         shown = found[:_PATTERNS_IN_CONTEXT]
@@ -259,7 +260,7 @@ class Knowledge(Stream):
         technology: str | None = None,
         budget_s: float | None = None,
     ) -> Answer:
-        """The published entries that answer the question, best first."""
+        """Return the published entries that answer the question, best first."""
         question = self.store.question(query, limit=limit, min_score=min_score)
         only = facets(agent_type, task_type, technology)
         found = self.candidates(question, only=only, budget_s=budget_s)
@@ -268,10 +269,11 @@ class Knowledge(Stream):
     def candidates(
         self, question: Question, *, only: Only = None, budget_s: float | None = None
     ) -> Found:
-        """The entries that may answer, as far as they are not too old."""
+        """Return the entries that may answer, without expired ones."""
         found = self._find(question, only, budget_s)
         before = store.days_before(self.store.settings.knowledge_keep_days)
-        # Nothing is published before it was captured, so most searches need not read all of it.
+        # An entry is captured before it is published. So if these were captured recently, none has
+        # expired, and most searches need not read the journals.
         if any(store.is_before(one.record.at, before) for one in found.candidates):
             slots = self.living().slots
             found.candidates = [one for one in found.candidates if one.record.id in slots]
@@ -305,7 +307,7 @@ class Knowledge(Stream):
         slots, history = self.state.history().slots, self.living()
 
         def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
-            """The best entry of each pattern: it is no less sure the more often it was told."""
+            """Return the best entry of each pattern, so that repeated ones do not score lower."""
             best: dict[str, Candidate] = {}
             for one in sorted(
                 candidates, key=lambda one: (-one.value, one.record.at, one.record.id)
@@ -317,12 +319,12 @@ class Knowledge(Stream):
             return list(best.values())
 
         found.lift = of_patterns
-        # More than are wanted, as some will be put side by side.
+        # More than wanted, because contradicting ones will be put side by side.
         deeper = msgspec.structs.replace(question, limit=_DEPTH, every=True)
         best = {slots[hit.id].pattern: hit for hit in conclude(deeper, [found])}
         fitting: list[tuple[float, Pattern]] = []
         for name, hit in best.items():
-            # Found by a telling that has had its time, a pattern is told by one that has not.
+            # A pattern that was found by an expired entry is shown by one that has not expired.
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
             fit = hit.parts.mixed if hit.parts else hit.score or 0.0
             fitting.append((fit, _pattern(history, name, entry, hit)))
@@ -336,9 +338,9 @@ class Knowledge(Stream):
         return answer
 
     def patterns(self, begins: str = "") -> Patterns:
-        """Every pattern, those told most often first; of these the one that held best.
+        """Return every pattern, the most frequent first; ties go by success rate.
 
-        `begins`: only those whose id begins so.
+        `begins`: only those whose id begins with this.
         """
         history = self.living()
         names = [name for name in history.patterns if name.startswith(begins)]
@@ -347,7 +349,7 @@ class Knowledge(Stream):
         return Patterns(found)
 
     def pattern(self, wanted: str) -> Pattern:
-        """One pattern by its id or the beginning of it."""
+        """Return one pattern by its id or the beginning of it."""
         history = self.living()
         todo = "`ralph knowledge patterns` lists them with their ids."
         missing = NotFound(f"there is no pattern {wanted!r}", todo=todo)
@@ -355,17 +357,17 @@ class Knowledge(Stream):
         return _pattern(history, name, self._first_of(history, name))
 
     def entries_of(self, pattern: Pattern) -> list[Record]:
-        """The entries that tell a pattern, oldest first."""
+        """Return the entries of a pattern, oldest first."""
         history = self.state.history()
         known = (entry for entry in pattern.entries if entry in history.projects)
         return [self.state.entry(history, entry) for entry in known]
 
     def living(self) -> PublishedState:
-        """What is published, has not had its time and was not forgotten."""
+        """Return what is published and neither expired nor forgotten."""
         history = self.state.history()
         before = store.days_before(self.store.settings.knowledge_keep_days)
         if not store.is_before(history.oldest, before):
-            return history  # as always but in the hours before the daily pruning
+            return history  # the usual case, except just before the daily pruning
         return history.without(lambda slot: store.is_before(slot.at, before))
 
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
@@ -375,11 +377,11 @@ class Knowledge(Stream):
     # -- looking up
 
     def account(self, project: str | None = None) -> ProjectKnowledge:
-        """What a project gave, or this one, as its journal tells it."""
+        """Return the knowledge of a project, by default this one, from its journal."""
         return self.state.account(knowledge_state.stream_of(project or self._own))
 
     def staged(self, project: str | None = None) -> list[SavedEntry]:
-        """What waits for a checkpoint: of one project, or of this one; `*` is all."""
+        """Return what waits for a checkpoint in a project, by default this one; `*` is all."""
         accounts = self.state.accounts() if project == "*" else [self.account(project)]
         return [
             SavedEntry(record.id, knowledge_from(record), fresh=False, imported=record.source.file)
@@ -388,17 +390,17 @@ class Knowledge(Stream):
         ]
 
     def staged_records(self, project: str, *, imported: bool = False) -> list[Record]:
-        """What waits for a checkpoint, in the order it was captured."""
+        """Return the records that wait for a checkpoint, in the order they were captured."""
         waiting = self.account(project).staged.values()
         return [one for one in waiting if imported or one.source.file is None]
 
     def get(self, wanted: str) -> Record:
-        """An entry by its id or the beginning of it."""
+        """Return an entry by its id or the beginning of it."""
         found = {i: one for account in self.state.accounts() for i, one in account.entries.items()}
         return found[find_id(wanted, found, NotFound(f"there is no entry {wanted!r}"))]
 
     def find(self, record_id: str) -> list[Hit]:
-        """Every entry, pattern and waiting rejection whose id begins so."""
+        """Return every entry, pattern and waiting rejection whose id begins with this."""
         begins = record_id.lower()
         known = [account.entries | account.gates for account in self.state.accounts()]
         records = [x for some in known for name, x in some.items() if name.startswith(begins)]
@@ -411,7 +413,7 @@ class Knowledge(Stream):
         return found
 
     def of_project(self, project: str | None = None) -> list[Record]:
-        """Every entry that a project gave, staged or published."""
+        """Return every entry of a project, staged or published."""
         return list(self.account(project).entries.values())
 
     # -- judging
@@ -426,11 +428,11 @@ class Knowledge(Stream):
         run: str | None = None,
         note: str = "",
     ) -> str:
-        """Say whether a pattern that was given to an agent helped, and get the outcome's id.
+        """Report whether a pattern that was given to an agent helped; return the outcome's id.
 
-        Of one task only the last word counts; of one run on it the first.
+        For one task only the last report counts; for one run on it, the first.
         """
-        if not isinstance(worked, bool):  # what cannot be read back is not written
+        if not isinstance(worked, bool):  # it could not be read back
             raise BadInput(f"worked is true or false, not {worked!r}")
         wanted = pattern if isinstance(pattern, str) else pattern.id
         missing = NotFound(
@@ -453,7 +455,7 @@ class Knowledge(Stream):
     # -- keeping
 
     def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
-        """Take entries, gates and outcomes out for good, and outcomes of patterns that went so."""
+        """Delete entries, gates and outcomes for good, and the outcomes of patterns left empty."""
         wanted = set(ids)
         gone: list[str] = []
         for account in self.state.accounts():
@@ -470,7 +472,7 @@ class Knowledge(Stream):
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journals."""
+        """Return how many records can be read, and every problem found in the journals."""
 
         def read(record: Record) -> object:
             return kinds.is_knowledge_kind(record.kind) and knowledge_from(record)
@@ -478,44 +480,44 @@ class Knowledge(Stream):
         found = [store.verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
 
-    # -- the index's side of it
+    # -- for the index
 
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
-        """What the index needs to know to follow what is published."""
+        """Return what the index needs to follow published entries."""
         own = super().target()
         return own if embedder is None else msgspec.structs.replace(own, embedder=embedder)
 
     def content(self, record: Record) -> Any:
-        """An entry."""
+        """Return the entry in a record."""
         return knowledge_from(record)
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """What an entry is found by."""
+        """Return the passages that an entry is found by."""
         return checkpoints.passages(record)
 
     def records(self) -> list[Record]:
-        """Every published record that is to be found."""
+        """Return every published record that is indexed."""
         return self.state.records()
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:
-    """The entries to be written; one that another process wrote first stands as that wrote it."""
+    """Return drafts of these entries; if another process wrote one first, its record stays."""
 
     def draft(identity: str, number: int) -> Record:
-        # Under the journal's lock: after one look nobody adds anything.
+        # Under the journal's lock: one look is enough, because nobody else can write.
         known = (account.follow() if identity == first else account).entries.get(identity)
         return known or kinds.entry_record(wanted[identity], id=identity, number=number, at=moment)
 
-    # A journal may ask a draft more than once, and must be told the same.
+    # A journal may call a draft more than once, and must get the same record.
     moment = now()
     first = next(iter(wanted), None)
     return [functools.partial(draft, identity) for identity in wanted]
 
 
 def _names_fit(entry: Entry, asked: str) -> bool:
-    """Whether an error that is asked about shares a name with the entry's, where both have any.
+    """Return whether the question and the entry's error share a name, if both have any.
 
-    Longer texts are reports; what they name need not be what failed.
+    Longer texts are reports; the names in them need not be what failed.
     """
     wanted = names_in(asked)
     if not wanted or not isinstance(entry, kinds.FailureSolution):

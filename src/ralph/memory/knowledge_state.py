@@ -1,7 +1,7 @@
-"""Knowledge as its journals tell it: entries, patterns, outcomes and gates of all projects.
+"""The state of knowledge: entries, patterns, outcomes and gates of all projects.
 
-Derived from the journals alone and kept up to date by reading only what is new. At the end, what
-an entry goes through before it is written.
+It is computed from the journals alone, reading only what is new. The last part prepares an entry
+before it is written.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ralph.text.sanitize import strip_marked, visible
 from ralph.text.signature import is_solution
 from ralph.text.tokens import shorten
 
-# How many entries of a pattern are found by their own words.
+# How many entries of a pattern are indexed.
 _TELLINGS = 2
 _LONGEST_NAME = 80
 
 
 def stream_of(project: str) -> str:
-    """The name of a project's journal."""
+    """Return the name of a project's journal."""
     project = project.strip()
     if len(project) <= _LONGEST_NAME:
         return project
@@ -38,9 +38,9 @@ def stream_of(project: str) -> str:
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """A place in the order of publication: which entry, in which pattern, since when.
+    """A place in the order of publication: the entry, its pattern, and when it was published.
 
-    It stays when the entry is forgotten, so that places never move.
+    It stays when the entry is forgotten, so that other places never move.
     """
 
     entry: str
@@ -49,17 +49,17 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProjectKnowledge:
-    """The knowledge of one project, as its journal tells it."""
+    """The knowledge of one project, from its journal."""
 
     def __init__(self, name: str, journal: Journal) -> None:
         self.name = name
         self.journal = journal
         self.fold = Fold(journal)
-        # Generation of the fold, and how many of its records were taken in.
+        # Generation of the fold, and how many of its records were processed.
         self.version = (-1, 0)
 
     def follow(self) -> ProjectKnowledge:
-        """Take in what is new."""
+        """Process new records; return self."""
         generation, seen = self.version
         fresh = self.fold.after(seen)
         if self.fold.generation != generation:
@@ -79,7 +79,7 @@ class ProjectKnowledge:
         return self
 
     def new_id(self, entry: Entry, may_return: str) -> str:
-        """The entry's id; what was forgotten for this reason before begins anew."""
+        """Return the entry's id; if it was forgotten for this reason before, a new one."""
         again, reasons = 0, self.fold.reasons()
         while (identity := kinds.entry_id(entry, again=again)) in reasons:
             if reasons[identity] != may_return:
@@ -93,7 +93,7 @@ class ProjectKnowledge:
         try:
             said = knowledge_from(record)
         except BadRecord:
-            return  # left to `verify`
+            return  # `verify` reports it
         if record.kind in ENTRIES:
             if record.id not in self.entries:
                 self.entries[record.id] = record
@@ -112,7 +112,7 @@ class ProjectKnowledge:
 
 
 class PublishedState(msgspec.Struct, frozen=True):
-    """Everything that is published: by entry its slot, by pattern its entries and outcomes."""
+    """Everything published: each entry's slot, and each pattern's entries and outcomes."""
 
     slots: dict[str, Slot]
     projects: dict[str, str]
@@ -122,15 +122,15 @@ class PublishedState(msgspec.Struct, frozen=True):
     oldest: str = ""
 
     def tells(self, slot: Slot) -> bool:
-        """Whether the entry is one of the first of its pattern.
+        """Return whether the entry is one of the first of its pattern.
 
-        Only those are indexed: a lesson that fifty projects learned would make its own words
-        common, and so the less sure the more often it held.
+        Only those are indexed: if all entries of a lesson that fifty projects learned were, its
+        words would become common, and it would score lower the more often it helped.
         """
         return slot.entry in self.patterns.get(slot.pattern, ())[:_TELLINGS]
 
     def without(self, leave_out: Callable[[Slot], bool]) -> PublishedState:
-        """The same without some of the entries."""
+        """Return the same state without some of the entries."""
         kept = {entry: slot for entry, slot in self.slots.items() if not leave_out(slot)}
         some = {name: [e for e in entries if e in kept] for name, entries in self.patterns.items()}
         patterns = {name: entries for name, entries in some.items() if entries}
@@ -138,7 +138,7 @@ class PublishedState(msgspec.Struct, frozen=True):
 
 
 class _AllPositions(msgspec.Struct, frozen=True):
-    """By project how far its journal was read, and how many of its slots were given."""
+    """For each project, how far its journal was read and how many of its slots were returned."""
 
     places: dict[str, tuple[str, int]]
     done: bool
@@ -147,8 +147,8 @@ class _AllPositions(msgspec.Struct, frozen=True):
 class KnowledgeState:
     """The knowledge of all projects together.
 
-    The index follows it as one series: the published entries that are indexed, project by project,
-    each once, in the order of publication.
+    The index follows it as one sequence: the published entries that are indexed, project by
+    project, each once, in the order of publication.
     """
 
     def __init__(self, journals: Journals) -> None:
@@ -158,7 +158,7 @@ class KnowledgeState:
         self._history = PublishedState({}, {}, {}, {}, {})
 
     def account(self, name: str) -> ProjectKnowledge:
-        """The knowledge of one project, up to date."""
+        """Return the knowledge of one project, up to date."""
         return self._opened(name).follow()
 
     def _opened(self, name: str) -> ProjectKnowledge:
@@ -167,15 +167,15 @@ class KnowledgeState:
         return self._accounts[name]
 
     def accounts(self) -> list[ProjectKnowledge]:
-        """The knowledge of every project, by name, up to date."""
+        """Return the knowledge of every project, sorted by name, up to date."""
         return [self.account(name) for name in sorted(self._journals.names())]
 
     def entry(self, history: PublishedState, entry: str) -> Record:
-        """An entry that the history names; its journal is not read again for it."""
+        """Return an entry named by the history, without reading its journal again."""
         return self._opened(history.projects[entry]).entries[entry]
 
     def history(self) -> PublishedState:
-        """What is published and not forgotten, as of now."""
+        """Return what is published and not forgotten, as of now."""
         accounts = self.accounts()
         version = tuple((one.name, *one.version) for one in accounts)
         if version != self._version:
@@ -183,24 +183,24 @@ class KnowledgeState:
         return self._history
 
     def records(self) -> list[Record]:
-        """Every published record that is to be found."""
+        """Return every published record that is indexed."""
         history = self.history()
         records = (one for account in self.accounts() for one in account.entries.values())
         return [x for x in records if (slot := history.slots.get(x.id)) and history.tells(slot)]
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What was published behind the position, at most `limit` entries."""
+        """Return what was published after the position, at most `limit` entries."""
         accounts = self.accounts()
         at = read_position(position, _AllPositions)
         places = {} if at is None else at.places
-        # Where a journal is gone, or no longer begins with what was read, all is read again.
+        # If a journal is gone, or no longer begins with what was read, all is read again.
         restarted = position is not None and (
             at is None or not places.keys() <= {one.name for one in accounts}
         )
         for account in accounts:
             if not restarted and account.name in places:
                 news = account.journal.read(places[account.name][0])
-                # What was forgotten may have kept another telling of its pattern out.
+                # A forgotten entry may have kept another entry of its pattern out of the index.
                 restarted = news.restarted or bool(news.tombstones)
         stones = []
         if restarted:
@@ -225,7 +225,7 @@ class KnowledgeState:
         return Batch(tuple(records), tuple(stones), (), end_position, restarted, done)
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have been published since the position; no journal is read."""
+        """Return True only if nothing was published since the position. Reads no journal."""
         at = read_position(position, _AllPositions)
         if at is None or not at.done:
             return False
@@ -239,7 +239,7 @@ def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
     slots: dict[str, Slot] = {}
     projects: dict[str, str] = {}
     patterns: dict[str, list[str]] = defaultdict(list)
-    # Of the outcomes about the same task only the last counts.
+    # Of several outcomes for the same task, only the last counts.
     last: dict[tuple[str, ...], tuple[str, Outcome]] = {}
     for account in accounts:
         for slot in account.slots:
@@ -263,7 +263,7 @@ def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
 
 
 def _moment(at: str) -> str:
-    """Comes before that of any later time; a whole second is written shorter than its parts."""
+    """Return the time without its Z, so that a whole second sorts before its fractions."""
     return at.removesuffix("Z")
 
 
@@ -275,13 +275,13 @@ def _is_time(at: str) -> bool:
     return True
 
 
-# -- What an entry of knowledge goes through before it is kept: checked, secrets out, limits on.
+# -- Preparing an entry for saving: check it, remove secrets, apply limits.
 
 
 _TEXT_CHARS = 4000
 _SHORT_FIELD_CHARS = 100
 _SUBJECT_CHARS = 300
-# What an entry that has the field must say there.
+# Fields that must not be empty in entries that have them, and what to say there.
 _NEEDED = {
     "failure_description": "Say what failed.",
     "solution_steps": "Knowledge is what was seen to work: say what solved it, or wait until"
@@ -295,7 +295,7 @@ _NEEDED = {
 
 
 def read_entry(plain: Mapping[str, Any]) -> Entry:
-    """An entry from its published form; what does not fit is an error that names the field."""
+    """Read an entry from its published form; an error names the field that is wrong."""
     given = {name: value for name, value in plain.items() if value is not None}
     kind = given.pop("entry_type", None)
     if not isinstance(kind, str) or kind not in ENTRIES:
@@ -310,13 +310,13 @@ def read_entry(plain: Mapping[str, Any]) -> Entry:
         if not all(isinstance(step, str) for step in steps):
             raise BadRecord("solution_steps must be a text, or a list of texts")
         given["solution_steps"] = "\n".join(step.strip() for step in steps)
-    # What is not given counts as empty, so that one place says what is needed.
+    # A missing field counts as empty, so that one place says what is needed.
     texts = {name: "" for name in fields if name != "success_verified"}
     return _converted({**texts, **given}, kind)
 
 
 def _converted(fields: dict[str, Any], kind: str) -> Entry:
-    """Whoever calls from Python can give anything; what cannot be read back is not written."""
+    """Convert to an entry; refuse values from Python callers that could not be read back."""
     try:
         return msgspec.convert(fields, ENTRIES[kind])
     except msgspec.ValidationError as error:
@@ -324,7 +324,7 @@ def _converted(fields: dict[str, Any], kind: str) -> Entry:
 
 
 def prepared_entry(entry: Entry) -> Entry:
-    """The entry as it may be written, or an error that says what is missing."""
+    """Return the entry, ready to be saved; an error says what is missing."""
     _converted(msgspec.structs.asdict(entry), entry.entry_type)
     project = entry.project.strip()
     if not project:
@@ -335,14 +335,14 @@ def prepared_entry(entry: Entry) -> Entry:
     if isinstance(entry, kinds.FailureSolution) and not entry.success_verified:
         what = "a failure whose solution is not verified is not knowledge yet"
         raise BadRecord(what, todo="Capture it when the solution was seen to work.")
-    # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
+    # Remove invisible characters first: they can hide a secret or a marker from the checks.
     texts = {
         name: cut(clean_text(strip_marked(visible(value)).strip()), _TEXT_CHARS)
         for name in entry.__struct_fields__
         if isinstance(value := getattr(entry, name), str)
     }
     for name in texts.keys() & {"agent_type", "task_type", "technology", "gate_type"}:
-        # As they are compared: lower case, single blanks; several values stay apart.
+        # As they are compared: lower case, single spaces; several values stay separate.
         texts[name] = cut(clean_text(", ".join(facet_values(texts[name]))), _SHORT_FIELD_CHARS)
     texts["subject"] = cut(clean_text(" ".join(texts["subject"].split())), _SUBJECT_CHARS)
     texts["project"] = project
@@ -357,7 +357,7 @@ def prepared_entry(entry: Entry) -> Entry:
 
 
 def facet_values(text: str | None) -> tuple[str, ...]:
-    """The values that a comma separates, each once."""
+    """Return the comma-separated values, each once."""
     parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -365,6 +365,6 @@ def facet_values(text: str | None) -> tuple[str, ...]:
 def facets(
     agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
 ) -> dict[str, tuple[str, ...]]:
-    """What an entry is of, or what is asked for."""
+    """Return the facets of an entry, or those that a query asks for."""
     given = {"agent_type": agent_type, "task_type": task_type, "technology": technology}
     return {"entry_type": entry_types, **{name: facet_values(given[name]) for name in given}}

@@ -24,12 +24,12 @@ from ralph.text.signature import signature, tells
 from ralph.text.summary import sentences
 from ralph.text.tokens import table, tokens
 
-# -- Text for other projects: a path of this machine means nothing there, or some other file.
+# -- Text for other projects: a path on this machine means nothing there, or another file.
 
 
 Told = TypeVar("Told", FailureSolution, Gate, GateApproval, GateRejection)
 
-# Not in the middle of another path; but `-I/home/...` is one of its own.
+# Not in the middle of another path, but also after an option as in `-I/home/...`.
 _BEGINS = r"(?:(?<![\w.~%-])|(?<=\s-[A-Za-z]))"
 _ENDS = r"(?:(?P<gap>[\\/]+)(?P<more>(?=[\w.@%+~-]))?|(?![\w%-]|\.\w))"
 _CASE = re.IGNORECASE if sys.platform == "win32" else re.NOFLAG
@@ -37,7 +37,7 @@ _NAMES = frozenset({"project", "task"})
 
 
 def portable(told: Told, root: Path) -> Told:
-    """The same with paths in the project's folder as seen from there, and in one's home as `~`."""
+    """Return it with paths relative to the project's folder, and the home folder as `~`."""
     texts = {
         name: portable_text(value, root)
         for name in told.__struct_fields__
@@ -47,7 +47,7 @@ def portable(told: Told, root: Path) -> Told:
 
 
 def portable_text(text: str, root: Path) -> str:
-    """The text with paths in the project's folder as seen from there, and in one's home as `~`."""
+    """Return the text with paths relative to the project's folder, and the home folder as `~`."""
     inside, own = _folders(root)
     text = inside.sub(lambda found: "" if found["more"] is not None else "./", text)
     return text if own is None else own.sub(lambda found: "~/" if found["gap"] else "~", text)
@@ -57,13 +57,13 @@ def portable_text(text: str, root: Path) -> str:
 def _folders(root: Path) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
     try:
         home = Path.home()
-    except RuntimeError:  # nobody knows where it is
+    except RuntimeError:  # no home folder
         return _pattern(root), None
     return _pattern(root), _pattern(home)
 
 
 def _pattern(folder: Path) -> re.Pattern[str]:
-    """Finds the folder however it is written; the root of a drive is in front of everything."""
+    """Match the folder in any spelling, but not a drive's root, which begins every path."""
     known = [one for one in (folder, folder.resolve()) if one != Path(one.anchor)]
     written = {str(one) for one in known} | {one.as_posix() for one in known}
     written |= {one.replace("\\", "\\\\") for one in written}
@@ -71,14 +71,15 @@ def _pattern(folder: Path) -> re.Pattern[str]:
     return re.compile(f"{_BEGINS}(?:{either or '(?!)'}){_ENDS}", _CASE)
 
 
-# -- Errors that were met before: how often, and how they were solved if they were.
+# -- Errors seen before: how often, and how they were solved.
 
 
 _CANDIDATES = 50
 _ASKED_CHARS = 400
-# Told again with a little more or less around it, if so much of it is the same.
+# Two signatures longer than this are the same error if one begins with the other.
 _LONG_ENOUGH = 25
-# Repeated errors: how many are told, and after how many runs without one it is overcome.
+# Repeated errors: how many are returned, how many runs are read, and after how many runs without
+# it an error is overcome.
 _MOST_REPEATED = 5
 _LOOK_BACK = 300
 _OVERCOME_AFTER = 20
@@ -86,7 +87,7 @@ _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
 class RepeatedError(msgspec.Struct, frozen=True):
-    """An error that came again: in how many runs, and what solved it the last time."""
+    """A repeated error: in how many runs it was seen, and what solved it the last time."""
 
     message: str
     times: int
@@ -94,9 +95,9 @@ class RepeatedError(msgspec.Struct, frozen=True):
 
 
 def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> list[RepeatedError]:
-    """The errors met in most runs whose fix is known; one that nobody met for long is overcome.
+    """Return the most frequent errors with a known fix, except those not seen for long.
 
-    `runs` have the errors of each iteration or session, the oldest first.
+    `runs` has the errors of each iteration or session, oldest first.
     """
     met: dict[str, list[int]] = {}
     newest: dict[str, str] = {}
@@ -120,9 +121,9 @@ def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> l
 
 
 class Solved(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that memory has, and what was seen to solve it.
+    """A known error, and what solved it.
 
-    `where` and `id` name the record that shows the solution.
+    `where` and `id` name the record that has the solution.
     """
 
     message: str
@@ -136,10 +137,10 @@ class Solved(msgspec.Struct, frozen=True, kw_only=True):
 def solved(
     ralph: Ralph, message: str, *, feature: str | None = None, budget_s: float | None = None
 ) -> Solved | None:
-    """How this project solved an error before, by its signature; None if nothing proves that.
+    """Return how this project solved an error before, by its signature; None if it is unknown.
 
-    With `feature` that feature alone is asked, and no conversation. Words find the candidates, so
-    nothing heavy is loaded. `budget_s` bounds catching up.
+    With `feature`, only that feature is searched, and no conversations. Candidates are found by
+    words, so nothing heavy is loaded. `budget_s` limits catching up.
     """
     if not tells(message):
         return None
@@ -170,7 +171,7 @@ def solved(
 
 
 def same_error(one: str, other: str) -> bool:
-    """Whether two signatures are of the same error, told with more or less around it."""
+    """Return whether two signatures are of the same error, with more or less text after it."""
     if one == other:
         return True
     long_enough = min(len(one), len(other)) > _LONG_ENOUGH
@@ -178,14 +179,14 @@ def same_error(one: str, other: str) -> bool:
 
 
 def _order(record: Iteration | Exchange) -> tuple[str, int]:
-    """When it was, and its number among those of the same moment."""
+    """Return a sort key: the time, then the number."""
     if isinstance(record, Iteration):
         return record.timestamp or "", record.iteration_number or 0
     return record.completed or "", record.number or 0
 
 
 def later_success(ralph: Ralph, record: Iteration) -> Iteration | None:
-    """The first iteration on the same task that succeeded after this one, which did not."""
+    """Return the first iteration on the same task that succeeded after this failed one."""
     if record.task_id is None or record.outcome == "success":
         return None
     later = (
@@ -209,28 +210,28 @@ MOST = 3
 _SENTENCES = 2
 _TOLD_CHARS = 500
 _SHORTEST = 8
-# Tried without success. Where the provider refused, nothing was tried.
+# Attempts without success. If the provider refused, nothing was attempted.
 _NOT_YET: frozenset[Outcome] = frozenset({"failure", "timeout", "partial"})
-# A tool that an agent may not use says nothing about the work.
+# A tool that an agent must not use says nothing about the work.
 _NO_LESSON = frozenset({"permission"})
-# What other projects may meet too, where no file of this one is to blame.
+# Errors that other projects may get, too, if no file of this one is the cause.
 _GENERAL = frozenset({"runtime", "unknown"})
 
 
 def lessons(
     told: Sequence[Iteration], success: Iteration, *, project: str, technology: str | None = None
 ) -> list[FailureSolution]:
-    """The failures whose solution is proven now that a task is done; most often met first, three.
+    """Return up to three failures that a finished task proves solved, the most frequent first.
 
-    `told` are the iterations of its feature in their order. What kind of agent it was is left out:
-    a discipline's name is a project's own, and an entry without one fits every agent.
+    `told` are the iterations of its feature, in order. The kind of agent is left out: the name of a
+    discipline belongs to one project, and an entry without one fits every agent.
     """
     if success.outcome != "success":
         return []
     found: list[FailureSolution] = []
     for name, seen in _errors_of_attempts(told, success):
         again = [e for e in success.errors if same_error(signature(e.message), name)]
-        # The success's own word counts before that of the others; met again, it must be solved.
+        # If the success met the error again, only its own solution counts.
         candidates = again or [error for _, error in reversed(seen)]
         if solution := next((one.resolution for one in candidates if one.resolution), ""):
             attempt, error = seen[-1]
@@ -247,7 +248,7 @@ def lessons(
 
 
 def used(solution: str, iteration: Iteration) -> bool:
-    """Whether an iteration did what a solution says: most of its words are in what was done.
+    """Return whether an iteration did what a solution says: it has at least half of its words.
 
     The command that proved the solution is not part of it.
     """
@@ -259,8 +260,8 @@ def used(solution: str, iteration: Iteration) -> bool:
 
 
 def taught_by(entry: FailureSolution, iteration: Iteration, root: Path) -> bool:
-    """Whether a lesson tells what this iteration met, tried or did."""
-    # Entries of earlier versions have a summary with its decisions as their solution.
+    """Return whether a lesson repeats what this iteration met, tried or did."""
+    # In entries of earlier versions, the solution is a summary with its decisions.
     decisions = [
         f"{one.description}: {one.rationale}" if one.rationale else one.description
         for one in iteration.decisions
@@ -289,10 +290,10 @@ def _plain(text: str) -> str:
 def _errors_of_attempts(
     told: Sequence[Iteration], success: Iteration
 ) -> list[tuple[str, list[tuple[Iteration, ErrorSeen]]]]:
-    """Each error by its signature with the attempts that met it, oldest first; the commonest first.
+    """Return each error's signature with the attempts that met it, the most frequent first.
 
-    Attempts are what was tried before on the same task, since it was done the last time. An error
-    that only the success met counts if it solved it and the cause is not in the project's files.
+    Attempts are earlier iterations on the same task, oldest first, since it was last done. An error
+    that only the success met counts if it was solved and its cause is not in the project's files.
     """
     tried: list[Iteration] = []
     for one in told:
@@ -324,19 +325,19 @@ def _errors_of_attempts(
 
 
 def _description(attempt: Iteration) -> str:
-    """What was being done, and in a sentence or two what came of it."""
+    """Return what was being done, and in a sentence or two, what came of it."""
     said = " ".join(sentences(" ".join(attempt.summary.split()))[:_SENTENCES])
     parts = [part for part in (attempt.task_title.strip(), cut(said, _TOLD_CHARS)) if part]
     return ": ".join(parts) or f"An attempt that ended in {attempt.outcome}"
 
 
-# -- What a project is written in, told by the files that its tools need.
+# -- What a project is written in, recognized by the files that its tools need.
 
 
 def technology_of(root: Path, settings: Settings) -> str | None:
-    """The technologies of the project in this folder, with commas between; None if nothing tells.
+    """Return the technologies of the project in this folder, comma-separated; None if unknown.
 
-    The setting `technology` says it where a person wants to.
+    The setting `technology` overrides this.
     """
     if settings.technology is not None:
         return settings.technology.strip() or None

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("ralph")
 _LOCK_TIMEOUT_S = 5.0
 _MOST_TOGETHER = 50
-# So many calls fail before the server is taken to fail at all of them.
+# After this many failed calls, the server counts as failing at all of them.
 _MOST_FAILED = 3
 # A server refuses larger bodies.
 _LARGEST_BYTES = 1_500_000
@@ -70,15 +70,15 @@ class Outbox:
 
     @property
     def holds(self) -> bool:
-        """Whether anything waits."""
+        """Whether any calls are waiting."""
         return self._waiting.holds
 
     def calls(self) -> list[SavingCall]:
-        """What waits, oldest first."""
+        """Return the waiting calls, oldest first."""
         return _calls(self._waiting.file)
 
     def keep(self, path: str, body: Any) -> None:
-        """Keep a call. It is on disk when this returns."""
+        """Save a call. It is on disk when this returns."""
         data = msgspec.json.encode(SavingCall(path, body, self._address))
         record = Record(short_hash(data.decode()), "call", 0, now(), data)
         self._waiting.keep([numbered(record)])

@@ -1,8 +1,8 @@
-"""Pauses: while one holds, nothing that is said is kept, and nothing of memory is told.
+"""Pauses: while one is active, nothing that is said is saved, and nothing from memory is shown.
 
-A pause is kept after its end, too: what was held in it stays out when a transcript is read again.
-Hooks look here before every prompt, so nothing but the standard library's lightest is loaded until
-there is a pause.
+Pauses that have ended are kept, too: what was said during one stays out when a transcript is read
+again. Hooks check this before every prompt, so only light parts of the standard library are loaded
+until there is a pause.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LOCK_TIMEOUT_S = 5.0
 
 
 class Pause(NamedTuple):
-    """From when to when nothing is kept: of a project, a conversation, a folder, or of anything.
+    """A time in which nothing is saved for a project, a conversation, a folder, or at all.
 
-    `where` is only for people to read. A pause without a beginning is the setting `pause_folders`.
+    `where` is only for people to read. A pause without a start is from the setting `pause_folders`.
     """
 
     since: str
@@ -46,18 +46,18 @@ class Pause(NamedTuple):
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """What is paused."""
         return self.project, self.conversation, self.folder
 
     @property
     def holds_now(self) -> bool:
-        """Whether nobody ended it yet."""
+        """Whether it has not ended yet."""
         return not self.until
 
     def is_for(
         self, projects: Collection[str], conversation: str = "", folders: Sequence[str] = ()
     ) -> bool:
-        """Whether it is about this place: one of these ids, or in one of these folders."""
+        """Return whether it applies to these project ids, this conversation or these folders."""
         if self.conversation:
             return self.conversation == conversation
         if self.folder:
@@ -65,7 +65,7 @@ class Pause(NamedTuple):
         return not self.project or self.project in projects
 
     def _has(self, folder: str) -> bool:
-        """Whether a folder is this one or below it; the setting's folders are patterns."""
+        """Return whether a folder is this one or below it; the setting's folders are patterns."""
         if self.since:
             return folder == self.folder or folder.startswith(self.folder.rstrip(os.sep) + os.sep)
         from fnmatch import fnmatchcase
@@ -86,7 +86,7 @@ class Pause(NamedTuple):
 
 
 def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:
-    """The setting `pause_folders`, without what loads all settings; None where it is not set."""
+    """Return the setting `pause_folders` without loading all settings; None if it is not set."""
     variable = f"RALPH_{SETTING.upper()}"
     file = f"{os.fspath(home)}{os.sep}config.json"
     text = os.environ.get(variable)
@@ -108,9 +108,9 @@ def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:
 
 
 def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
-    """Every pause there ever was, and what the settings pause for good.
+    """Return every pause there ever was, and those from the settings.
 
-    What cannot be read is an error: nothing may be kept then.
+    Raises if they cannot be read: nothing may be saved then.
     """
     return _saved_pauses(home) + [Pause("", folder=one) for one in paused_folders(home) or ()]
 
@@ -143,7 +143,7 @@ def in_force(
     conversation: Callable[[], str] | str = "",
     folder: str = "",
 ) -> Pause | None:
-    """The pause that holds now for this project and conversation; both are asked for if needed."""
+    """Return the active pause for these, or None. Callable arguments are only called if needed."""
     held = [one for one in read_pauses(home) if one.holds_now]
     if not held:
         return None
@@ -154,7 +154,7 @@ def in_force(
 
 
 def folders_of(*folders: str) -> list[str]:
-    """The folders by the names that they may be called by."""
+    """Return the absolute paths of these folders, with and without links resolved."""
     some = [os.path.abspath(one) for one in folders if one and "\0" not in one]
     return [*dict.fromkeys([*some, *map(os.path.realpath, some)])]
 
@@ -162,9 +162,9 @@ def folders_of(*folders: str) -> list[str]:
 def pause(
     home: Path, *, project: Project | None = None, conversation: str = "", folder: str = ""
 ) -> Pause:
-    """Begin a pause of a conversation, of a project, of a folder, or of everything.
+    """Pause a conversation, a project, a folder, or everything.
 
-    One that holds goes on.
+    If it is paused already, that pause continues.
     """
     from ralph.records import now
 
@@ -182,13 +182,13 @@ def pause(
 def resume(
     home: Path, *, project: Project | None = None, conversation: str = "", folder: str = ""
 ) -> Pause | None:
-    """End the pause of a conversation, of a project, of a folder, or of everything.
+    """End the pause of a conversation, a project, a folder, or everything.
 
-    None if there was none.
+    Returns None if there was none.
     """
     from ralph.records import now
 
-    # One of before `init` has the id that the project had then.
+    # A pause from before `init` has the id that the project had then.
     ids = [""] if project is None or conversation else project.ids
     with _editing(home) as pauses:
         scopes = [(one, conversation, folder) for one in ids]
@@ -199,7 +199,7 @@ def resume(
 
 @contextmanager
 def _editing(home: Path) -> Iterator[list[Pause]]:
-    """The pauses, to be changed while nobody else does."""
+    """Lock the pauses, yield them to be changed, and save them."""
     disk.make_folder(home)
     file, what = home / NAME, "another process is changing what is paused"
     busy = BadInput(what, where=str(file), todo="Try again.")
@@ -212,15 +212,15 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
             disk.replace(file, json.dumps({"pauses": plain}, indent=2).encode() + b"\n", mode=0o600)
 
 
-# -- what was held in a pause
+# -- what was said during a pause
 
 
 def covers(
     pauses: Iterable[Pause], scope: tuple[Any, ...], started: str | None, ended: str | None
 ) -> bool:
-    """Whether something was said while a pause held; of unknown time, whether one holds now.
+    """Return whether something was said during a pause; without a time, whether one is active.
 
-    `scope` is what `is_for` takes.
+    `scope` has the arguments of `is_for`.
     """
     about = [one for one in pauses if one.is_for(*scope)]
     if any(not one.since for one in about):
@@ -238,7 +238,7 @@ def covers(
 def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
 ) -> list[SessionExchange]:
-    """What may be kept of what a client's transcript has; the rest can never be from now on."""
+    """Return the exchanges of a transcript that may be saved; bury the others for good."""
     pauses, project = read_pauses(ralph.project.home), ralph.project
     from ralph.records.conversation import conversation_id, exchange_id
 
@@ -258,7 +258,7 @@ def unpaused(
 def unpaused_talks(
     home: Path, projects: Collection[str], talks: Sequence[ConversationContent], *, folder: str = ""
 ) -> list[ConversationContent]:
-    """What may be kept of conversations brought in from a client's files."""
+    """Return the parts of conversations from a client's files that may be saved."""
     pauses = read_pauses(home)
     if not pauses:
         return list(talks)
@@ -271,7 +271,7 @@ def unpaused_talks(
         if len(some) == len(talk.exchanges):
             free.append(talk)
         elif some:
-            # Its title may be what was said in the pause.
+            # Its title may come from what was said during the pause.
             first = " ".join((some[0].user or some[0].assistant).split())
             named = msgspec.structs.replace(talk.conversation, title=first[:80])
             free.append(msgspec.structs.replace(talk, conversation=named, exchanges=some))

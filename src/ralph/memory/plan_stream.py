@@ -1,5 +1,5 @@
-"""The plan as a stream of memory: a record for each learning, and for each feature that is
-described. It is read whole whenever its files have changed; nothing is kept twice."""
+"""The plan as a stream of memory: a record for each learning, and for each feature that has a
+description. It is read whole whenever its files have changed; nothing is stored twice."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ralph.records.learning import Learning
 LEARNING, FEATURE = "learning", "feature"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
-# Where an entry of a list begins.
+# The start of a list entry.
 _ENTRY = re.compile(rb"^\s*- ", re.MULTILINE)
 _FILES: tuple[Literal["features", "tasks"], ...] = ("features", "tasks")
 
 
 class FeatureLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
-    """A learning with the feature whose plan it stands in."""
+    """A learning, and the feature it belongs to."""
 
     feature: str = ""
 
 
 class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the plan says of a feature now."""
+    """What the plan says about a feature now."""
 
     feature: str
     description: str
@@ -57,12 +57,12 @@ _DECODERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.
 
 
 def plan_content(record: Record) -> Any:
-    """The learning or the snapshot inside a record."""
+    """Return the learning or the snapshot in a record."""
     return read_body(_DECODERS[record.kind], record)
 
 
 class PlanJournal:
-    """The plan's files as an index follows a journal; a position is a hash of their bytes."""
+    """The plan's files, readable like a journal; a position is a hash of their bytes."""
 
     def __init__(self, store: ProjectStore) -> None:
         self._store = store
@@ -70,11 +70,11 @@ class PlanJournal:
         self._unreadable = ""
 
     def unchanged(self, position: str | None) -> bool:
-        """Whether the files are those of the position."""
+        """Return whether the files are those of the position, or known to be unreadable."""
         return self._position(self._raw()) in (position, self._unreadable)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """Everything, unless the files are those of the position."""
+        """Return everything, unless the files are those of the position."""
         here = self._position(self._raw())
         if here == position:
             return Batch((), (), (), here, False, True)
@@ -82,7 +82,7 @@ class PlanJournal:
             try:
                 self._known = here, tuple(self._read())
             except (BadInput, OSError):
-                self._unreadable = here  # `plan check` reports it; what was read before stands
+                self._unreadable = here  # `plan check` reports it; what was read before stays
                 return Batch((), (), (), position or "", False, True)
         return Batch(self._known[1], (), (), here, position is not None, True)
 
@@ -101,7 +101,7 @@ class PlanJournal:
     def _read(self) -> list[JournalRecord]:
         features, *_ = self._raw()
         if not _ENTRY.search(features or b""):
-            return []  # and reading YAML is slow to load
+            return []  # without loading the YAML reader, which is slow
         from ralph.plan.store import Plan
 
         view = Plan(self._store.project.root, state=self._store.project.cache).read(*_FILES)
@@ -124,7 +124,7 @@ class PlanJournal:
 
 
 class PlanStream(ProjectStream):
-    """The plan of one project, as search sees it; it keeps no tombstones."""
+    """The plan of one project, as search sees it. It has no tombstones."""
 
     cut_version = "plan-2"
 
@@ -132,11 +132,11 @@ class PlanStream(ProjectStream):
         super().__init__(PLAN, store, PlanJournal(store))
 
     def content(self, record: Record) -> Any:
-        """A learning, or the snapshot of a feature."""
+        """Return the learning, or the snapshot of a feature, in a record."""
         return plan_content(record)
 
     def passages(self, record: Record) -> Sequence[Passage]:
-        """What a record is found by."""
+        """Return the passages that a record is found by."""
         content = plan_content(record)
         text = content.text[:EMBEDDING_CHARS]
         title, facets = (content.feature, DERIVED) if record.kind == FEATURE else ("", {})
@@ -144,5 +144,5 @@ class PlanStream(ProjectStream):
         return [Passage(title=title, text=text, embed=text, facets=of)]
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many there are; `ralph plan check` tells what is wrong in the plan itself."""
+        """Return how many there are; `ralph plan check` reports problems in the plan itself."""
         return len(self.records()), []

@@ -1,10 +1,10 @@
 """A project on disk: its root, its id, its focus, and what it asks permission for.
 
-The id stands in a file of the project, so a clone can claim any id. Private memory is kept under
-it all the same, so Ralph's home notes which folders an id belongs to: the first that used it here,
-every other with the same git history, and those that a person has trusted. Whoever else claims the
-id gets none of its memory. A folder without an id of its own is known by the first commit of its
-repository and its path in there, or else by its path on this machine.
+The id is in a file of the project, so a clone can claim any id. But private memory is stored under
+it, so Ralph's home notes which folders an id belongs to: the first that used it here, every other
+with the same git history, and those that a person has trusted. Any other folder that claims the id
+gets none of its memory. A folder without its own id gets one made from the first commit of its
+repository and its path in there, or else from its path on this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ralph.plan.model import Discipline
 
 FOLDER = disk.FOLDER
-# Where conversations go that belong to no folder.
+# For conversations that belong to no folder.
 GENERAL = "general"
 _GIT_SPACE = uuid.UUID("5b2a64d5-6d0c-4c43-9f0e-1f6f2f1b8c57")
 _ID_LINE = re.compile(r"^project_id:[ \t]*[\"']?([0-9a-fA-F-]{36})[\"']?[ \t]*(?:#.*)?$", re.M)
@@ -55,13 +55,13 @@ _GIT_IGNORE = """\
 /cache/
 *.tmp
 """
-# More than any metadata.yaml has.
+# More than any real metadata.yaml has.
 _METADATA_BYTES = 64 * 1024
 _FORMAT_LINE = re.compile(r"^format:[ \t]*([0-9]{1,9})\b", re.M)
 
 
 def refuse_newer(text: str, where: Path) -> None:
-    """Refuse what a later Ralph marked as not for this one; this one writes format 1, unmarked."""
+    """Refuse memory that a newer Ralph has marked; this version writes format 1, without a mark."""
     found = _FORMAT_LINE.search(text)
     if found and int(found[1]) > 1:
         what = f"a newer Ralph wrote this memory (format {found[1]}; this one reads 1)"
@@ -83,20 +83,20 @@ class Project:
         self._metadata = self.db / "metadata.yaml"
         self._id: str | None = None
         self._other_ids: list[str] = []
-        # The id as it was last read, and the state of the file then: it is asked for often.
+        # The id as last read, and the state of the file then. Cached, because it is needed often.
         self._read: tuple[tuple[int, int, int], str | None] | None = None
 
     @property
     def exists(self) -> bool:
-        """Whether `init` has been here."""
+        """Whether `init` was run here."""
         return disk.is_folder(self.db)
 
     @property
     def id(self) -> str:
-        """The id that this folder's memory is kept under.
+        """The id that this folder's memory is stored under.
 
-        It is the project's own, which travels with clones and worktrees, unless it belongs to
-        another folder of this machine. Without one, the first commit or the path gives it.
+        It is the project's own id, which clones and worktrees share, unless that belongs to another
+        folder on this machine. Otherwise it is made from the first commit or the path.
         """
         if self._id is None:
             claimed = self._read_id()
@@ -109,16 +109,16 @@ class Project:
     def ids(self) -> list[str]:
         """Every id that conversations of this project may be under; new ones go under the first.
 
-        Before `init`, and in worktrees without `.ralph`, they are kept under the id that the first
-        commit or the path gives. Ids of the same first commit count too if they are of another
-        machine, or of a worktree of this repository.
+        Before `init`, and in worktrees without `.ralph`, they are stored under the id made from the
+        first commit or the path. Ids with the same first commit count, too, if they come from
+        another machine or from a worktree of this repository.
         """
         found = [self.id, self.git_id, _path_id(self._path), *self._shared_ids()]
         found += [_path_id(one) for one in self._owner(self.id).get("paths", ())]
         return [*dict.fromkeys(filter(None, [*found, *self._other_ids]))]
 
     def _shared_ids(self) -> list[str]:
-        """The ids in `.ralph` folders of this repository, or of another machine."""
+        """Return the ids from `.ralph` folders of this repository, or from another machine."""
         ids = self._owner(self.git_id).get("ids", []) if self.git_id else []
         paths = {one: self._owner(one).get("paths", []) for one in ids}
 
@@ -130,7 +130,7 @@ class Project:
 
     @functools.cached_property
     def git_id(self) -> str:
-        """The id that the repository's first commit gives this folder, or ""."""
+        """The id made from the repository's first commit and this folder's path in it, or ""."""
         top = disk.find_repository(self._path)
         commit = first_commit(top, self.home) if top else ""
         within = os.path.relpath(self._path, top).replace(os.sep, "/") if commit else ""
@@ -138,12 +138,12 @@ class Project:
 
     @property
     def claimed_id(self) -> str:
-        """The id that the project's file gives; ids of its records are made from it everywhere."""
+        """The id in the project's file. Record ids are made from it on every machine."""
         return self._read_id() or self._folder_id()
 
     @property
     def is_usable(self) -> bool:
-        """Whether it belongs to who works here, or they trust whose it is."""
+        """Whether the folder belongs to the current user, or is trusted."""
         return disk.is_own(self.folder) or self._is_trusted(self.owner_wish())
 
     @property
@@ -153,14 +153,14 @@ class Project:
 
     @property
     def rivals(self) -> list[str]:
-        """The folders that this project's id belongs to, when this one is not among them."""
+        """The folders that this project's id belongs to, if this one is not among them."""
         claimed = self._read_id()
         if claimed is None or self._holds(claimed):
             return []
         return self._owner(claimed).get("paths", [])
 
     def wishes(self) -> list[TrustRequest]:
-        """What this folder asks for by what it is: another user's content, another's id."""
+        """Return the requests to use another user's files, or the id of another folder."""
         asked = [] if disk.is_own(self.folder) else [self.owner_wish()]
         claimed = self._read_id()
         if claimed is None:
@@ -169,13 +169,13 @@ class Project:
         return [*asked, wish] if self._is_trusted(wish) or self.rivals else asked
 
     def owner_wish(self) -> TrustRequest:
-        """To be used though its files belong to another user of this machine."""
+        """Return the request to use files that belong to another user of this machine."""
         uid = os.lstat(self.folder).st_uid
         text = f"{FOLDER} here belongs to another user (uid {uid})"
         return TrustRequest("owner", FOLDER, uid, text)
 
     def id_wish(self, claimed: str) -> TrustRequest:
-        """To share the private memory of the other folders that have this id."""
+        """Return the request to share the private memory of the other folders with this id."""
         others = ", ".join(self._owner(claimed).get("paths", []))
         text = f"the conversations and documents of project {claimed}, used in {others}"
         return TrustRequest("id", "project_id", claimed, text)
@@ -184,7 +184,7 @@ class Project:
         return wish.digest in trusted_hashes(self.home, self.root)
 
     def init(self) -> list[Path]:
-        """Make what is missing, change nothing that is there, and say what was made."""
+        """Create what is missing, change nothing that exists, and return what was created."""
         made = [file for file, text in self._files().items() if disk.create(file, text.encode())]
         if self._read_id() is None:
             self._give_id()
@@ -195,26 +195,26 @@ class Project:
         return made
 
     def merges_plans(self) -> bool:
-        """Whether git knows in this clone how to merge two branches' plans."""
+        """Return whether git is set up in this clone to merge the plans of two branches."""
         return bool(_git(self.root, "config", "--get", _MERGE_DRIVER))
 
     def missing(self) -> list[Path]:
-        """The files that `init` would make."""
+        """Return the files that `init` would create."""
         return [file for file in self._files() if not disk.exists(file)]
 
     def claim(self) -> None:
-        """Note that its ids belong to this folder, unless another was here first."""
+        """Note that its ids belong to this folder, unless another folder was first."""
         claimed = self._read_id()
         if claimed is not None and not self._owner(claimed):
             owner = {"paths": [self._path], "commits": _commits(self.root)}
-            with contextlib.suppress(OSError):  # one that cannot be written to keeps nothing
+            with contextlib.suppress(OSError):  # a read-only home stores nothing
                 disk.create(owner_file(self.home, claimed), _encoded(owner))
         if self.git_id:
             own = [self.id] if self.id == claimed else []
             note_owner(self.home, self.git_id, paths=[self._path], ids=own)
 
     def join(self) -> None:
-        """Note that the id belongs to this folder too."""
+        """Note that the id belongs to this folder, too."""
         claimed = self._read_id()
         if claimed is None:
             return
@@ -223,8 +223,8 @@ class Project:
         self._id = None
 
     def _holds(self, claimed: str) -> bool:
-        """Whether the claimed id belongs to this folder, as far as this machine knows."""
-        # Made from a commit or a path, which anybody may know; not by `init`.
+        """Return whether the claimed id belongs to this folder, as far as this machine knows."""
+        # A version 5 id is not from `init`: it is made from a commit or a path anybody may know.
         if claimed[14] == "5":
             return claimed == self.git_id or self._is_trusted(self.id_wish(claimed))
         owner = self._owner(claimed)
@@ -235,7 +235,7 @@ class Project:
         known = (_git(self.root, "rev-parse", "-q", "--verify", f"{i}^{{commit}}") for i in commits)
         if not any(known):
             return False
-        # A second clone or a worktree. Noted, so that git is asked once.
+        # A second clone or a worktree. Note it, so that git is asked only once.
         self._id = claimed
         self.join()
         return True
@@ -255,7 +255,7 @@ class Project:
             "# Kept with the project: clones and worktrees share this id, and so their memory.\n"
             f"project_id: {self._new_id()}\ncreated: {now()}\n"
         )
-        # The id comes last: where there is one, everything else is there too.
+        # The id comes last: if there is one, everything else is there, too.
         return {
             self.journals / ".gitattributes": _GIT_ATTRIBUTES,
             self.db / ".gitattributes": _PLAN_ATTRIBUTES,
@@ -264,7 +264,7 @@ class Project:
         }
 
     def _new_id(self) -> str:
-        """The id that this repository has in a worktree or on another machine, else a new one."""
+        """Return the repository's id from a worktree or another machine, else a new one."""
         shared = self._shared_ids()
         return shared[0] if len(shared) == 1 else str(uuid.uuid4())
 
@@ -286,7 +286,7 @@ class Project:
         return text.replace("\r\n", "\n")
 
     def _give_id(self) -> None:
-        """The file is there but its id was lost: add one line, keep the rest."""
+        """Add an id to a metadata file that has none, and keep the rest."""
         with disk.lock(self._metadata, timeout_s=5.0):
             text = self._text()
             if _ID_LINE.search(text) is None:
@@ -301,7 +301,7 @@ class Project:
 class PlainFolder(Project):
     """A folder without `.ralph`: it has conversations, and nothing is created in it.
 
-    `general`: what was said in no folder is found here too.
+    `general`: conversations that belong to no folder are found here, too.
     """
 
     def __init__(self, start: Path, home: Path, *, general: bool = False) -> None:
@@ -314,14 +314,13 @@ class PlainFolder(Project):
 
 
 def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project | None:
-    """The nearest folder upwards that holds a project.
+    """Return the nearest project, in this folder or above.
 
-    One that another user has put here or above is refused, as git does, unless it is trusted or
-    `anyones` will do.
+    A project of another user is refused, as in git, unless it is trusted or `anyones` is set.
     """
     start = start.resolve()
     for folder in (start, *start.parents):
-        # ~/.ralph is a home for what belongs to no project, not a project.
+        # ~/.ralph is Ralph's home, not a project.
         if (folder / FOLDER / "db").is_dir() and (folder / FOLDER).resolve() != home.resolve():
             project = Project(folder, home)
             if project.exists:  # refuses a link
@@ -334,12 +333,12 @@ def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project |
 
 
 def project_or_folder(start: Path, *, home: Path, general: bool = False) -> Project:
-    """The nearest project, or the repository or folder as it is."""
+    """Return the nearest project, or else the repository or folder without one."""
     return find_project(start, home=home) or PlainFolder(start, home, general=general)
 
 
 def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
-    """The nearest project, or an error that says how to make one."""
+    """Return the nearest project, or raise an error that says how to create one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
     if project := find_project(start, home=home, anyones=anyones):
@@ -355,11 +354,11 @@ def _no_project(start: Path) -> NotAProject:
 
 
 def note_owner(home: Path, identity: str, **more: list[str]) -> None:
-    """Add folders, commits, or ids of the same first commit to what is noted of an id."""
+    """Add folders, commits, or ids with the same first commit to the notes about an id."""
     file = owner_file(home, identity)
     if all(set(some) <= set(read_owner(file).get(key, ())) for key, some in more.items()):
         return
-    with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
+    with contextlib.suppress(OSError, disk.Busy):  # a read-only home stores nothing
         disk.make_folder(file.parent)
         with disk.lock(file.with_suffix(".lock"), timeout_s=5.0):
             owner = read_owner(file) or {"paths": [], "commits": []}
@@ -369,9 +368,9 @@ def note_owner(home: Path, identity: str, **more: list[str]) -> None:
 
 
 def portable_ids(home: Path) -> dict[str, list[str]]:
-    """The ids that another machine knows a project by, for each that something is kept under here.
+    """Return, for each id used here, the ids that another machine knows the project by.
 
-    Instead of that of a path it is the project's own, with that of its first commit if there is.
+    An id made from a path becomes the project's own id, with that of its first commit if any.
     """
     found: dict[str, list[str]] = {}
     owners = {file.stem: read_owner(file) for file in (home / "projects").glob("*.json")}
@@ -383,12 +382,12 @@ def portable_ids(home: Path) -> dict[str, list[str]]:
 
 
 def owner_file(home: Path, identity: str) -> Path:
-    """Where it is noted whose an id is."""
+    """Return the file with the notes about an id."""
     return home / "projects" / f"{identity}.json"
 
 
 def read_owner(file: Path) -> dict[str, list[str]]:
-    """What is noted of an id: its folders, commits and other ids."""
+    """Return the notes about an id: its folders, commits and other ids."""
     try:
         owner = {"ids": [], **json.loads(disk.read(file))}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
@@ -402,18 +401,18 @@ def read_owner(file: Path) -> dict[str, list[str]]:
 def _path_id(path: str) -> str:
     try:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, Path(path).as_uri()))
-    except UnicodeEncodeError:  # a name that was written in another locale
+    except UnicodeEncodeError:  # a name in another encoding
         return ""
 
 
 def _commits(root: str | Path) -> list[str]:
-    """The commits that tell this history from others: where it begins, and where it is now."""
+    """Return the commits that tell this history from others: the first ones and the current one."""
     first = _git(root, "rev-list", "--max-parents=0", "HEAD")
     return [*dict.fromkeys([*first.split()[:10], *_git(root, "rev-parse", "HEAD").split()])]
 
 
 def _git(root: str | Path, *words: str) -> str:
-    """What git says, or nothing: no repository, no git, or it takes too long."""
+    """Return git's output, or "" without a repository, without git, or if it takes too long."""
     code, text = ask_git(root, *words) if disk.find_repository(os.fspath(root)) else (-1, "")
     return text if code == 0 else ""
 
@@ -422,23 +421,24 @@ def _encoded(owner: dict[str, list[str]]) -> bytes:
     return json.dumps({"version": 1, **owner}, indent=1).encode() + b"\n"
 
 
-# -- The git repository around a folder, and the commit that its history begins with.
+# -- The git repository around a folder, and the first commit of its history.
 #
-# It is found without git, because hooks look for it before every prompt. Git is asked for the
-# commit once. It opens a project's memory, and a `.git` may come with an archive. So a `.git`
-# counts only if no link leads out of it, and a worktree's file only if the repository knows it.
+# The repository is found without git, because hooks look for it before every prompt. Git is asked
+# for the commit once. The commit gives access to a project's memory, and a `.git` may come with an
+# archive. So a `.git` counts only if no link leads out of it, and a worktree's `.git` file only if
+# the repository knows that worktree.
 
 _GIT = ".git"
-# In a shallow clone the first commit is missing, with the others the history is elsewhere.
+# In a shallow clone the first commit is missing; with the others, the history is elsewhere.
 _INCOMPLETE = ("shallow", "commondir", os.path.join("objects", "info", "alternates"))
 _LARGEST_BYTES = 4096
-# How long git may take to walk a history, and when it is asked again after that was too short.
+# How long git may take to walk a history, and when it is asked again if that was not enough.
 _TIMEOUT_S = 1.0
 _ASK_AGAIN_S = 86_400.0
 
 
 def history_folder(top: str) -> str:
-    """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
+    """Return the git folder with the history, shared by all worktrees; "" if it is unreliable."""
 
     def text(*parts: str) -> str:
         data = disk.read(os.path.join(*parts), largest=_LARGEST_BYTES)
@@ -462,7 +462,7 @@ def history_folder(top: str) -> str:
 
 
 def first_commit(top: str, home: Path) -> str:
-    """The commit that the history begins with; "" where that is unknown."""
+    """Return the first commit of the history; "" if it is unknown."""
     folder = history_folder(top)
     if not folder:
         return ""
@@ -473,7 +473,7 @@ def first_commit(top: str, home: Path) -> str:
             return commit
     code, text = ask_git(top, "rev-list", "--first-parent", "--max-parents=0", "HEAD")
     commit = text if code == 0 else ""
-    if (commit or code < 0) and os.path.isdir(home):  # not where only the first commit is missing
+    if (commit or code < 0) and os.path.isdir(home):  # not if there is no commit yet
         with contextlib.suppress(OSError):
             disk.make_folder(file.parent)
             disk.replace(file, commit.encode() + b"\n")
@@ -481,13 +481,13 @@ def first_commit(top: str, home: Path) -> str:
 
 
 def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
-    """Git's exit code and what it says; -1 where it does not answer."""
+    """Return git's exit code and output; -1 if it does not answer."""
     from ralph.programs import ask_program, find_program
 
     program = find_program("git", root=Path(root))
     if program is None:
         return -1, "git is not installed"
-    # Nothing that the repository configures may run or be fetched, or change what its history is.
+    # The repository's configuration must not run or fetch anything, or change its history.
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
@@ -506,14 +506,14 @@ class Focus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def set_focus(project: Project, focus: Focus) -> None:
-    """From now on, work outside a loop belongs here."""
+    """Set what work outside a loop belongs to from now on."""
     check_name(focus.feature)
     disk.make_folder(project.cache)
     disk.replace(project.cache / "focus.json", msgspec.json.encode(focus) + b"\n")
 
 
 def read_focus(project: Project) -> Focus | None:
-    """What the work belongs to, or None when nobody said."""
+    """Return what work outside a loop belongs to, or None if nobody set it."""
     file = project.cache / "focus.json"
     try:
         focus = msgspec.json.decode(disk.read(file), type=Focus)
@@ -527,11 +527,11 @@ def read_focus(project: Project) -> Focus | None:
 
 
 def clear_focus(project: Project) -> None:
-    """Work outside a loop belongs to no feature."""
+    """Clear the focus: work outside a loop belongs to no feature then."""
     disk.remove(project.cache / "focus.json")
 
 
-# -- What a project's folder asks for that a person must allow first.
+# -- What a project's folder asks for and a person must allow first.
 
 
 _SHOWN = ("command", "args", "url", "type")
@@ -539,37 +539,37 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def wishes_of(project: Project, *, home: Path) -> list[TrustRequest]:
-    """Everything that this project asks for, allowed or not."""
+    """Return everything that this project asks for, allowed or not."""
     settings = setting_requests(home=home, project_file=project.settings_file)
     return [*project.wishes(), *settings, *_servers(project)]
 
 
 def untrusted(project: Project, *, home: Path) -> list[TrustRequest]:
-    """What it asks for and does not get until the person runs `ralph trust`."""
+    """Return what it asks for and does not get until the person runs `ralph trust`."""
     asked = wishes_of(project, home=home)
     known = trust.trusted_hashes(home, project.root) if asked else frozenset()
     return [one for one in asked if one.digest not in known]
 
 
 def server_wishes(discipline: Discipline) -> dict[str, TrustRequest]:
-    """The wish behind each MCP server of a discipline, by the server's name."""
+    """Return the request for each MCP server of a discipline, by the server's name."""
     servers = discipline.mcp_servers
     return {name: _server(discipline.name, name, one) for name, one in servers.items()}
 
 
 def trust_servers(project: Project, discipline: Discipline, *, home: Path) -> None:
-    """Remember that a person gave a discipline these servers."""
+    """Trust the MCP servers of a discipline: a person set them."""
     if discipline.mcp_servers:
         trust.trust(home, project.root, server_wishes(discipline).values(), more=True)
 
 
 def _servers(project: Project) -> list[TrustRequest]:
-    from ralph.plan.store import Plan  # which reads YAML
+    from ralph.plan.store import Plan  # only here: it loads YAML
 
     try:
         disciplines = Plan(project.root, state=project.cache).read("disciplines").disciplines
     except BadPlan:
-        return []  # told by `ralph plan check`; nothing of it is used
+        return []  # `ralph plan check` reports it; none of it is used
     return [wish for one in disciplines for wish in server_wishes(one).values()]
 
 
@@ -584,7 +584,7 @@ def _server(discipline: str, name: str, entry: Any) -> TrustRequest:
         does.append(f"connects to {found['url']}")
     for key, value in found.items():
         if key in ("env", "headers") and isinstance(value, dict):
-            does.append(f"{key} {', '.join(map(str, value))}")  # a value may be a key
+            does.append(f"{key} {', '.join(map(str, value))}")  # a value may be secret
         elif key not in _SHOWN:
             does.append(f"{key} {value}")
     if taken := dict.fromkeys(_VARIABLE.findall(str(entry))):

@@ -145,7 +145,7 @@ class RemoteRalph(OnServer):
         return hit
 
     def brief(self, focus: Focus | None) -> Brief:
-        """What someone who starts to work here should know."""
+        """Return what someone who starts to work here should know."""
         query = {} if focus is None else {"feature": focus.feature, "task": focus.task_id}
         told = self.call("GET", f"/brief?{urlencode(values.given_only(query))}")
         return msgspec.convert(told, Brief, strict=False)
@@ -232,7 +232,7 @@ class RemoteRalph(OnServer):
 
     @property
     def away(self) -> tuple[type[Exception], ...]:
-        """The errors on which records wait here."""
+        """The errors after which records wait here."""
         return (JournalDown, AccessRefused, NotFound) if self.captures else (JournalDown,)
 
     def forget(self, record_id: str, *, dry_run: bool = False) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class RemoteRalph(OnServer):
         return [self.feature(name) for name in names]
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         for connection in self.wire.idle:
             connection.close()
         self.wire.idle.clear()
@@ -274,7 +274,7 @@ class RemoteRalph(OnServer):
     def call(self, method: str, path: str, body: Any = None, *, waits: bool = True) -> Any:
         """Make one call. A refusal raises the same error as in a folder.
 
-        `waits`: ask a server again that fails; without it, only one that has too many calls.
+        `waits`: try again if the server fails; without it, only if it has too many calls.
         """
         if self._trouble is not None and time.monotonic() < self._trouble[1]:
             raise self._trouble[0]
@@ -306,7 +306,7 @@ class RemoteRalph(OnServer):
             where, todo = self.where, reply.complaint(keys=("todo",))
             return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)
         down = self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
-        # Other calls would take as long to time out, or are too many, too.
+        # Other calls would take as long to time out, or would be too many, too.
         return down if reply.status in (429, 504) else ServerFailed(down.what, todo=down.todo)
 
 

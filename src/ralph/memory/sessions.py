@@ -1,8 +1,8 @@
-"""Sessions of clients become conversations and iterations.
+"""Turn the sessions of clients into conversations and iterations.
 
-Everything here may be done again, and may be killed anywhere: an exchange has the id its prompt
-gives it, an iteration is looked for by its run before it is written, and how far a file was read is
-noted only once its exchanges are in the journal.
+Everything here can be repeated, and can be killed at any point: an exchange's id is made from its
+prompt, an iteration is looked up by its run before it is written, and how far a file was read is
+saved only after its exchanges are in the journal.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from ralph.records.iteration import Outcome, cut
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
-# What an exchange keeps of a run as it is.
+# The fields that an exchange copies from a captured run.
 _CAPTURED = "tokens_used model errors decisions files_touched".split()
 # Sentences of the prompts that Ralph itself gives to agents.
 _OWN_PROMPTS = (
     "Only the text outside of marks says how you report and which tools you use.",
     "You plan the work, you do not do it: change no file.",
 )
-# How long a file must be left alone before its last exchange counts as over: after the
-# assistant's last word, and without one.
+# How long a file must be unchanged before its last exchange counts as finished: with a final
+# answer, and without one.
 SETTLED_S = 10.0
 ABANDONED_S = 600.0
-# So much is read between two flushes of the journal.
+# How much is read between two flushes of the journal.
 _BATCH_BYTES = 16 * 1024 * 1024
 
 
-# -- What was seen in a session's file, as the conversations it is.
+# -- The exchanges of a session's file, as conversations.
 
 
 class SessionHome(NamedTuple):
@@ -71,11 +71,11 @@ class SessionHome(NamedTuple):
 
 
 def home_of(cwd: str, home: Path) -> SessionHome:
-    """The project around a folder, or the folder itself; it need not be there any more."""
+    """Return the project around a folder, or the folder itself; it may no longer exist."""
     if not cwd or "\0" in cwd:
         return SessionHome((GENERAL,))
     path = Path(cwd)
-    if not path.is_absolute():  # another system's
+    if not path.is_absolute():  # from another system
         only = str(uuid.uuid5(uuid.NAMESPACE_URL, cwd))
         return SessionHome((only,), PureWindowsPath(cwd).name, cwd, cwd)
     project: Project = PlainFolder(path, home)
@@ -92,11 +92,11 @@ def conversations_of(
     title: str | None,
     project: str = "",
 ) -> list[ConversationContent]:
-    """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
+    """Group exchanges into conversations; those copied from another session belong to that one."""
     by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
         if any(own in one.user for own in _OWN_PROMPTS):
-            continue  # a run keeps its own iterations
+            continue  # a run saves its own iterations
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
     found: list[ConversationContent] = []
@@ -126,14 +126,14 @@ def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
 
 
 def _first_words(seen: SessionExchange) -> str:
-    """A title where there is none: of the plan that was given, else how the exchange begins."""
+    """Return a title: that of the plan in the prompt, else the first words of the exchange."""
     if title := title_from(strip_marked(seen.user), plans_only=True):
         return cut(title, _TITLE_CHARS)
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
 
 
-# -- How far each session's file was brought in. Derived: what is lost is only read again.
+# -- How far each session's file was imported. Only a cache: if it is lost, files are read again.
 
 
 _VERSION = 1
@@ -141,10 +141,10 @@ _BEGINNING = 256
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a file is kept, and how the file looked then.
+    """How much of a file is saved, and how the file looked then.
 
-    `waits_s`: its last exchange was under way; it counts as over once the file was left alone for
-    so long.
+    `waits_s`: its last exchange was in progress; it counts as finished once the file has not
+    changed for this long.
     """
 
     size: int = 0
@@ -162,7 +162,7 @@ class _Marks(msgspec.Struct):
 
 
 def read_marks(path: Path) -> dict[str, Mark]:
-    """The marks by file; none where they are missing, damaged or of another version."""
+    """Return the marks by file; none if they are missing, damaged or of another version."""
     try:
         marks = msgspec.json.decode(path.read_bytes(), type=_Marks)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -171,12 +171,12 @@ def read_marks(path: Path) -> dict[str, Mark]:
 
 
 def write_marks(path: Path, files: dict[str, Mark]) -> None:
-    """Put the marks on disk, whole."""
+    """Save the marks in one step."""
     disk.replace(path, msgspec.json.encode(_Marks(_VERSION, files)))
 
 
 def still_fits(mark: Mark, file: BinaryIO, size: int) -> bool:
-    """Whether the file still begins with what was read, and reading can go on at a line."""
+    """Return whether the file still begins as it did, and the mark is at the start of a line."""
     if not 0 < mark.offset <= size or beginning(file, mark.offset) != mark.crc:
         return False
     file.seek(mark.offset - 1)
@@ -184,12 +184,12 @@ def still_fits(mark: Mark, file: BinaryIO, size: int) -> bool:
 
 
 def beginning(file: BinaryIO, offset: int) -> int:
-    """A number that tells the beginning of one file from another's."""
+    """Return a checksum of the file's beginning, to tell it from other files."""
     file.seek(0)
     return zlib.crc32(file.read(min(offset, _BEGINNING)))
 
 
-# -- All sessions that a client left on this machine.
+# -- All sessions of a client on this machine.
 
 
 class _SessionFile(NamedTuple):
@@ -202,10 +202,10 @@ class _SessionFile(NamedTuple):
 
 
 class Importer:
-    """The sessions of one client under a folder; `once` brings in what is new.
+    """Imports the sessions of one client under a folder; `once` imports what is new.
 
-    `within` leaves out what was held in other projects. `progress` is called with how many bytes of
-    `total_bytes` were looked at.
+    `within` leaves out the sessions of other projects. `progress` is called with how many bytes of
+    `total_bytes` were processed.
     """
 
     def __init__(
@@ -228,12 +228,12 @@ class Importer:
         self._marks_file = store.home / "cache" / "imports" / f"{client}.json"
         self._home_of = functools.cache(functools.partial(home_of, home=store.home))
         self._streams: dict[SessionHome, ConversationStream] = {}
-        # Of other projects, or a sub-agent's: that does not change.
+        # Files of other projects or of sub-agents: that never changes.
         self._passed_over: set[Path] = set()
         self.total_bytes = 0
 
     def once(self) -> ConversationImport:
-        """Bring in what is new since the last time."""
+        """Import what is new since the last time."""
         source = self._client.source
         if not self.folder.exists():
             todo = "Name the folder that holds them."
@@ -248,7 +248,7 @@ class Importer:
         return self._result
 
     def _read_all(self) -> None:
-        # What was read and is not saved yet: conversations by stream, and marks by file.
+        # Read but not saved yet: conversations by stream, and marks by file.
         self._talks: dict[SessionHome, list[ConversationContent]] = {}
         self._new_marks: dict[str, Mark] = {}
         self._unsaved_bytes = 0
@@ -270,12 +270,12 @@ class Importer:
         self._save()
 
     def _sizes(self) -> Iterator[tuple[Path, int]]:
-        """The files to look at, each with its size."""
+        """Yield the files to look at, each with its size."""
         files = list(self._files.session_files(self.folder))
         if not files and self.folder.is_file():
             files = [self.folder]
         for path in files:
-            # One may be removed while we look, or be a link to nothing.
+            # A file may be removed meanwhile, or be a broken link.
             with contextlib.suppress(FileNotFoundError):
                 if path not in self._passed_over:
                     yield path, self._files.session_stamp(path).size
@@ -305,7 +305,7 @@ class Importer:
             self._read(_SessionFile(path, file, stamp, head, home, quiet_s), mark, done)
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
-        """Read a file on from its mark; everything that is over in it goes into the batch."""
+        """Read a file from its mark on; finished exchanges go into the batch."""
         where = (str(source.path), source.home.root, source.head)
         start = SessionStart(*where, mark.offset, mark.line, mark.title or None)
         reader = self._files.session_reader(start)
@@ -315,7 +315,7 @@ class Importer:
         source.file.seek(at)
         for data in source.file:
             if not data.endswith(b"\n") and source.quiet_s < ABANDONED_S:
-                waits_s = ABANDONED_S  # being written just now, or left so
+                waits_s = ABANDONED_S  # being written now, or left incomplete
                 break
             at += len(data)
             line += 1
@@ -323,7 +323,7 @@ class Importer:
                 seen += finished
                 ends_at = finished[-1].ends_at
             if seen and at - begun >= _BATCH_BYTES:
-                # A file that was not read to its end must not look so to who comes after a crash.
+                # This mark has no size: after a crash the file must not look read to its end.
                 self._put(source, reader, seen, Mark(offset=ends_at, line=line), at)
                 self._save()
                 seen, begun = [], at
@@ -350,7 +350,7 @@ class Importer:
         mark: Mark,
         at: int,
     ) -> None:
-        """Into the batch with what was seen up to `at`, and with how far that goes."""
+        """Add to the batch what was seen up to `at`, and how far that goes."""
         talks = conversations_of(
             seen,
             source=self._client.source,
@@ -368,12 +368,12 @@ class Importer:
         source.file.seek(at)
 
     def _save(self) -> None:
-        """Into the journals first, then into the notes."""
+        """Save the batch to the journals, then the marks."""
         talks, marks = self._talks, self._new_marks
         self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
         for home, some in talks.items():
             free = unpaused_talks(self._store.home, home.ids, some, folder=home.folder)
-            if free != some:  # what was held in a pause may have given titles
+            if free != some:  # titles may come from what was said during a pause
                 marks = {i: msgspec.structs.replace(one, title="") for i, one in marks.items()}
             if free:
                 if home not in self._streams:
@@ -392,7 +392,7 @@ class Importer:
 
 
 def _newlines(file: BinaryIO, start: int, end: int) -> int:
-    """How many lines end between two places of a file."""
+    """Return how many lines end between two places in a file."""
     file.seek(start)
     found = 0
     while start < end and (part := file.read(min(1 << 20, end - start))):
@@ -405,7 +405,7 @@ def _newlines(file: BinaryIO, start: int, end: int) -> int:
 
 
 class SessionWork(msgspec.Struct, frozen=True):
-    """What an exchange was work on: a feature, perhaps one of its tasks, and how that moved."""
+    """What an exchange worked on: a feature, perhaps one of its tasks, and how the task changed."""
 
     feature: str
     task: Task | None = None
@@ -421,7 +421,7 @@ def keep_exchanges(
     title: str | None,
     source: str = CLAUDE_CODE,
 ) -> None:
-    """Save what was said, each exchange once, in the conversation its session is."""
+    """Save the exchanges, each once, in the conversation of their session."""
     for talk in conversations_of(seen, source=source, session=session, title=title):
         ralph.conversations.add(talk.conversation, talk.exchanges)
 
@@ -429,12 +429,12 @@ def keep_exchanges(
 def unkept(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, source: str = CLAUDE_CODE
 ) -> list[SessionExchange]:
-    """Those that memory never had: what was kept or forgotten once is settled.
+    """Return the exchanges that memory never had; those saved or forgotten before are settled.
 
-    A session that goes on is read from its beginning, and whatever was in focus when it was held
-    need not be now.
+    A session that continues is read from its beginning, and its earlier exchanges may have had
+    another focus.
     """
-    # A server knows by itself what it has.
+    # A server itself knows what it has.
     met = set[str]() if ralph.remote else ralph.conversations.stream.met()
     homes = [conversation_id(source, one.session_id or session) for one in seen]
     ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
@@ -449,7 +449,7 @@ def keep_iteration(
     session: str,
     source: str = CLAUDE_CODE,
 ) -> SavedIteration | None:
-    """Save the exchange as an iteration of the feature, if it did anything and is not there yet."""
+    """Save the exchange as an iteration of the feature, if it did anything and is not saved yet."""
     captured = seen.captured
     changed = any(file.action != "read" for file in captured.files_touched)
     if not (changed or captured.errors or captured.decisions or work.moved):
@@ -466,15 +466,15 @@ def keep_iteration(
         discipline=(task.discipline or "") if task else "",
         outcome=None if work.outcome == "unknown" else work.outcome,
     )
-    # A person's session has no result line; its last words are the result, however short.
+    # A person's session has no result line; its last answer is the result, however short.
     summary = iteration.summary or seen.assistant
     return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
 
 
 def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> SessionWork | None:
-    """What the exchange was work on: what a person set, else the one feature whose tasks moved.
+    """Return what the exchange worked on: the focus, else the one feature whose tasks changed.
 
-    None when neither says; never a failure by default.
+    None if neither is known. The outcome is never a failure by default.
     """
 
     def within(at: str | None) -> bool:
@@ -482,7 +482,7 @@ def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Sessi
         try:
             times = [datetime.fromisoformat(utc(moment)) for moment in moments if moment]
         except BadRecord:
-            return False  # somebody wrote a time of his own into the plan
+            return False  # somebody wrote an invalid time into the plan
         return len(times) == len(moments) and times == sorted(times)
 
     def done(task: Task) -> bool:
@@ -507,9 +507,9 @@ def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Sessi
             return SessionWork(feature, named[0] if named else None)
     if not moved:
         return SessionWork(feature)
-    # Of several tasks the one that got done says most, then the one that moved last.
+    # Of several tasks, prefer the one that got done, then the one that changed last.
     task = max(moved, key=lambda one: (done(one), one.updated or ""))
-    # Not done, but no longer as it was.
+    # Not done, but changed.
     partial = task.status in ("in_progress", "blocked", "skipped") or commented(task)
     outcome: Outcome = "success" if done(task) else "partial" if partial else "unknown"
     return SessionWork(feature, task, outcome, moved=True)

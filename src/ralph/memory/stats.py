@@ -1,7 +1,7 @@
-"""What the work cost and how it went, by day, feature and model; and what recalls were good for.
+"""What the work cost and how it went, by day, feature and model; and whether recalls helped.
 
-Iterations of the loop and exchanges of sessions are counted, each event once. A recall is a time
-that a hook gave the model something from memory. The hooks log each one on this machine.
+Iterations of the loop and exchanges of sessions are counted, each event once. A recall means that
+a hook gave the model something from memory. The hooks log each one on this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation
 from ralph.records.iteration import Iteration
 from ralph.text.times import moments_between
 
-# Outcomes that say how an iteration went. Others were stopped, refused, or nobody could tell.
+# Outcomes that say how an iteration went. Others were stopped, refused, or unknown.
 _JUDGED = ("success", "partial", "failure", "timeout")
 _SHELLS = frozenset(
     "bash powershell shell run_shell_command exec_command shell_command local_shell_call"
@@ -32,7 +32,7 @@ _SHELLS = frozenset(
 # A client may note the time of a prompt a little after its hook ran.
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _COMPARED_CHARS = 60
-# So many of the last iterations tell where a feature is going.
+# How many of the last iterations show a feature's trend.
 _LAST = 10
 
 
@@ -40,7 +40,7 @@ class Usage(msgspec.Struct):
     """The work of one day, feature or model, or all of it.
 
     `judged` counts the iterations that went well or not. `unpriced` counts the work whose client
-    does not tell what it cost.
+    does not report what it cost.
     """
 
     key: str = ""
@@ -69,13 +69,13 @@ class Usage(msgspec.Struct):
 
 
 class NextCommands(msgspec.Struct):
-    """How many times a next command was seen, and how many of those commands passed."""
+    """How many next commands were seen, and how many of them passed."""
 
     commands: int = 0
     passed: int = 0
 
     def add(self, command: Message) -> None:
-        """Count one."""
+        """Count one command."""
         self.commands += 1
         self.passed += not command.failed
 
@@ -84,8 +84,8 @@ class RecallStats(msgspec.Struct):
     """How often hooks gave memories to the model, and how the next shell command ended.
 
     `first_*`: the first command after a prompt. `retry_*`: the next command after one that failed.
-    Each with a memory given just before, and without. The difference is no proof: memories are
-    given where there was work like it before.
+    Each with a memory given just before, and without. The difference proves nothing: memories are
+    given where similar work was done before.
     """
 
     recalls: int = 0
@@ -97,7 +97,7 @@ class RecallStats(msgspec.Struct):
 
 
 class Stats(msgspec.Struct):
-    """All of it; days are local and oldest first, features and models those of most work first."""
+    """All statistics. Days are local and oldest first; features and models, most work first."""
 
     total: Usage
     by_day: list[Usage]
@@ -107,13 +107,13 @@ class Stats(msgspec.Struct):
 
 
 def command_mark(text: str) -> str:
-    """A short hash of how a command begins, so that the log holds none of its words."""
+    """Return a short hash of a command's beginning, so that the log has none of its words."""
     first = cleaned(text, LONGEST_ASKED).partition("\n")[0][:_COMPARED_CHARS]
     return hashlib.sha256(first.encode()).hexdigest()[:12] if first else ""
 
 
 def usage(work: Iterable[Event], key: str = "") -> Usage:
-    """What these came to."""
+    """Sum up this work."""
     found = Usage(key)
     for one in work:
         found.add(one)
@@ -121,12 +121,12 @@ def usage(work: Iterable[Event], key: str = "") -> Usage:
 
 
 def feature_usage(ralph: Ralph, feature: str) -> Usage:
-    """What one feature took so far."""
+    """Sum up the work on one feature so far."""
     return usage(events(ralph, features=[feature]), feature)
 
 
 def trend(newest_first: Iterable[Event]) -> float | None:
-    """By how much the last ten that say how they went succeeded more often than all of them."""
+    """Return by how much the last ten judged iterations succeeded more often than all of them."""
     ends = [one.outcome == "success" for one in newest_first if one.outcome in _JUDGED]
     if len(ends) <= _LAST:
         return None
@@ -136,7 +136,7 @@ def trend(newest_first: Iterable[Event]) -> float | None:
 def stats(
     ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
 ) -> Stats:
-    """Count the work of these days, both included; of one feature without recalls."""
+    """Count the work of these days, both included; for one feature, without recalls."""
     work = events(ralph, features=None if feature is None else [feature], since=since, until=until)
     return Stats(
         usage(work, "total"),
@@ -148,7 +148,7 @@ def stats(
 
 
 def grouped(work: Iterable[Event], key: Callable[[Event], str]) -> list[Usage]:
-    """The work by day, feature or whatever the key is; most work first."""
+    """Sum up the work by day, feature or another key; most work first."""
     rows: dict[str, Usage] = {}
     for one in work:
         rows.setdefault(name := key(one), Usage(name)).add(one)
@@ -156,7 +156,7 @@ def grouped(work: Iterable[Event], key: Callable[[Event], str]) -> list[Usage]:
 
 
 def _moment(text: str | None) -> datetime | None:
-    """The moment in local time; None for what is no time, which an imported record may have."""
+    """Return the moment in local time; None if it is no time, as in some imported records."""
     try:
         return datetime.fromisoformat(text or "").astimezone()
     except (ValueError, OverflowError):
@@ -167,27 +167,27 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _recalls(ralph: Ralph, session: str | None = None) -> list[Activity]:
-    """What hooks showed the model for a prompt or an error, and the loop in its prompts."""
+    """Return what hooks showed the model for a prompt or an error, and the loop in its prompts."""
     folder = disk.hooks_folder(ralph.project.root, ralph.project.home)
     found = read_activity(folder, session, whole=True)
     return [one for one in found if one.shown and one.event != "session-start"]
 
 
 def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
-    """What hooks showed the model in one exchange of a session."""
+    """Return what hooks showed the model in one exchange of a session."""
     mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
     return [one for one in mine if _is_under_way(exchange, one.at)]
 
 
 def told_in(ralph: Ralph, iteration: Iteration) -> list[Activity]:
-    """What the loop showed the model in the prompt of an iteration."""
+    """Return what the loop showed the model in the prompt of an iteration."""
     found = _recalls(ralph, iteration.session_id) if iteration.session_id else []
     at = (iteration.timestamp or "")[:SECOND_CHARS]
     return [one for one in found if one.event.startswith(RUN) and one.at[:SECOND_CHARS] == at]
 
 
 def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> RecallStats:
-    """How often hooks showed the model memories in these days, and what came next."""
+    """Return how often hooks showed the model memories in these days, and what came next."""
     first, end = moments_between(since, until)
     hooks = (one for one in _recalls(ralph) if not one.event.startswith(RUN))
     recalls = [one for one in hooks if first <= one.at < end]
@@ -213,7 +213,7 @@ def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]])
         held = exchanges.get(_conversation(one), [])
         if exchange := next((e for e in reversed(held) if _is_under_way(e, one.at)), None):
             given.setdefault(exchange.id, []).append(one)
-    # Before the first line of the log, memories were given that nobody counted.
+    # Leave out exchanges from before the log: nobody counted the memories given then.
     since = min((one.at for one in recalls), default="9")
     for exchange in (one for held in exchanges.values() for one in held):
         mine = given.get(exchange.id, [])

@@ -29,7 +29,7 @@ _NONE = Health(False, "the setting embedder is none", "Run: ralph config embedde
 _REBUILD = "Run: ralph index rebuild"
 _NOTHING = {"journalled": 0, "indexed": 0}
 _SINGULAR = {"features": "feature", "conversations": "conversation"}
-# The streams beside those of the features.
+# The streams other than features.
 _MEMORIES = ("conversations", "knowledge", "notes", "plan")
 
 
@@ -57,7 +57,7 @@ class RagStatus(msgspec.Struct, frozen=True):
 
 
 def _status_there(there: Any) -> RagStatus:
-    """What the server says; a token of one feature is told little."""
+    """Return what the server says; a token for one feature gets little."""
     health, told = Health(True, "on the server"), {}
     try:
         told = there.status()
@@ -68,7 +68,7 @@ def _status_there(there: Any) -> RagStatus:
 
 
 def status(ralph: Ralph) -> RagStatus:
-    """Look, and change nothing but an empty index file that may be made."""
+    """Return the status. Changes nothing, but may create an empty index file."""
     if ralph.remote:
         return _status_there(ralph)
     embedder = ralph.store.embedder
@@ -88,16 +88,16 @@ def status(ralph: Ralph) -> RagStatus:
 
 
 def _count(stream: Stream) -> dict[str, int]:
-    """How many records a stream has, and how many of them the index has."""
+    """Return how many records a stream has, and how many of them the index has."""
     counts = dict(_NOTHING)
-    with contextlib.suppress(MemoryOff, Corrupt):  # the status tells why
+    with contextlib.suppress(MemoryOff, Corrupt):  # the status says why
         counts["journalled"] = len(stream.records())
         counts["indexed"] = _size(stream).records if counts["journalled"] else 0
     return counts
 
 
 def _knowledge(ralph: Ralph) -> dict[str, int]:
-    """What all projects gave, published or not; only the first entries of a pattern are indexed."""
+    """Count all projects' entries, published or not; only a pattern's first ones are indexed."""
     try:
         accounts = ralph.knowledge.state.accounts()
     except MemoryOff:
@@ -124,7 +124,7 @@ def _then(health: Health) -> str:
         return ""
     todo = health.todo.rstrip(".")
     if health is not _NONE and todo.startswith("Run:"):
-        return f". {todo}"  # as Ollama's users know it: nomic-embed-text not found. Run: ...
+        return f". {todo}"  # as Ollama users know it: nomic-embed-text not found. Run: ...
     return f"; {todo}" if todo.startswith("Run:") else f"; {todo[0].lower()}{todo[1:]}"
 
 
@@ -139,7 +139,7 @@ def _embedder(embedder: Embedder | None) -> Health:
 
 
 def _off(error: MemoryOff | Corrupt) -> Health:
-    """What is wrong; of a server also which one, for that is what a person must look after."""
+    """Return what is wrong; for a server also which one, so that a person knows where to look."""
     if isinstance(error, Corrupt):
         return Health(False, f"the index is damaged ({error})", _REBUILD)
     at_server = error.where is not None and "://" in error.where
@@ -166,7 +166,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
     return trouble or Health(True, f"{store.title} ok"), features
 
 
-# -- Is the index what the journal says it should be? Looks, and changes nothing.
+# -- Checking the index against the journal. Changes nothing.
 
 
 _FLOAT_BYTES = 4
@@ -174,7 +174,7 @@ _CATCHES_UP = "The next search catches up by itself."
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong with the index; `mends` says that the next search puts it right."""
+    """One problem with the index; `mends`: the next search fixes it."""
 
     feature: str | None
     what: str
@@ -183,7 +183,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """How many records are indexed as they should be, and everything that is wrong."""
+    """How many records are indexed correctly, and every problem found."""
 
     ok: bool
     records: int
@@ -234,7 +234,7 @@ def _stream_faults(memory: Stream) -> tuple[list[Fault], int]:
         size = view.size(live)
     vectors = list(_vector_faults(content.vectors, size, target, memory)) if current else []
     good = len(living.keys() & indexed)
-    # A journal that has just grown or been merged explains what is missing or too much.
+    # If the journal has just grown or been merged, missing or extra records are normal.
     todo = _REBUILD if current else _CATCHES_UP
     too_many = "is indexed, but not in the journal"
     told = [f"record {key[0]} is not indexed" for key in living.keys() - indexed]
@@ -246,7 +246,7 @@ def _stream_faults(memory: Stream) -> tuple[list[Fault], int]:
 def _vector_faults(
     vectors: dict[bytes, bytes], size: CollectionSize, target: IndexSpec, memory: Stream
 ) -> Iterator[str]:
-    """Each text that must have a vector has one, of the right length and of real numbers."""
+    """Yield what is wrong with passages and vectors: one is missing, too many, or damaged."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]
     if size.passages != len(passages):
         yield f"passages indexed: {size.passages}, should be {len(passages)}"

@@ -1,6 +1,6 @@
-"""What happened, in the order of time: iterations and exchanges, filtered, counted and summed up.
+"""What happened, in order of time: iterations and exchanges, filtered, counted and summed up.
 
-A list or a sum decodes a record when it gets to it, and only the few fields it needs.
+Records are decoded one at a time, and only the few fields that are needed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ralph.text.times import moments_between
 
 _T = TypeVar("_T")
 _TITLE_CHARS = 300
-# Repeated errors are looked for in so many of the last runs; older ones count as overcome.
+# How many of the last runs are searched for repeated errors; older ones count as overcome.
 _RUNS = 300
 
 
 class _Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the body of an iteration or an exchange says of the work."""
+    """What the body of an iteration or an exchange says about the work."""
 
     feature: str = ""
     conversation: str = ""
@@ -40,7 +40,7 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Event(_Work, frozen=True, kw_only=True, gc=False):
-    """One iteration or exchange in short. `outcome` of an exchange is its status."""
+    """One iteration or exchange in short. The `outcome` of an exchange is its status."""
 
     id: str
     kind: str
@@ -70,7 +70,7 @@ class _Files(msgspec.Struct, frozen=True):
 
 
 class Events:
-    """Records that are decoded one after another: a list of twenty thousand would take 10 MB."""
+    """Events that are decoded one at a time: a list of twenty thousand would take 10 MB."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -100,12 +100,12 @@ def events(
     since: str | None = None,
     until: str | None = None,
 ) -> Events:
-    """Iterations and exchanges that fit, newest first; `text` stands in them as it is written.
+    """Return matching iterations and exchanges, newest first; `text` must occur in them literally.
 
-    An exchange that was an iteration too is listed as the iteration.
+    An exchange that was also an iteration is listed as the iteration.
     """
     first, end = moments_between(since, until)
-    # As JSON has it; case does not count for plain letters.
+    # As written in JSON; the case of ASCII letters does not matter.
     wanted = msgspec.json.encode(text.strip())[1:-1].lower()
     found = [
         record
@@ -121,7 +121,7 @@ def events(
 def _records(
     ralph: Ralph, kinds: Collection[str], features: Sequence[str] | None
 ) -> Iterator[Record]:
-    """The records of iterations and exchanges, each event once."""
+    """Yield the records of iterations and exchanges, each event once."""
     told: set[str | None] = set()
     memories = ralph.features() if features is None else map(ralph.feature, features)
     if not kinds or KIND in kinds or EXCHANGE in kinds:
@@ -146,7 +146,7 @@ def _event(record: Record, body: _Body) -> Event:
 
 
 def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Exchange]:
-    """The whole records of these events, by id."""
+    """Return the whole records of these events, by id."""
     found: dict[str, Iteration | Exchange] = {}
     wanted: dict[str, set[str]] = {}
     for one in some:
@@ -160,7 +160,7 @@ def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Excha
 
 
 def later_success(ralph: Ralph, record: Iteration) -> Event | None:
-    """The first iteration on the same task that succeeded after this one, which did not."""
+    """Return the first iteration on the same task that succeeded after this failed one."""
     if record.task_id is None or record.outcome == "success":
         return None
     number, task = record.iteration_number or 0, str(record.task_id)
@@ -170,19 +170,19 @@ def later_success(ralph: Ralph, record: Iteration) -> Event | None:
 
 
 def mistakes(ralph: Ralph) -> list[RepeatedError]:
-    """Errors that came again in the last iterations and sessions, with what solved them."""
+    """Return repeated errors of the last iterations and sessions, with what solved them."""
     newest = sorted(_records(ralph, (), None), key=lambda one: one.at)[-_RUNS:]
     return repeated_errors([one.errors for _, one in _each(newest, _errors)])
 
 
 def _each(records: Iterable[Record], decode: Callable[[bytes], _T]) -> Iterator[tuple[Record, _T]]:
     for record in records:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` tells
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` reports it
             yield record, decode(record.body)
 
 
 def touched_files(ralph: Ralph, feature: str, most: int) -> list[tuple[str, int]]:
-    """The files that most iterations of a feature touched, and how many did."""
+    """Return the files that most iterations of a feature touched, and how many did."""
     counts: Counter[str] = Counter()
     for _, one in _each(ralph.feature(feature).records(), _files):
         counts.update({file.path for file in one.files_touched})
@@ -190,7 +190,7 @@ def touched_files(ralph: Ralph, feature: str, most: int) -> list[tuple[str, int]
 
 
 def local_day(at: str) -> str:
-    """The day of a moment in the local time zone; "" where that is unclear."""
+    """Return the day of a moment in the local time zone; "" if it is unclear."""
     try:
         return datetime.fromisoformat(at).astimezone().date().isoformat()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Tokens for a server: each allows one scope in one project. Only a hash of it is stored.
+"""Tokens for a server: each allows one scope in one project. Only its hash is stored.
 
 They are records in their own journal, in Ralph's home or in the database if one is set. So every
 process of a server knows them, and a revoked token is refused at once.
@@ -46,11 +46,11 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     expires: str | None = None
 
     def allows(self, right: Right) -> bool:
-        """Whether it includes this right."""
+        """Return whether it includes this right."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def is_expired(self) -> bool:
-        """Whether it has expired."""
+        """Return whether it has expired."""
         end = self.expires
         return end is not None and datetime.fromisoformat(end) <= datetime.now(UTC)
 
@@ -62,11 +62,11 @@ class Tokens:
         self._journals = open_journals(_JOURNAL, settings, home)
         self._server = on_server(self._journals)
         if self._server is not None:
-            self._server.link.retry()  # whoever revokes a token does not wait for a pause to end
+            self._server.link.retry()  # revoking a token must not wait for a pause to end
         self._journal = self._journals.journal(_JOURNAL)
         self._fold = Fold(self._journal)
         self._watch: Watch | None = None
-        # The tokens as of a state of the fold.
+        # The tokens, and the state of the fold they were read from.
         self._state = (-1, 0)
         self._known: dict[str, Token] = {}
 
@@ -79,7 +79,7 @@ class Tokens:
         feature: str | None = None,
         days: float | None = None,
     ) -> tuple[Token, str]:
-        """A new token and its secret, which cannot be shown again."""
+        """Create a token; return it with its secret, which cannot be shown again."""
         name = " ".join(name.split())
         if not 0 < len(name) <= _LONGEST_NAME:
             raise BadInput(f"a token needs a name of at most {_LONGEST_NAME} characters")
@@ -108,7 +108,7 @@ class Tokens:
         return token, secret
 
     def list(self) -> list[Token]:
-        """Every token that was not revoked, oldest first."""
+        """Return every token that was not revoked, oldest first."""
         return list(self._by_digest().values())
 
     def revoke(self, wanted: str) -> Token:
@@ -123,13 +123,13 @@ class Tokens:
         return found[0]
 
     def find(self, secret: str) -> Token | None:
-        """The token with this secret, unless it was revoked or has expired."""
+        """Return the token with this secret, unless it was revoked or has expired."""
         found = self._by_digest().get(_digest(secret))
         return None if found is None or found.is_expired() else found
 
     def watch(self) -> None:
-        """Keep track of changes by notifications, where there is a database: then most calls ask
-        it nothing. This holds for everything of this process that uses the same database."""
+        """Follow changes by notifications if there is a database, so that most calls need no query.
+        This applies to everything in this process that uses the same database."""
         if self._watch is None and self._server is not None:
             self._watch = self._server.link.watch()
 
@@ -140,10 +140,10 @@ class Tokens:
         self._journals.close()
 
     def _by_digest(self) -> dict[str, Token]:
-        """Every token by the hash of its secret; a lookup by hash leaks nothing of the secret."""
+        """Return the tokens by the hash of their secret; a lookup by hash leaks nothing of it."""
         records = self._fold.records()
         if self._fold.position is None and self._server is not None:
-            self._server.server.names()  # JournalDown, where nothing is known yet
+            self._server.server.names()  # raises JournalDown if nothing is known yet
             records = self._fold.records()
         state = self._fold.generation, len(records)
         if state != self._state:

@@ -1,7 +1,7 @@
-"""Copies of a project's memories: to a file and back, to a server and back.
+"""Copy a project's memories: to a file and back, to a server and back.
 
-A move to a server copies what is missing, then verifies every record by id and hash. What waits
-for a server is delivered here, too.
+A move to a server copies what is missing, then verifies every record by id and hash. Records that
+wait for a server are delivered here, too.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _LINES_AT_ONCE = 500
 
 
 class JournalKey(NamedTuple):
-    """A journal: the memory that keeps it, and its name there."""
+    """A journal: the memory it belongs to, and its name there."""
 
     memory: str
     name: str
 
 
 def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
-    """Every journal of this project; `everywhere`: in Ralph's home, those of all projects."""
+    """Return every journal of this project; `everywhere`: also other projects' in Ralph's home."""
     said = [part.name for part in ralph.conversations.stream.parts]
     own = {CONVERSATIONS: said, KNOWLEDGE: [stream_of(ralph.project.id)]}
     memories = (FEATURES, CONVERSATIONS, KNOWLEDGE)
@@ -54,12 +54,12 @@ def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
 
 
 def journal_of(ralph: Ralph, key: JournalKey) -> Journal:
-    """The journal itself."""
+    """Return the journal itself."""
     return _store(ralph, key.memory).journals.journal(key.name)
 
 
 def records_in(ralph: Ralph, key: JournalKey) -> Iterator[Record]:
-    """Every record that stands in a journal, read in parts: there may be many."""
+    """Yield every record in a journal, read in parts because there may be many."""
     journal, position = journal_of(ralph, key), None
     while True:
         batch = journal.read(position, limit=_LINES_AT_ONCE)
@@ -76,7 +76,7 @@ def _store(ralph: Ralph, memory: str) -> Store:
 
 
 def stream_at(ralph: Ralph, key: JournalKey) -> ProjectStream | ConversationStream | Knowledge:
-    """The journal as its memory understands it."""
+    """Return the memory's stream for a journal."""
     if key.memory == FEATURES:
         return ralph.notes if key.name == NOTES else ralph.feature(key.name)
     if key.memory == KNOWLEDGE:
@@ -85,7 +85,7 @@ def stream_at(ralph: Ralph, key: JournalKey) -> ProjectStream | ConversationStre
 
 
 def journal_lines(batch: Batch) -> tuple[list[bytes], int]:
-    """Everything that stands in a journal as its lines, and how many of them are records."""
+    """Return the live records and tombstones of a journal as lines, and how many are records."""
     buried = {stone.id for stone in batch.tombstones}
     lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
     return [*lines, *map(write_tombstone, batch.tombstones)], len(lines)
@@ -94,9 +94,9 @@ def journal_lines(batch: Batch) -> tuple[list[bytes], int]:
 def adopt(
     ralph: Ralph, key: JournalKey, records: Sequence[Record], stones: Stones, *, by_id: bool = False
 ) -> tuple[int, int, int]:
-    """Keep what was made elsewhere as it is: how many were new, known, forgotten here.
+    """Save records from elsewhere unchanged; return how many were new, known, forgotten here.
 
-    `by_id`: where the id is known, the record that is here stays the only one.
+    `by_id`: a record whose id is known here is not added, even with other content.
     """
     journal, stream = journal_of(ralph, key), stream_at(ralph, key)
     if stones and journal.forget((), stones=clean(stones)):
@@ -115,10 +115,10 @@ def adopt(
 
 
 class ImportResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an import came to.
+    """The result of an import.
 
-    `staged` are the entries of knowledge that came and wait for a person's checkpoint, `left_out`
-    counts what would have published, judged or forgotten knowledge by itself.
+    `staged` are the imported entries of knowledge that wait for a person's checkpoint. `left_out`
+    counts lines that would have published, judged or forgotten knowledge by themselves.
     """
 
     added: int
@@ -130,7 +130,7 @@ class ImportResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A line of an export: of a feature's journal, or of a project's knowledge."""
+    """A line of an export, from a feature's journal or from a project's knowledge."""
 
     stream: str | None = None
     knowledge: str | None = None
@@ -142,7 +142,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
-    """Every entry with its feature's name, tombstones too, one a line; the project's knowledge."""
+    """Yield every entry of the features and the project's knowledge, and tombstones, as lines."""
     for key in journal_keys(ralph):
         if key.memory != CONVERSATIONS and feature in (None, key.name):
             home = {"stream" if key.memory == FEATURES else "knowledge": key.name}
@@ -153,11 +153,11 @@ def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]
 def import_lines(
     ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool = False
 ) -> ImportResult:
-    """Bring in what is not here yet; what was forgotten here or there stays forgotten.
+    """Import what is not here yet; what was forgotten here or there stays forgotten.
 
     Knowledge goes to the project that it names. It reaches every project, and anybody may have
     written the file, so it is staged until a person publishes it. `own`: the file is a person's
-    own backup, and its knowledge is staged or published as it was.
+    own backup, so its knowledge is staged or published as it was.
     """
     homes: dict[JournalKey, tuple[list[Record], list[Tombstone]]] = {}
     complaints: list[Complaint] = []
@@ -196,7 +196,7 @@ def _staged(ralph: Ralph) -> dict[str, None]:
 
 
 def _read(raw: bytes) -> tuple[JournalKey, Record | Tombstone]:
-    """A line of an export, or of a journal copied from elsewhere."""
+    """Read a line of an export, or of a journal copied from elsewhere."""
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
         exported = _read_exported(text)
@@ -207,20 +207,20 @@ def _read(raw: bytes) -> tuple[JournalKey, Record | Tombstone]:
     if exported.stream is not None:
         return JournalKey(FEATURES, exported.stream), entry
     if exported.knowledge is not None:
-        # What it says of itself counts: an entry is published with the project it names.
+        # The project that the entry itself names counts: it is published with that one.
         named = isinstance(entry, Record) and is_knowledge_kind(entry.kind)
         return _home_of(entry) if named else JournalKey(KNOWLEDGE, exported.knowledge), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
 
 def redacted(record: Record) -> Record:
-    """The record without secrets, wherever its line was written."""
+    """Return the record without secrets, wherever its line was written."""
     try:
         body = msgspec.json.decode(record.body)
         clean = redact_tree(body)
         return record if clean == body else msgspec.structs.replace(record, body=_encode(clean))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return record  # whoever reads it complains
+        return record  # its readers report it
     except RecursionError:
         raise Unreadable("is nested too deeply to be kept") from None
 
@@ -247,14 +247,14 @@ _FEATURE = "feature"
 _PORTION = 500
 _TRIES = 3
 
-# Called with the stream's name and how many of its records were looked at.
+# Called with the stream's name and how many of its records were processed.
 Progress = Callable[[str, int], None]
 
 
 class MovedStream(msgspec.Struct, frozen=True):
-    """How much of one stream is the same in both places now, and what is not there.
+    """How much of one stream is now the same in both places, and what was not copied.
 
-    `unreadable` are lines that cannot be read and stay where they are; `forgotten_there` are
+    `unreadable` lists lines that cannot be read and stay where they are; `forgotten_there` counts
     records that the target had forgotten before, and that stay forgotten.
     """
 
@@ -267,7 +267,7 @@ class MovedStream(msgspec.Struct, frozen=True):
 
 
 class MovedMemory(msgspec.Struct, frozen=True):
-    """One memory, and how many journals of other projects stayed where they are."""
+    """One moved memory, and how many journals of other projects stayed where they are."""
 
     memory: str
     source: str
@@ -277,7 +277,7 @@ class MovedMemory(msgspec.Struct, frozen=True):
 
 
 class MovedProject(msgspec.Struct, frozen=True):
-    """All memories of a project, copied and compared; `dry_run`: only looked at."""
+    """All memories of a project, copied and compared; with `dry_run`, only compared."""
 
     memories: tuple[MovedMemory, ...]
     dry_run: bool
@@ -309,17 +309,17 @@ def move_project(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> MovedProject:
-    """Copy the journals of a project's memories, and say so only when every record is the same.
+    """Copy the journals of a project's memories; return only when every record is the same.
 
-    An address is a server, None is files. The source is not changed. `everything` takes the
-    conversations and the knowledge of all projects along.
+    `source` and `target` are a server's address, or None for files. The source is not changed.
+    `everything` also copies the conversations and the knowledge of all projects.
     """
     own = {FEATURES: None, CONVERSATIONS: project.ids, KNOWLEDGE: [stream_of(project.id)]}
     with contextlib.ExitStack() as stack:
 
         def opened(url: str | None) -> list[Journals]:
             chosen = msgspec.structs.replace(settings, journal_url=url)
-            # One of the two is files: that is no sign that somebody lacks the address.
+            # One of the two is always files, so do not warn that the address is missing.
             owners = {FEATURES: project, CONVERSATIONS: None, KNOWLEDGE: None}
             journals = [
                 store.open_journals(memory, chosen, home, of=owner, warns=False)
@@ -331,10 +331,10 @@ def move_project(
                     if _hands_over(url, settings, dry_run):
                         server.deliver()
                     else:
-                        server.link.retry()  # a person asks
+                        server.link.retry()  # a person asked
             return journals
 
-        # A server without its spool, so that what it does not have is not called moved.
+        # A server without its spool: a record that only waits for it does not count as moved.
         sources, targets = opened(source), opened(target)
         plain = ([getattr(one, "server", one) for one in side] for side in (sources, targets))
         pairs = list(zip(*plain, strict=True))
@@ -353,8 +353,8 @@ def move_project(
             for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True)
         ]
         if target is not None and _hands_over(target, settings, dry_run):
-            # Remember how far the numbers go, so that they go on when the server is away.
-            with contextlib.suppress(JournalDown):  # the next use that reaches it does so, too
+            # Remember the highest numbers, so that they continue while the server is down.
+            with contextlib.suppress(JournalDown):  # the next use of the server does so, too
                 for journals, there in zip(targets, moved, strict=True):
                     for stream in there.streams:
                         journals.journal(stream.name).read(limit=1)
@@ -362,7 +362,7 @@ def move_project(
 
 
 def _hands_over(url: str | None, settings: Settings, dry_run: bool) -> bool:
-    """Whether what waits here goes to this server: it may wait for another."""
+    """Return whether records that wait here go to this server: they may wait for another."""
     return not dry_run and (settings.journal_url or url) == url
 
 
@@ -375,10 +375,10 @@ def move(
     only: Collection[str] | None = None,
     dry_run: bool = False,
 ) -> MovedMemory:
-    """Copy every stream (or those of these names); return only when all of it is there.
+    """Copy every stream, or those with these names; return only when all of it is there.
 
-    The source is not changed. After an interruption it can be repeated. Refused before anything
-    is written: other content under an id that both have. `dry_run` writes nothing.
+    The source is not changed. After an interruption, this can be repeated. If both sides have an
+    id with different content, it refuses before it writes anything. `dry_run` writes nothing.
     """
     names = source.names()
     chosen = [name for name in names if only is None or name in only]
@@ -394,7 +394,7 @@ def move(
 
 
 class _Contents:
-    """What is in a journal: living records by id and hash, and the ids of its tombstones."""
+    """What is in a journal: live records by id and hash, and the ids of its tombstones."""
 
     def __init__(self, journal: Journal) -> None:
         batch = journal.read()
@@ -405,7 +405,7 @@ class _Contents:
 
 
 def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
-    """What a move would come to."""
+    """Return what a move would do; raise if both sides have different content."""
     ours, theirs = _Contents(source), _Contents(place.journal(name))
     ids = {record_id for record_id, _ in ours.living}
     if others := sorted({key[0] for key in theirs.living - ours.living if key[0] in ids}):
@@ -419,7 +419,7 @@ def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
 
 
 def _copy_checked(source: Journal, place: Journals, name: str, report: Progress) -> MovedStream:
-    """Copy a stream, and return only when every id and hash of it is in the target."""
+    """Copy a stream; return only when every id and hash of it is in the target."""
     target = place.journal(name)
     fresh = 0
     for _ in range(_TRIES):
@@ -457,11 +457,11 @@ def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = N
     return MovedStream(name, records, stones, fresh, len(lost), ours.complaints)
 
 
-# -- what waits for a server
+# -- records that wait for a server
 
 
 def waiting_records(home: Path) -> dict[str, int]:
-    """How many records wait on this machine for a server, by memory."""
+    """Return how many records wait on this machine for a server, by memory."""
     from ralph.journal.spool import spool_folder
 
     spools = home / SPOOL
@@ -476,7 +476,7 @@ def waiting_records(home: Path) -> dict[str, int]:
 
 
 def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
-    """Hand everything that waits on this machine to the server, of whichever project, by memory."""
+    """Deliver everything that waits on this machine, of all projects; return counts by memory."""
     delivered: dict[str, int] = {}
     chosen = msgspec.structs.replace(settings, journal_url=url)
     for memory in waiting_records(home):
@@ -487,7 +487,7 @@ def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
 
 
 def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, int]:
-    """Put what waits for a server into the files instead: all but other projects' features."""
+    """Move records that wait for a server into the files, except other projects' features."""
     from ralph.journal.spool import deliver_to_files
 
     folders = {memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)}

@@ -22,7 +22,7 @@ from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 from ralph.text.tokens import compiled, table
 
-# Each is looked for anew; who has more will look again.
+# Each ring takes a new search. If there are more, fix these and check again.
 _MOST_RINGS = 50
 
 
@@ -30,24 +30,24 @@ _MOST_RINGS = 50
 
 
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
-    """Create a feature; its name must be free."""
+    """Create a feature; its name must not be taken."""
     return plan.feature(_create(plan, "features", name, patch))
 
 
 def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
-    """Create a discipline; its name must be free."""
+    """Create a discipline; its name must not be taken."""
     return plan.discipline(_create(plan, "disciplines", name, patch))
 
 
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
-    """Change what the patch gives and nothing else; None clears (F1)."""
+    """Change only the fields in the patch; None clears a field (F1)."""
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
         patch_named("features", plan.find(data, "features", name), patch)
     return plan.feature(name)
 
 
 def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
-    """Change what the patch gives and nothing else; None clears."""
+    """Change only the fields in the patch; None clears a field."""
     with plan.edit("disciplines", f"discipline {name} updated") as data:
         patch_named("disciplines", plan.find(data, "disciplines", name), patch)
     return plan.discipline(name)
@@ -56,7 +56,8 @@ def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
 def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
     """Delete an entry; refused while tasks belong to it or wait for it (F14).
 
-    `check` finds tasks that still name a discipline. The caller cleans a feature's index.
+    Tasks may still name a deleted discipline; `check` reports them. The caller cleans up a
+    feature's index.
     """
     field = "feature" if kind == "features" else "blocked_by"
     kinds: list[Kind] = [kind, "tasks"] if kind == "features" else [kind]
@@ -90,7 +91,7 @@ def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
 
 
 def add_named(plan: Plan, data: Data, kind: Kind, name: str, patch: Patch) -> None:
-    """Add a feature or a discipline to the data of an edit that is under way."""
+    """Add a feature or a discipline to data that is being edited."""
     entry: Data = {"name": name}
     patch_named(kind, entry, patch)
     if kind == "features":
@@ -99,7 +100,7 @@ def add_named(plan: Plan, data: Data, kind: Kind, name: str, patch: Patch) -> No
 
 
 def patch_named(kind: Kind, entry: Data, patch: Patch) -> None:
-    """Put the patch into the entry of a feature or a discipline."""
+    """Apply the patch to the entry of a feature or a discipline."""
     if patch.get("context_files") is not None:
         files = _replace_files(entry.get("context_files"), patch["context_files"])
         patch = {**patch, "context_files": files}
@@ -119,7 +120,7 @@ def create_task(plan: Plan, feature: str, title: str, patch: Patch | None = None
 
 
 def add_task(plan: Plan, data: Data, task_id: TaskId, patch: Patch) -> Data:
-    """Add a task's entry to the data of an edit that is under way."""
+    """Add a task's entry to data that is being edited."""
     entry: Data = {"id": task_id}
     patch_task(data, entry, patch, plan)
     entry.setdefault("status", "pending")
@@ -138,7 +139,7 @@ def update_task(
     comment: str | None = None,
     author: str | None = None,
 ) -> Task:
-    """Change what the patch gives, append the comment, and stamp the time; None clears."""
+    """Change the fields in the patch, append the comment, set the time; None clears a field."""
     patch = dict(patch or {})
     with plan.editing(f"task {task_id} updated", "tasks", "features") as data:
         entry = plan.find(data["tasks"], "tasks", task_id)
@@ -154,7 +155,7 @@ def update_task(
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
-    """The tasks to work on now: in progress first, then by priority, then by id."""
+    """Return the tasks to work on now: in progress first, then by priority, then by id."""
     done = {str(task.id) for task in tasks if task.status == "done"}
     found = [task for task in tasks if feature is None or task.feature == feature]
     found = [task for task in found if task.status in ("pending", "in_progress")]
@@ -164,14 +165,14 @@ def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
 
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
-    """Every ring of tasks that wait for each other, once, from its smallest id round to itself."""
+    """Return every ring of tasks that wait for each other, from its smallest id back to it."""
     ids: dict[str, TaskId] = {str(task.id): task.id for task in tasks}
     blockers = {str(task.id): [str(b) for b in task.blocked_by] for task in tasks}
     return [[ids[key] for key in ring] for ring in _rings(blockers)]
 
 
 def _rings(blockers: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Rings of tasks, each from its smallest id; one is cut before the next is looked for."""
+    """Find rings of tasks, each from its smallest id; each is cut before the next search."""
     graph = {key: [n for n in nexts if n in blockers] for key, nexts in blockers.items()}
     rings: list[list[str]] = []
     for _ in range(_MOST_RINGS):
@@ -188,20 +189,20 @@ def _rings(blockers: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def next_id(data: Data) -> int:
-    """The next free number."""
+    """Return the next free number."""
     keys = [str(entity.key) for entity in model.entities(data, "tasks") if entity.key]
     return max((int(k) for k in keys if k.isdecimal() and len(k) < 10), default=0) + 1
 
 
 def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
-    """Put the patch into a task's entry; blockers must exist and form no ring."""
+    """Apply the patch to a task's entry; blockers must exist and must not form a ring."""
     if patch.get("blocked_by") is not None:
         patch = {**patch, "blocked_by": _blockers(data, entry, patch["blocked_by"], plan)}
     patch_entry("tasks", entry, patch)
 
 
 def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
-    """As `patch_task`, for a task that was there before: stamp when it changed and was done."""
+    """Like `patch_task`, for an existing task: also set when it changed and was done."""
     before, at = entry.get("status", "pending"), plan.now()
     patch_task(data, entry, patch, plan)
     if (status := entry.get("status", "pending")) != before:
@@ -210,7 +211,7 @@ def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
 
 
 def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
-    """A task that cannot be read must not be written either: what is wrong comes first."""
+    """Refuse to change a task that cannot be read: it must be fixed first."""
     for name in ("feature", "title"):
         if not isinstance(entry.get(name), str | int) or not str(entry[name]).strip():
             file = plan.document("tasks")
@@ -240,7 +241,7 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
     entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]
 
 
-# -- Context files: files touched again and again join, files that are gone leave, noise stays out.
+# -- Context files: add files that are touched often, remove those that are gone, skip noise.
 
 
 _FILE_LISTS = ("context_files", "knowledge_paths")
@@ -253,7 +254,7 @@ def _noise(section: str) -> frozenset[str]:
 
 
 def is_noise(path: str) -> bool:
-    """Whether a path does not join the context files by itself (F33)."""
+    """Return whether a path is never added to the context files automatically (F33)."""
     *folders, name = PurePosixPath(path.replace("\\", "/")).parts or ("",)
     return (
         any(part.lower() in _noise("folders") or part.endswith(".egg-info") for part in folders)
@@ -265,8 +266,8 @@ def is_noise(path: str) -> bool:
 def enrich(
     plan: Plan, feature: str, iterations: Iterable[Iteration], *, among: Set[str] | None = None
 ) -> list[str]:
-    """Add files (`among` these) that were touched often and drop those that are gone; people's own
-    files stay. Return the files that joined."""
+    """Add files (`among` these) that were touched often, and drop those that are gone. A file that
+    a person added never makes room for another. Return the added files."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
         paths = {file.path for file in iteration.files_touched}
@@ -293,7 +294,7 @@ def enrich(
 
 
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
-    """The feature without files that are gone, and a note for each; the plan does not change."""
+    """Return the feature without files that are gone, and a note for each; the plan stays."""
     lists = {name: getattr(feature, name) for name in _FILE_LISTS}
     notes = _drop_vanished(plan, lists)
     kept = {name: tuple(lists.get(name, ())) for name in _FILE_LISTS}
@@ -301,13 +302,13 @@ def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
 
 
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
-    """Take files that are gone out of context and knowledge files; a note for each (F4)."""
+    """Remove files that are gone from context and knowledge files; return a note for each (F4)."""
     with plan.edit("features", f"vanished files of {feature} removed") as data:
         return _drop_vanished(plan, plan.find(data, "features", feature))
 
 
 def _replace_files(old: Any, value: Any) -> list[Data]:
-    """A whole new list from a person; a file that stays keeps its other fields."""
+    """Return a person's new list of files; a file that stays keeps its other fields."""
     before = {_path_of_item(item): item for item in old} if isinstance(old, list) else {}
     items: list[Any] = []
     for item in [value] if isinstance(value, str) else value:
@@ -323,7 +324,7 @@ def _replace_files(old: Any, value: Any) -> list[Data]:
 
 
 def _evict(items: list[Any]) -> None:
-    """Take out the least touched of Ralph's own until the list fits; a person's never."""
+    """Remove the least touched files that Ralph added until the list fits; never a person's."""
     while len(items) > Limits.context_files:
         if not (own := [i for i, item in enumerate(items) if _is_auto(item)]):
             most = Limits.context_files
@@ -333,7 +334,7 @@ def _evict(items: list[Any]) -> None:
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
-    """The note in a prompt for a file that is gone."""
+    """Return the note in a prompt for a file that is gone."""
     return f"[STALE: {path} no longer exists — removed from {where}]"
 
 
@@ -351,7 +352,7 @@ def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
 
 
 def project_file(root: Path, path: str) -> Path | None:
-    """A file that the plan names, for reading: a regular file inside the project, else None.
+    """Return a file that the plan names, if it is a regular file inside the project, else None.
 
     A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
     """
@@ -364,8 +365,8 @@ def project_file(root: Path, path: str) -> Path | None:
 
 
 def is_there(project: Path, path: str, *, file: bool = False) -> bool:
-    """Whether there is anything (or a file) at this path; no file can have a name that is too long
-    or has a NUL in it."""
+    """Return whether there is anything (or with `file`, a file) at this path. A path that is too
+    long or has a NUL in it cannot exist."""
     with suppress(OSError, ValueError):
         return (project / path).is_file() if file else (project / path).exists()
     return False
@@ -388,7 +389,7 @@ def _number(value: Any) -> int:
 
 
 def check(plan: Plan) -> list[model.Problem]:
-    """Every problem, by file and line; a file that does not parse is one problem."""
+    """Return every problem, by file and line; a file that does not parse is one problem."""
     files: dict[Kind, PlanFile] = {}
     problems: list[model.Problem] = []
     for kind in model.KINDS:
@@ -435,7 +436,7 @@ def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]
 
 
 def _features(plan: Plan, file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:
-    from ralph.plan.learnings import conflicts  # who only changes a task compares no texts
+    from ralph.plan.learnings import conflicts  # only here: few edits compare texts
 
     for feature in view.features:
         path = model.path_of(file.data, "features", feature.name)

@@ -1,8 +1,8 @@
-"""How each field of the plan is read from a file and set by a call: one rule a field.
+"""How each field of the plan is read from a file and set by a call: one rule per field.
 
 Reading is tolerant where an agent could not do better (plain texts, text over its limit) and strict
-where guessing would hide something: a malformed learning is a problem with its place (F36). A call
-that gives a wrong value is refused with a reason.
+where guessing would hide a mistake: a malformed learning is a problem with its place (F36). A call
+with a wrong value is refused with a reason.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def clean_text(name: str, value: Any, max_chars: int) -> str | None:
-    """A text without hidden characters and secrets, cut to its limit (F2): an agent cannot fix
-    its output, and the plan is committed to git."""
+    """Return the text without hidden characters and secrets, cut to its limit (F2): an agent cannot
+    fix its output, and the plan is committed to git."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -40,7 +40,7 @@ def clean_text(name: str, value: Any, max_chars: int) -> str | None:
 
 
 def clean_path(path: Any, max_chars: int) -> str:
-    """The path with forward slashes; one that could leave the project is refused (F9)."""
+    """Return the path with forward slashes; refuse one that could leave the project (F9)."""
     plain = path.strip().replace("\\", "/") if isinstance(path, str) else ""
     pure = PurePosixPath(plain)
     outside = plain.startswith(("/", "~")) or _DRIVE.match(plain)
@@ -60,7 +60,7 @@ def clean_path(path: Any, max_chars: int) -> str:
 
 
 def clean_status(value: Any) -> model.Status:
-    """The status that the word means."""
+    """Return the status that the word means."""
     plain = str(value).strip().lower()
     plain = model.STATUS_ALIASES.get(plain, plain)
     if plain not in STATUSES:
@@ -70,7 +70,7 @@ def clean_status(value: Any) -> model.Status:
 
 
 def clean_priority(value: Any) -> int:
-    """A number, or the number that a word stands for."""
+    """Return the number, or the number that a word stands for."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if (plain := str(value).strip().lower()) in PRIORITIES:
@@ -81,7 +81,7 @@ def clean_priority(value: Any) -> int:
     raise BadInput(f"the priority {value!r} is not a number", todo=todo)
 
 
-# -- one rule a field
+# -- one rule per field
 
 
 class FieldRule(NamedTuple):
@@ -93,7 +93,7 @@ class FieldRule(NamedTuple):
 
 @dataclass
 class EntryReader:
-    """One entry of a file, read field by field; what is wrong becomes a Problem with its place."""
+    """One entry of a file, read field by field; each mistake becomes a Problem with its place."""
 
     file: PlanFile
     path: model.DataPath
@@ -103,11 +103,11 @@ class EntryReader:
     def complain(
         self, what: str, todo: str, *steps: str | int, severity: model.Severity = "error"
     ) -> None:
-        """Note what is wrong at a field of this entry."""
+        """Report what is wrong at a field of this entry."""
         self.problems.append(self.file.problem((*self.path, *steps), what, todo, severity))
 
     def attempt(self, convert: Callable[[Any], Any], value: Any, *steps: str | int) -> Any:
-        """What the function makes of the value; None and a problem when it refuses."""
+        """Return the converted value; None, and report a problem, if the function refuses it."""
         try:
             return None if value is None else convert(value)
         except BadInput as error:
@@ -115,7 +115,7 @@ class EntryReader:
             return None
 
     def text(self, value: Any, max_chars: int, *steps: str | int) -> str | None:
-        """A text, cut to the limit; numbers are taken as text, empty is nothing."""
+        """Return a text, cut to the limit; numbers are read as text, empty text is None."""
         if isinstance(value, bool | dict | list):
             self.complain(f"`{steps[-1]}` is not a text", "Write it as a text.", *steps)
             return None
@@ -127,7 +127,7 @@ class EntryReader:
         return cut(plain, max_chars) or None
 
     def items(self, name: str, most: int, convert: Callable[[Any], Any]) -> tuple[Any, ...]:
-        """A list, item by item; a single text or number is a list of one."""
+        """Return a list, item by item; a single text or number is a list of one."""
         value = self.value.get(name)
         single = isinstance(value, str | int) and not isinstance(value, bool)
         items = [] if value is None else [value] if single else value
@@ -166,7 +166,7 @@ def _paths(chars: int, most: int) -> FieldRule:
 
 
 def _list(most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], Any]) -> FieldRule:
-    """A list of texts; a call's list that is full refuses (F2)."""
+    """Return the rule for a list of texts; a call with too many items is refused (F2)."""
 
     def check(name: str, value: Any) -> list[str]:
         items = [value] if isinstance(value, str) else value
@@ -183,7 +183,7 @@ def _list(most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], Any
 
 
 def _value(clean: Callable[[Any], Any], default: Any = None) -> FieldRule:
-    """A value that is cleaned in the same way wherever it comes from."""
+    """Return the rule for a value that is cleaned the same way in files and calls."""
 
     def read(entry: EntryReader, name: str) -> Any:
         found = entry.attempt(clean, entry.value.get(name), name)
@@ -199,7 +199,7 @@ def _clean_iteration(value: Any) -> int | str | None:
 
 
 def check_id(item: Any) -> model.TaskId:
-    """The id of a task, as it is."""
+    """Return the id of a task as it is; refuse anything else."""
     if isinstance(item, bool) or not isinstance(item, int | str):
         raise BadInput("this is not the id of a task", todo="Write the id.")
     return item
@@ -282,12 +282,12 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
 
 
 def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
-    """Put the patch into an entry: a field that is not in it is kept, one that is None is cleared.
+    """Apply the patch to an entry: a field that is not in it is kept, one that is None is cleared.
 
-    Texts are cut and cleaned; every other value that does not fit is refused.
+    Texts are cut and cleaned; any other value that does not fit is refused.
     """
     of, rules = SINGULAR[kind], RULES[kind]
-    # What a call cannot set, and what to do instead.
+    # Fields that a call cannot set, and what to do instead.
     refused = dict(row.split(" ", 1) for row in table(__file__, "refused.txt")[kind])
     allowed = [name for name in rules if name not in refused]
     for name, value in patch.items():
@@ -302,7 +302,7 @@ def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
 
 
 def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
-    """Everything that the files say, and every problem of a single entry."""
+    """Return everything in the files, and every problem of a single entry."""
     problems: list[Problem] = []
     found: dict[Kind, list[Any]] = {kind: [] for kind in model.KINDS}
     for kind, file in files.items():
@@ -331,7 +331,7 @@ def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
 
 
 def _read_entry(kind: Kind, reader: EntryReader) -> list[Any]:
-    """The entry; none where it lacks what it needs."""
+    """Return the entry, in a list that is empty if a required field is missing."""
     if kind == "features" and "current_state" in reader.value:
         what = "`current_state` is computed from the tasks and never read from the file"
         reader.complain(what, "Delete it.", "current_state", severity="warning")

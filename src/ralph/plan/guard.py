@@ -1,9 +1,9 @@
-"""The guard: a snapshot before an iteration, and after it a plan that nothing was lost from.
+"""The guard takes a snapshot of the plan before an iteration, and restores what was lost after it.
 
-It does not ask who changed a file. Every change between the two is either explained, because it
-came through Ralph's own calls (the write log has them), or it is not, and then what it destroyed is
-put back. What it cannot keep in the plan it keeps beside it: the file as it was found, and earlier
-versions that said something else.
+It does not ask who changed a file. A change is explained if it came through Ralph's own calls,
+which the write log has. If it did not, the guard restores what the change destroyed. What it cannot
+keep in the plan, it keeps beside it: the file as it was found, and earlier versions with other
+content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*\S)")
-# What a task or feature goes through, as opposed to what somebody wrote in it.
+# Fields with the state of a task or feature, as opposed to text that somebody wrote.
 _STATE = frozenset(
     "status priority blocked_by updated completed context_files last_verified removed_learnings"
     " current_state".split()
@@ -44,9 +44,9 @@ _HINT = (
 
 
 class FileVersion(msgspec.Struct, frozen=True):
-    """A file's bytes at one moment; None when it was not there.
+    """A file's bytes at one moment; None if it did not exist.
 
-    `quiet`: the agent had no tool call under way when it changed, so somebody else changed it.
+    `quiet`: the agent had no tool call running when it changed, so somebody else changed it.
     """
 
     at: str
@@ -55,7 +55,7 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The plan before an iteration, and what was seen of it since."""
+    """The plan before an iteration, and the versions of its files seen since."""
 
     at: str
     writes: int
@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Restoration(msgspec.Struct, frozen=True):
-    """One thing that was put back (or taken out again), and why."""
+    """One thing that was restored (or removed again), and why."""
 
     file: str
     what: str
@@ -76,7 +76,7 @@ class Restoration(msgspec.Struct, frozen=True):
 
 
 class GuardReport(msgspec.Struct):
-    """What was put back and why, what else to know, and where the other versions are kept."""
+    """What was restored and why, other notes, and where the other versions are kept."""
 
     restored: list[Restoration] = []
     notes: list[str] = []
@@ -85,11 +85,11 @@ class GuardReport(msgspec.Struct):
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         return not self.lines()
 
     def lines(self) -> list[str]:
-        """The report as a person reads it."""
+        """Return the report as lines for a person."""
         lines = [*map(str, self.restored), *self.notes]
         lines += [f"the file as it was found is kept in {copy}" for copy in self.copies]
         lines += [f"an earlier version of the file is kept in {copy}" for copy in self.earlier]
@@ -104,23 +104,23 @@ class Guard:
         self._last_look = ""
 
     def snapshot(self) -> Snapshot:
-        """The plan as it is now."""
+        """Return the plan as it is now."""
         with self._plan.locked():
             at = self._plan.now()
             files = {name: FileVersion(at, self._plan.raw(name)) for name in (*KINDS, "metadata")}
             return Snapshot(at, self._plan.log.last(), files, {name: [] for name in files})
 
     def observe(self, snapshot: Snapshot, *, idle: bool) -> None:
-        """Look at the files now. `idle`: no tool call was under way since the last look.
+        """Look at the files now. `idle`: no tool call has been running since the last look.
 
-        A client may print a call a moment after it was made, so the look behind counts too.
+        A client may report a call a moment late, so if this look is not idle, the last one was not.
         """
         at = self._plan.now()
         for name, first in snapshot.files.items():
             seen = snapshot.seen[name]
             if seen and seen[-1].at == self._last_look and not idle:
                 seen[-1] = msgspec.structs.replace(seen[-1], quiet=False)
-            with contextlib.suppress(OSError):  # whatever else it is by now, the check sees to it
+            with contextlib.suppress(OSError):  # if it is something else now, `check` handles it
                 raw = self._plan.raw(name) if _is_usable(self._plan.path(name)) else b""
                 if raw != (seen[-1] if seen else first).raw:
                     seen.append(FileVersion(at, raw, idle))
@@ -129,10 +129,10 @@ class Guard:
     def check(
         self, snapshot: Snapshot, *, feature: str, others: Mapping[str, str] | None = None
     ) -> GuardReport:
-        """Put back what was lost or changed without a call, and say what and why.
+        """Restore what was lost or changed without a call, and report what and why.
 
-        `feature` is the run's own, "" for a planning run. `others` are those that other loops work
-        on, with the time they began.
+        `feature` is the run's own, "" for a planning run. `others` are the features that other
+        loops work on, with the time they began.
         """
         report = GuardReport()
         with self._plan.locked():
@@ -153,7 +153,7 @@ class Guard:
         return report
 
     def _write(self, kind: Kind, repair: _FileRepair, report: GuardReport) -> None:
-        """Write what is kept, and note for other loops' guards what this run came to."""
+        """Write what is kept, and log the result of this run for the guards of other loops."""
         if repair.changed:
             if repair.last is not None:
                 report.copies.append(self._keep_copy(kind, repair.last))
@@ -167,8 +167,8 @@ class Guard:
     def _keep_lost(self, kind: Kind, repair: _FileRepair) -> list[str]:
         """Keep earlier versions of the file with words that neither the file nor a copy has now.
 
-        They are reported when not everything came through calls, and when most of the file is gone.
-        An agent can forge the log of calls, so that is no reason to lose anything for good.
+        They are reported if not everything came through calls, or if most of the file is gone. They
+        are kept in any case, because an agent can forge the log of calls.
         """
         copies: list[str] = []
         have = _words(repair.result, kind) | _words(repair.last, kind)
@@ -180,7 +180,7 @@ class Guard:
         return copies if repair.direct or most else []
 
     def _restore_metadata(self, snapshot: Snapshot, report: GuardReport) -> None:
-        """Restore the project's identity whole: an agent has no business with it."""
+        """Restore the project's identity as a whole: an agent must not change it."""
         before, now = snapshot.files["metadata"].raw, self._plan.raw("metadata")
         if now == before or before is None or not (_parsed(before) or {}).get("project_id"):
             return
@@ -195,7 +195,7 @@ class Guard:
         report.restored.append(Restoration("metadata.yaml", "the file", why))
 
     def _clear(self, name: str, report: GuardReport) -> None:
-        """Move away what is not a readable file, such as a folder or a link in its place."""
+        """Move away anything that is not a readable file, such as a folder or a link."""
         path = self._plan.path(name)
         if _is_usable(path):
             return
@@ -216,7 +216,7 @@ class Guard:
         return str(copy)
 
     def _make_folder(self) -> None:
-        """Make the plan's folder again, if an agent has put something else there."""
+        """Create the plan's folder again if an agent has put something else there."""
         folder = self._plan.folder
         with contextlib.suppress(UnsafeFile):
             if disk.is_folder(folder):
@@ -230,9 +230,9 @@ class Guard:
 
 @dataclass(eq=False)
 class _FileStep:
-    """One version of a file on its way through the iteration, and what is known of its change.
+    """One version of a file during the iteration, and what is known about the change.
 
-    `base` is the version that a call through Ralph began with, None when no call wrote this one.
+    `base` is the version that a call through Ralph started with; None if no call wrote this one.
     """
 
     at: str
@@ -243,15 +243,15 @@ class _FileStep:
 
     @property
     def data(self) -> Data | None:
-        """What is in the file; None when it cannot be read, or its bytes are not known."""
+        """The data in the file; None if it cannot be read, or its bytes are not known."""
         return None if self.raw is None and self.key != ABSENT else _parsed(self.raw)
 
 
 class _FileRepair:
-    """One file followed from the snapshot to now, and what it should hold.
+    """Follows one file from the snapshot to now, and decides what it should contain.
 
-    `direct`: somebody wrote to it without a call; `versions` are what such writes left, behind the
-    first one. `changed`: `result` is not what is there.
+    `direct`: somebody wrote to it without a call. `versions` has the first version, then what such
+    writes left. `changed`: `result` differs from the file.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class _FileRepair:
         log = self._plan.log
         steps = [_FileStep(snapshot.at, digest(self.first), self.first)]
         seen = list(snapshot.seen[self._kind])
-        # What we have seen ourselves needs no copy beside the log, which an agent may have deleted.
+        # Versions seen here need no copy beside the log, where an agent may have deleted it.
         ours = (self.first, self.last, *(version.raw for version in seen))
         contents = {digest(raw): raw for raw in ours}
 
@@ -287,16 +287,16 @@ class _FileRepair:
                 key = digest(version.raw)
                 if key != steps[-1].key and not any(key == write.after for write in writes):
                     if version.quiet and steps[-1].quiet:
-                        steps.pop()  # an editor was saving, or somebody thought better of it
+                        steps.pop()  # an editor was saving, or somebody changed their mind
                     steps.append(_FileStep(version.at, key, version.raw, quiet=version.quiet))
 
         writes = log.since(snapshot.writes, self._kind)
         for write in writes:
             take_seen(write.at)
-            # Written over before anybody looked: as quiet as the next look found it.
+            # It was overwritten before we looked, so it counts as quiet if the next version does.
             quiet = bool(seen) and seen[0].quiet
             base = _FileStep(write.at, write.before, raw_of(write.before), quiet=quiet)
-            # Another loop's guard notes what its whole run came to, not what it found.
+            # Another loop's guard logs the result of its whole run, not what it found.
             if write.before != steps[-1].key and write.what != _CHECKED:
                 steps.append(base)
             steps.append(_FileStep(write.at, write.after, raw_of(write.after), base=base))
@@ -317,7 +317,7 @@ class _FileRepair:
         doubt = False
         for step in steps[steps.index(start) + 1 :]:
             if step.data is None:
-                doubt = True  # what comes behind it has its changes too
+                doubt = True  # the next step has its changes, too
                 continue
             rule: AllowAll
             if step.base is not None and step.base.data is not None and not doubt:
@@ -344,7 +344,7 @@ class _FileRepair:
     def _finish(
         self, start: _FileStep, steps: list[_FileStep], kept: Data, reasons: dict[EntryField, str]
     ) -> None:
-        """Write what is kept, over the text that has most of people's own hand in it."""
+        """Put what is kept into the text that has most of people's own edits: the last or first."""
         last = steps[-1]
         by_person = any(step.quiet for step in steps)
         newest = last.data is not None and (by_person or start.raw is None)
@@ -370,7 +370,7 @@ class _FileRepair:
         self.restored.append(Restoration(f"{self._kind}.yaml", what, why, verb))
 
     def _tell_differences(self, last: Data, kept: Data, reasons: dict[EntryField, str]) -> None:
-        """Give the reasons for what differs in the end; what came back by itself has none."""
+        """Report the reasons for what differs in the end; skip what came back by itself."""
         now, then = by_key(last, self._kind), by_key(kept, self._kind)
         for (key, field), why in reasons.items():
             name, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
@@ -381,13 +381,13 @@ class _FileRepair:
 
 
 def _duplicates(data: Data | None, kind: Kind) -> set[str]:
-    """The keys that more than one entry has."""
+    """Return the keys that more than one entry has."""
     keys = [entity.key for entity in model.entities(data or {}, kind)]
     return {key for key in keys if key is not None and keys.count(key) > 1}
 
 
 def _words(raw: bytes | None, kind: Kind) -> set[EntryField]:
-    """What somebody wrote in the file, by entry; each entry itself is there without words."""
+    """Return the texts in the file, each with its entry's key; each entry also has the text ""."""
     found: set[EntryField] = set()
     for key, entry in by_key(_parsed(raw) or {}, kind).items():
         fields = [value for name, value in entry.items() if name not in _STATE]
@@ -397,14 +397,14 @@ def _words(raw: bytes | None, kind: Kind) -> set[EntryField]:
 
 
 def _comments(raw: bytes | None, data: Data) -> set[str]:
-    """The comments that people wrote in a file with this data."""
+    """Return the comments that people wrote in a file with this data."""
     found = set(_COMMENT.findall((raw or b"").decode("utf-8", "replace")))
     text = " ".join(str(data).replace("\\n", " ").split())
     return {comment for comment in found if " ".join(comment.split()) not in text}
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether this is a plain file that can be read, or nothing at all."""
+    """Return whether this is a plain file that can be read, or nothing at all."""
     try:
         found = disk.stat(path)
     except FileNotFoundError:
@@ -416,7 +416,7 @@ def _is_usable(path: Path) -> bool:
 
 @lru_cache(maxsize=128)
 def _parsed(raw: bytes | None) -> Data | None:
-    """The data in the bytes; an absent file holds nothing, an unreadable one is None."""
+    """Return the data in the bytes; an absent file is empty, an unreadable one is None."""
     with contextlib.suppress(BadPlan):
         return PlanFile.read(raw or b"", name="").data
     return None

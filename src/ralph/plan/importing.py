@@ -16,7 +16,7 @@ Markdown:
 Any other heading begins another feature. A heading without a task and without a section of its
 own is only a title. Fenced code is skipped.
 
-YAML has the plan's own shape, and may nest and shorten:
+YAML has the same shape as the plan's files, but tasks may be nested, and some forms are short:
 
     features:
       - name: authentication
@@ -29,13 +29,13 @@ YAML has the plan's own shape, and may nest and shorten:
     tasks: [{feature: ..., title: ...}]
     disciplines: [{name: ..., system_prompt: ...}]
 
-A task keeps its `id` unless the plan uses it already; then it gets the next free one, and what
-waits for it in the document follows. Comments and times are not imported.
+A task keeps its `id` unless the plan uses it already. Then it gets the next free one, and tasks of
+the document that wait for it use the new one. Comments and times are not imported.
 
-Importing again adds nothing: a feature is known by its name, a task by its feature and title. A
-task that the document ticks off, skips or begins gets that status, and a title that only gained or
-lost words is the same task with new words. Otherwise existing entries never change, except that
-empty prose of a known feature is filled and learnings that are new to it are appended.
+Importing again adds nothing: a feature is recognized by its name, a task by its feature and title.
+A task that the document ticks off, skips or begins gets that status, and a title that only gained
+or lost words is the same task with a new title. Otherwise existing entries never change, except
+that empty prose of a known feature is filled in and new learnings are appended.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _PROSE = {
 _STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
            "-": "skipped"}  # fmt: skip
 _ENDED = ("done", "skipped")
-# Titles of fewer words are too much alike.
+# Titles with fewer words are too similar.
 _LEAST_WORDS = 2
 
 
 class PlanImport(msgspec.Struct, frozen=True):
-    """What an import added and changed, and how many tasks were there already."""
+    """What an import added and changed, and how many tasks existed already."""
 
     features: tuple[str, ...] = ()
     tasks: tuple[TaskId, ...] = ()
@@ -88,9 +88,9 @@ class PlanImport(msgspec.Struct, frozen=True):
 def import_plan(
     plan: Plan, text: str, *, name: str = "import", feature: str | None = None
 ) -> PlanImport:
-    """Add what the document describes; the ending of `name` decides its kind, else the text does.
+    """Add what the document describes; its kind is known by the ending of `name`, or by the text.
 
-    `feature` takes tasks that have no heading above them.
+    `feature` gets the tasks that have no heading above them.
     """
     is_yaml = name.lower().endswith((".yaml", ".yml"))
     if not is_yaml and not name.lower().endswith((".md", ".markdown")):
@@ -118,7 +118,7 @@ def _from_markdown(text: str, name: str, feature: str | None) -> Data:
 
 
 def _read_checklist(text: str) -> list[Data]:
-    """The features of a Markdown checklist in order; tasks before any heading have no title."""
+    """Return the features of a checklist; tasks before any heading are in one without a title."""
     features: list[Data] = [{"title": "", "tasks": []}]
     section = "description"
     above: list[tuple[int, Data]] = []  # the tasks above a line, with their indent
@@ -200,7 +200,7 @@ def _from_yaml(text: str, name: str) -> Data:
 
 
 def _titles(item: Any) -> Iterator[str]:
-    """Every title in the document, for comparing."""
+    """Yield every title in the document, for comparison."""
     if isinstance(item, dict):
         if isinstance(item.get("title"), str):
             yield item["title"].casefold()
@@ -212,7 +212,7 @@ def _titles(item: Any) -> Iterator[str]:
 
 
 class _Import:
-    """One import under way."""
+    """One import in progress."""
 
     def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
         self._plan, self._data = plan, data
@@ -249,8 +249,8 @@ class _Import:
         # Learnings too: one may be about a task, which may have another id here.
         for feature, learning in self._learnings:
             task_id = self._ids.get(str(learning.task_id), learning.task_id)
-            # In a known feature somebody may have removed it: only a person's own call takes
-            # that back, not a document that still has it.
+            # In a known feature somebody may have removed it: only a person's own call undoes
+            # that, not a document that still has it.
             source = learning.source if feature in self._added["features"] else "agent"
             draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
             append(self._plan, self._data["features"], feature, draft)
@@ -258,7 +258,7 @@ class _Import:
         return PlanImport(**added, known_tasks=self._known_tasks)
 
     def _named(self, kind: Kind, patch: Data) -> str:
-        """Add a feature or a discipline, or fill what a feature lacks, and give its name."""
+        """Add a feature or a discipline, or fill in what a feature lacks; return its name."""
         name = str(patch.pop("name", "") or "").strip()
         if not name or (kind == "features" and "/" in name):
             raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
@@ -305,7 +305,7 @@ class _Import:
         return task_id
 
     def _update(self, task_id: TaskId, title: str, status: object) -> None:
-        """Take over the document's words, and its status if work went on: never back to pending."""
+        """Use the document's title, and its status if work went on: never back to pending."""
         entry = find_entity(self._data["tasks"], "tasks", task_id) or {}
         patch: Data = {} if entry["title"].casefold() == title.casefold() else {"title": title}
         now = entry.get("status", "pending")
@@ -316,7 +316,7 @@ class _Import:
             self._added["updated"].append(task_id)
 
     def _reworded(self, feature: str, title: str) -> TaskId | None:
-        """The one task of the feature that this title names in more or fewer words."""
+        """Return the one task of the feature that has this title in more or fewer words."""
         asked = frozenset(tokens(title))
         found: list[TaskId] = []
         for task in model.by_key(self._data["tasks"], "tasks").values():
@@ -337,5 +337,5 @@ class _Import:
 
 
 def _items(value: Any) -> list[Any]:
-    """A list, whether somebody wrote one, a single item or nothing."""
+    """Return a list, whether the value is one, a single item or nothing."""
     return value if isinstance(value, list) else [value] if value else []

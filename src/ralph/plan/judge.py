@@ -1,7 +1,7 @@
-"""What of a change to the plan's files is kept, by what is known of who made it.
+"""Decide how much of a change to the plan's files is kept, by what is known about who made it.
 
 `AllowAll` is for a call through Ralph: all of it is kept. `AllowNoLoss` is for a change made while
-the agent had no tool call under way: somebody else made it, so it is kept, but nothing is lost.
+the agent had no tool call running: somebody else made it, so it is kept, but nothing is lost.
 `Judge` is for every other change, which may be the agent's: it may add things, and reword the
 feature of its run. What it destroys or takes from others is restored (F1, F3, F6, F9, F10, F15).
 """
@@ -33,12 +33,12 @@ _TEXTS = {
     "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
     "disciplines": (),
 }
-# What a task asks for; who does it may fill a gap, and no more.
+# What a task asks for. The agent that works on it may only fill empty fields.
 _ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
 _RALPHS_OWN = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
 _WORD = re.compile(r"\w+")
-# Prose that keeps no more than this part of its words is a stub; longer words are no words. Who
-# rewords a text keeps one of its terms, unless there were few.
+# Prose with no more than this share of its words left is a stub; longer words are garbage. A
+# reworded text keeps at least one of its terms, unless it had few.
 _STUB = 1 / 4
 _LONGEST_WORD = 40
 _SHORT_WORD = 3
@@ -47,10 +47,10 @@ _LISTS = frozenset({"learnings", "removed_learnings", "comments", "context_files
 
 
 class AllowAll:
-    """Lets every change through and remembers the fields that it touched ("": it was deleted).
+    """Allows every change and remembers the fields that it touched ("": the entry was deleted).
 
     `notes` has the reason for everything that a rule restored, by entry and field. `strange` has
-    tasks that somebody added to features of others.
+    tasks that somebody added to other features.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -77,7 +77,7 @@ class AllowAll:
 
 
 def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll) -> Data:
-    """`kept` with what changed from `was` to `now`, as far as the decision lets it."""
+    """Return `kept` with what changed from `was` to `now`, as far as `decide` allows it."""
     result: Data = deep_copy(kept)
     for name in dict.fromkeys([*was, *now]):
         if name != kind and not identical(was.get(name), now.get(name)):
@@ -106,7 +106,7 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
 
 
 def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
-    """`kept` without what was taken out and with what was put in or changed."""
+    """Return `kept` without the items that were removed, and with those added or changed."""
     before = {identity(item): item for item in was}
     after = {identity(item): item for item in now}
     result = [item for item in kept if identity(item) not in before or identity(item) in after]
@@ -128,15 +128,15 @@ def _set(entry: Data, name: str, value: Any) -> None:
 
 
 class AllowNoLoss(AllowAll):
-    """Lets a change through, except that nothing disappears and no prose is emptied."""
+    """Allows a change, except that nothing disappears and no prose is emptied."""
 
     def gone(self, key: str, entry: Data) -> bool:
-        """Nothing disappears without a call."""
+        """Keep the entry: nothing disappears without a call."""
         self.notes[key, ""] = "it was taken out of the file"
         return False
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        """A field stands unless something of it is lost."""
+        """Keep the new value, unless something of the old one is lost."""
         if field in _TEXT_ITEMS:
             self.touched.add((key, field))
             items = [item for item in as_list(now) if text_of(item)]
@@ -148,7 +148,7 @@ class AllowNoLoss(AllowAll):
         return now
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        """A key beside the list stands unless it is gone."""
+        """Keep the new value of a key beside the list, unless the key is gone."""
         return kept if now is None else now
 
     def _lost(self, key: str, field: str, items: list[Any], kept: Any) -> list[Any]:
@@ -160,9 +160,9 @@ class AllowNoLoss(AllowAll):
 
 
 class Judge(AllowNoLoss):
-    """Lets a change stand that adds something, or that concerns the run's own feature.
+    """Allows a change that adds something, or that concerns the run's own feature.
 
-    No feature (""): a planning run, which works on a copy, so that nothing here is its own.
+    No feature ("") means a planning run, which works on a copy, so that nothing here is its own.
     `others` are the features that other loops work on: their agents may have made the change.
     """
 
@@ -173,10 +173,10 @@ class Judge(AllowNoLoss):
         self._feature, self._others = feature, others
         self._base, self._protected = base, protected
 
-    # -- what `merge_changes` asks
+    # -- called by `merge_changes`
 
     def added(self, key: str, entry: Data) -> Data | None:
-        """A new feature or task stands when it is complete; it takes nothing from anybody."""
+        """Keep a new feature or task if it is complete; it takes nothing from anybody."""
         why = ""
         if not self._feature or self._kind == "disciplines":
             why = "it was added without a call through Ralph"
@@ -198,7 +198,7 @@ class Judge(AllowNoLoss):
         return clean
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        """A field stands when it is the run's own, sound, and not a loss."""
+        """Keep the new value of a field if it is the run's own, valid, and not a loss."""
         if identical(now, kept):
             return kept
         owner = self._feature_of(entry)
@@ -211,14 +211,14 @@ class Judge(AllowNoLoss):
         if not self._feature or owner != self._feature:
             lists = isinstance(now, list) and isinstance(kept, list)
             if lists and sorted(map(repr, now)) == sorted(map(repr, kept)):
-                return now  # it has only another order
+                return now  # only the order changed
             which = "it is another feature's, and was" if self._feature and owner else "it was"
             self.notes[key, field] = f"{which} changed without a call through Ralph"
             return kept
         return self._own(key, field, now, kept, entry)
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        """A key beside the list that is there stays, a new one may come."""
+        """Keep an existing key beside the list as it was; allow a new one."""
         return kept if kept is not None or not self._feature or name == "version" else now
 
     # -- the rules for the run's own feature and its tasks
@@ -237,7 +237,7 @@ class Judge(AllowNoLoss):
         return redact(now) if field in _TEXTS[self._kind] else now
 
     def _refused(self, key: str, field: str, now: Any, kept: Any) -> str:
-        """Why the field cannot be given this value; empty when it can."""
+        """Return why the field cannot get this value; "" if it can."""
         if field in _RALPHS_OWN or field == "current_state":
             return "it is not an agent's to write"
         protected = (key, field) in self._protected
@@ -254,7 +254,7 @@ class Judge(AllowNoLoss):
         return ""
 
     def _fits(self, key: str, field: str, value: Any) -> bool:
-        """Whether the value is not empty and of the kind that the field takes."""
+        """Return whether the value is not empty and valid for the field."""
         if value is None or (value in ("", [], {}) and field != "blocked_by"):
             return False
         try:
@@ -269,7 +269,7 @@ class Judge(AllowNoLoss):
             return False
 
     def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
-        """Every learning of before, as it was, and the new ones as an agent's."""
+        """Return every old learning as it was, and the new ones as an agent's."""
         before, lost = as_list(kept), self._lost(key, "learnings", as_list(now), kept)
         old = {text_of(item): item for item in before}
         new: list[Any] = []
@@ -282,11 +282,11 @@ class Judge(AllowNoLoss):
             elif not identical(item, same):
                 self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
             items.append(same)
-        # When nothing was lost the new order stands, else the old one does.
+        # If nothing was lost, the new order is kept, else the old one.
         return ([*before, *new] if lost else items) or None
 
     def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
-        """The learning as an agent's; None when it is not taken."""
+        """Return the learning as an agent's; None if it is not accepted."""
         try:
             learning = read_learning(item)
         except BadInput as error:
@@ -324,7 +324,7 @@ class Judge(AllowNoLoss):
             self.notes[key, "context_files"] = "files that a person had added were lost"
         return [*lost, *now][: Limits.context_files]
 
-    # -- small questions
+    # -- small checks
 
     def _feature_of(self, entry: Data) -> str:
         name = {"features": "name", "tasks": "feature"}.get(self._kind)
@@ -332,18 +332,18 @@ class Judge(AllowNoLoss):
 
 
 def _emptied(now: Any) -> str:
-    """Why this is no prose any more; empty when it may be."""
+    """Return why this is no longer prose; "" if it may be."""
     if now is None or now in ("", [], {}) or (isinstance(now, str) and not now.strip()):
         return "it was emptied"
     return "" if isinstance(now, str) else "it was left unusable"
 
 
 def _ruined(now: str, kept: str) -> str:
-    """Why this text cannot stand in the place of the other; empty when it can."""
+    """Return why this text cannot replace the other; "" if it can."""
     if _cut_short(now, kept):
         return "it was cut short"
     marks = [char for char in now if not char.isspace()]
-    # Only scripts that part their words with spaces can be judged by the length of words.
+    # The length of words only means something in scripts that separate them with spaces.
     endless = now.isascii() and len(now) > _LONGEST_WORD * len(now.split())
     if endless or 2 * sum(map(str.isalnum, marks)) < len(marks):
         return "it was garbled"
@@ -355,6 +355,6 @@ def _ruined(now: str, kept: str) -> str:
 
 
 def _cut_short(now: str, kept: str) -> bool:
-    """Whether only the beginning is left, as in half a file."""
+    """Return whether only the beginning is left, as in half a file."""
     short, whole = now.rstrip(), kept.rstrip()
     return len(short) < len(whole) and whole.startswith(short)

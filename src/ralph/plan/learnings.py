@@ -1,8 +1,8 @@
 """Learnings: added, removed and reviewed one at a time, never replaced as a list (F1).
 
-Also what an iteration teaches: few learnings, each with its evidence. An error teaches when the run
-itself proves what solved it; a person's words teach as they are. Nothing is guessed from a summary,
-so most iterations teach nothing.
+It also extracts learnings from an iteration: few, each with its evidence. An error is a learning if
+the run itself proves what solved it; a person's words are taken as they are. Nothing is guessed
+from a summary, so most iterations give no learnings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ralph.text.redact import redact
 from ralph.text.sameness import compare, from_signature, gist
 from ralph.text.sanitize import folded, sanitize, sanitize_line
 
-if TYPE_CHECKING:  # who only shows learnings reads no YAML
+if TYPE_CHECKING:  # showing learnings needs no YAML
     from ralph.plan.store import Plan
 
 FULL = "Learnings full - review needed"
@@ -29,14 +29,14 @@ _OWN_KEYS = frozenset({*FIELDS, "verified"})
 _MOST_DRAFTS = 3
 _ERROR_CHARS = 160
 _FIX_CHARS = 300
-# A tool the agent may not use teaches nothing about the feature.
+# A tool the agent must not use teaches nothing about the feature.
 _NO_LESSON = frozenset({"permission"})
-# A slip that was put right at once teaches nothing either.
+# A slip that was fixed at once teaches nothing, either.
 _SLIPS = frozenset({"compile", "lint"})
 
 
 class AddedLearning(msgspec.Struct, frozen=True):
-    """What became of a learning.
+    """The result of adding a learning.
 
     added: it is new. seen_again: the extractor saw a known one once more. known: a known one says
     the same. removed_before: somebody removed it, so it is not learned again.
@@ -58,7 +58,7 @@ def add(
     reason: str | None = None,
     task_id: TaskId | None = None,
 ) -> AddedLearning:
-    """Append one learning; a near-duplicate is not added, a contradiction is, and is named."""
+    """Append one learning. A near-duplicate is not added; a contradiction is, and is returned."""
     new = Learning(text=text, source=source, reason=reason, iteration=iteration, task_id=task_id)
     with plan.edit("features", f"learning added to {feature}") as data:
         return append(plan, data, feature, new)
@@ -67,14 +67,14 @@ def add(
 def learn(
     plan: Plan, feature: str, drafts: Sequence[Learning], *, current_iteration: int
 ) -> tuple[list[AddedLearning], int]:
-    """Take the extractor's drafts: new ones join, known ones count again, old ones are dropped.
+    """Add the extractor's drafts: known ones count again, and old learnings are dropped.
 
-    Return what became of them, and how many found no room.
+    Returns what became of the drafts, and how many had no room.
     """
     added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
-        # What the extractor saw once, long ago, goes; seen more than once it stays as stale (F35).
+        # Drop what the extractor saw once, long ago; seen more often, it stays as stale (F35).
         entry, items, learnings = _open(plan, data, feature)
         ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
         left = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
@@ -95,7 +95,7 @@ def remove(
     with plan.edit("features", f"learning removed from {feature}") as data:
         entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
-        # In plain letters: look-alikes do not bring the lesson back.
+        # In plain letters, so that look-alike letters do not bring the lesson back.
         words = gist(folded(learnings[i].text)).signature()
         removed: Data = {"words": words, "at": plan.now(), "by": by}
         if reason:
@@ -110,7 +110,7 @@ def remove(
 def review(
     plan: Plan, feature: str, ref: str | int, *, text: str | None = None, reason: str | None = None
 ) -> Learning:
-    """Note that a reviewer looked at it, perhaps in better words. Reviewed is not proven (F27)."""
+    """Mark a learning as reviewed, perhaps with better words. Reviewed is not proven (F27)."""
     with plan.edit("features", f"learning of {feature} reviewed") as data:
         entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
@@ -131,7 +131,7 @@ def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
     """Put a learning back as it was before it was removed or reviewed; it may be learned again."""
     with plan.edit("features", f"learning of {feature} restored") as data:
         entry, items, learnings = _open(plan, data, feature)
-        was_removed(entry, msgspec.structs.replace(learning, source="human"))  # takes that back
+        was_removed(entry, msgspec.structs.replace(learning, source="human"))  # undoes a removal
         at = next((i for i, one in enumerate(learnings) if one.id == learning.id), None)
         if at is not None:
             items[at] = {**_other_keys(items[at]), **to_plain(learning)}
@@ -143,7 +143,7 @@ def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
 
 
 def index_of(learnings: Sequence[Learning], ref: str | int) -> int:
-    """The position of a learning: by its id, by its text, or by its number from 1."""
+    """Return the position of a learning, given its id, its text, or its number from 1."""
     for i, learning in enumerate(learnings):
         if isinstance(ref, str) and ref in (learning.id, learning.text):
             return i
@@ -158,7 +158,7 @@ def index_of(learnings: Sequence[Learning], ref: str | int) -> int:
 
 
 def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[Learning]]:
-    """The feature's entry, its raw learnings and what they mean; a malformed one raises (F36)."""
+    """Return the feature's entry, its raw learnings and the parsed ones; a bad one raises (F36)."""
     entry = plan.find(data, "features", feature)
     value = entry.get("learnings")
     file = plan.document("features")
@@ -178,7 +178,7 @@ def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[L
 
 
 def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearning:
-    """As `add`, in the features' data of an edit that is under way."""
+    """Like `add`, in features' data that is being edited."""
     entry, items, learnings = _open(plan, data, feature)
     new = Learning(
         text=_clean_text(draft.text),
@@ -210,12 +210,12 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
 
 
 def is_duplicate(old: str, new: str) -> bool:
-    """Whether two texts say the same."""
+    """Return whether two texts say the same."""
     return compare(gist(old), gist(new)) == "duplicate"
 
 
 def _confirm(old: Learning, new: Learning) -> Learning:
-    """Only the extractor's new evidence counts (F10); a person's word lifts the trust."""
+    """Count the extractor's new evidence, nobody else's (F10); a person's word raises the trust."""
     if new.source == "auto" and new.iteration is not None:
         last = max(old.last_seen or 0, old.iteration or 0)
         if new.iteration > last:
@@ -229,9 +229,9 @@ def _confirm(old: Learning, new: Learning) -> Learning:
 
 
 def was_removed(entry: Data, new: Learning) -> bool:
-    """Whether somebody removed this lesson; a person who says it again takes that back."""
+    """Return whether somebody removed this lesson; a person who says it again undoes that."""
     removed = as_list(entry.get("removed_learnings"))
-    # As it is written too: removals of earlier versions are not in plain letters.
+    # Also as written: removals saved by earlier versions are not in plain letters.
     gists = [from_signature(gist(text).signature()) for text in {new.text, folded(new.text)}]
     same = [
         item
@@ -247,7 +247,7 @@ def was_removed(entry: Data, new: Learning) -> bool:
 
 
 def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
-    """Evict the oldest that is auto, unreviewed and seen once, or refuse (F2, F35)."""
+    """Evict the oldest learning that is auto, unreviewed and seen once, or refuse (F2, F35)."""
     if len(items) < Limits.learnings:
         return None
     own = [i for i, x in enumerate(learnings) if _is_weak(x)]
@@ -263,13 +263,13 @@ def _is_weak(learning: Learning) -> bool:
 
 
 def _other_keys(item: Any) -> Data:
-    """The keys of an item that are not Ralph's."""
+    """Return the keys of an item that are not Ralph's."""
     plain = item if isinstance(item, dict) else {}
     return {key: value for key, value in plain.items() if key not in _OWN_KEYS}
 
 
 def _merge_item(item: Any, learning: Learning) -> Data:
-    """The learning in its item; keys of the item that are not Ralph's stay."""
+    """Return the item with this learning; its keys that are not Ralph's stay."""
     plain = to_plain(learning)
     if not isinstance(item, dict):
         return plain
@@ -292,19 +292,19 @@ def _clean(text: str) -> str:
 
 
 def is_stale(learning: Learning, current_iteration: int) -> bool:
-    """An unreviewed learning of the extractor's that nothing has confirmed for long (F4)."""
+    """Return whether it is the extractor's, unreviewed, and not confirmed for long (F4)."""
     iterations = age(learning, current_iteration)
     return is_auto(learning) and iterations is not None and iterations > Limits.stale_after
 
 
 def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
-    """Every pair that contradicts each other."""
+    """Return every pair of learnings that contradict each other."""
     pairs = combinations([(learning, gist(learning.text)) for learning in learnings], 2)
     return [(a, b) for (a, left), (b, right) in pairs if compare(left, right) == "conflict"]
 
 
 def rivals(learnings: Sequence[Learning]) -> dict[str, list[Learning]]:
-    """For the id of each learning, those that contradict it."""
+    """Return, by the id of each learning, those that contradict it."""
     found: dict[str, list[Learning]] = {learning.id: [] for learning in learnings}
     for left, right in conflicts(learnings):
         found[left.id].append(right)
@@ -313,9 +313,9 @@ def rivals(learnings: Sequence[Learning]) -> dict[str, list[Learning]]:
 
 
 def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list[Learning]:
-    """The ones a prompt shows for a task: a person's first, then reviewed, most seen, most trusted.
+    """Return those a prompt shows: a person's first, then reviewed, most seen, most trusted.
 
-    A learning of another task is not shown; one of the whole feature always is (F25).
+    A learning about another task is not shown; one about the whole feature may be (F25).
     """
 
     def rank(x: Learning) -> tuple[bool, bool, int, int, int]:
@@ -328,7 +328,7 @@ def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list
 def prompt_lines(
     learnings: Sequence[Learning], *, current_iteration: int, task_id: TaskId | None = None
 ) -> list[str]:
-    """One line for each of the top ones: the text, where it came from, and what contradicts it."""
+    """Return a line for each of the top ones: text, where it came from, what contradicts it."""
     against, lines = rivals(learnings), list[str]()
     for learning in top(learnings, task_id=task_id):
         stale = "[STALE] " if is_stale(learning, current_iteration) else ""
@@ -339,7 +339,7 @@ def prompt_lines(
 
 
 def provenance(learning: Learning) -> str:
-    """Where a learning came from, as others may read it."""
+    """Return where a learning came from, safe to show."""
     if isinstance(learning.task_id, str):
         clean = sanitize_line(learning.task_id)
         learning = msgspec.structs.replace(learning, task_id=clean)
@@ -347,12 +347,12 @@ def provenance(learning: Learning) -> str:
 
 
 def is_auto(learning: Learning) -> bool:
-    """Whether the extractor found it and nobody has looked at it since."""
+    """Return whether the extractor found it and nobody has reviewed it since."""
     return learning.source == "auto" and not learning.reviewed
 
 
 def age(learning: Learning, current_iteration: int) -> int | None:
-    """How many iterations ago it was last seen; None when that was never noted."""
+    """Return how many iterations ago it was last seen; None if that is unknown."""
     seen = max(learning.last_seen or 0, learning.iteration or 0)
     return current_iteration - seen if seen else None
 
@@ -361,7 +361,7 @@ def age(learning: Learning, current_iteration: int) -> int | None:
 
 
 def extract(newest: Iteration) -> list[Learning]:
-    """The learnings in an iteration: what a person said, and errors with a proven solution."""
+    """Return the learnings in an iteration: what a person said, and errors proven solved."""
     if newest.outcome not in ("success", "partial"):
         return []
     number, drafts = newest.iteration_number, list[Learning]()

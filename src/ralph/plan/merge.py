@@ -1,8 +1,9 @@
-"""Merge two versions of a plan's file that grew from one: by entry and field, not by line.
+"""Merge two versions of a plan's file that started from one: by entry and field, not by line.
 
-A proposal is brought into the plan this way, and so are two branches, by git's merge driver. What
-only one side changed is taken from it, and both sides may add. A new task whose number the other
-side has taken as well gets a free one. What both sides changed differently is a conflict.
+Proposals are merged into the plan this way, and so are two branches, by git's merge driver. What
+only one side changed is taken from that side, and both sides may add entries. If both sides gave a
+new task the same number, one gets a free number. If both sides changed the same field differently,
+it is a conflict.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ralph.plan.judge import AllowAll, list_change, merge_changes
 from ralph.plan.model import Data, Kind, TaskId, by_key, identical, identity, text_of
 from ralph.plan.yaml import PlanFile
 
-# The later moment and the higher count are right for both sides.
+# Of two values for these fields, the later time or the higher count is right.
 _RISING = ("updated", "completed", "hit_count", "touch_count", "last_touched", "last_seen")
 
 
@@ -31,9 +32,9 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 def merge(kind: Kind, was: Data, now: Data, current: Data) -> Merge:
-    """`current` with everything that changed from `was` to `now`.
+    """Return `current` with everything that changed from `was` to `now`.
 
-    It stays as it is where both sides changed the same field in different ways.
+    If both sides changed the same field in different ways, it stays as in `current`.
     """
     renumbered: dict[str, TaskId] = {}
     if kind == "tasks":
@@ -43,7 +44,7 @@ def merge(kind: Kind, was: Data, now: Data, current: Data) -> Merge:
 
 
 def merge_files(base: bytes, ours: bytes, theirs: bytes, *, name: str) -> tuple[bytes, Merge]:
-    """The merged file as git's merge driver wants it, in the layout of our side."""
+    """Return the merged file for git's merge driver, in the layout of our side."""
     was, current, now = (PlanFile.read(raw, name=name) for raw in (base, ours, theirs))
     kinds = [kind for kind in model.KINDS if kind in current.data or kind in now.data]
     if len(kinds) != 1:
@@ -54,13 +55,13 @@ def merge_files(base: bytes, ours: bytes, theirs: bytes, *, name: str) -> tuple[
 
 
 class _Careful(AllowAll):
-    """Lets a change through where nobody else has touched the same thing since."""
+    """Allows a change if nobody else has touched the same thing since."""
 
     def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
         super().__init__(kind)
         self._current = by_key(current, kind)
         self.conflicts: list[str] = []
-        # A change to something that is gone by now has nowhere to go.
+        # A change to an entry that is gone by now is a conflict.
         before, after = by_key(was, kind), by_key(now, kind)
         for key in before.keys() & after.keys() - self._current.keys():
             if not identical(before[key], after[key]):
@@ -93,7 +94,7 @@ class _Careful(AllowAll):
 
 
 def _grow(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
-    """The items of both sides, each text once, each count as high as either side has it."""
+    """Return the items of both sides, each text once, with the higher of the two counts."""
     present = {text_of(item).casefold() for item in kept} - {""}
     before = {identity(item) for item in was}
     new = [x for x in now if identity(x) in before or text_of(x).casefold() not in present]
@@ -112,7 +113,7 @@ def _later(left: Any, right: Any) -> Any:
 
 
 def _renumber(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, TaskId]]:
-    """The changed file with other ids for its new tasks where somebody has taken theirs since."""
+    """Return the changed file with other ids for new tasks whose ids were taken meanwhile."""
     known, taken, new = (by_key(data, "tasks") for data in (was, current, now))
 
     def is_other(key: str) -> bool:

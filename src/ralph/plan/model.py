@@ -40,7 +40,7 @@ TaskId = int | str
 
 
 class Limits:
-    """How much of everything; the numbers of SPEC A1, A6 and A7, in one place."""
+    """All limits of the plan; the numbers of SPEC A1, A6 and A7, in one place."""
 
     description = 3000
     architecture = 3000
@@ -92,12 +92,12 @@ class Feature(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     created: str | None = None
 
     def is_thin(self) -> bool:
-        """Whether the description says too little to be searched by (`insufficient_context`)."""
+        """Return whether the description is too short to search by (`insufficient_context`)."""
         return len((self.description or "").strip()) < Limits.thin_description
 
 
 class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody noted on a task."""
+    """A comment on a task."""
 
     text: str
     author: str | None = None
@@ -152,7 +152,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """The plan as it was read at one moment, and what was wrong with it."""
+    """The plan as read at one moment, and its problems."""
 
     features: tuple[Feature, ...] = ()
     tasks: tuple[Task, ...] = ()
@@ -160,7 +160,7 @@ class PlanView(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
     def current_state(self, feature: str) -> str:
-        """`3/7 tasks complete. Done: ... In progress: ...`, from the tasks as they are now."""
+        """Return `3/7 tasks complete. Done: ... In progress: ...`, from the current tasks."""
         tasks = [t for t in self.tasks if t.feature == feature and t.status != "skipped"]
         done = [task.title for task in tasks if task.status == "done"]
         started = [task.title for task in tasks if task.status == "in_progress"]
@@ -171,7 +171,7 @@ class PlanView(msgspec.Struct, frozen=True):
 
 
 def id_order(task_id: TaskId) -> tuple[int, int, str]:
-    """Numbers before names, numbers by size."""
+    """Return a sort key: numbers by size, then names."""
     text = str(task_id)
     return (0, int(text), "") if text.isdecimal() and len(text) < 20 else (1, 0, text)
 
@@ -193,7 +193,7 @@ class Entity(NamedTuple):
 
 
 def entities(data: Data, kind: Kind) -> Iterator[Entity]:
-    """Every entry in order, including malformed ones."""
+    """Yield every entry in order, including malformed ones."""
     container = data.get(kind)
     if isinstance(container, dict):
         for name, value in container.items():
@@ -208,7 +208,7 @@ def entities(data: Data, kind: Kind) -> Iterator[Entity]:
 
 
 def by_key(data: Data, kind: Kind) -> dict[str, Data]:
-    """The entries that have a key; of two with the same key the first counts."""
+    """Return the entries that have a key; of two with the same key, the first counts."""
     found: dict[str, Data] = {}
     for entity in entities(data, kind):
         if entity.key is not None and isinstance(entity.value, dict):
@@ -217,12 +217,12 @@ def by_key(data: Data, kind: Kind) -> dict[str, Data]:
 
 
 def path_of(data: Data, kind: Kind, key: object) -> DataPath:
-    """The path of the entry with this key; the path of the whole list when there is none."""
+    """Return the path of the entry with this key, or of the whole list if there is none."""
     return next((e.path for e in entities(data, kind) if e.key == str(key)), (kind,))
 
 
 def find_entity(data: Data, kind: Kind, key: object) -> Data | None:
-    """The entry with this key, to read it or to change it in place."""
+    """Return the entry with this key, to read it or to change it in place."""
     _, *slot = path_of(data, kind, key)
     if not slot:
         return None
@@ -263,7 +263,7 @@ def remove_entity(data: Data, kind: Kind, key: object) -> None:
 
 
 def identical(left: Any, right: Any) -> bool:
-    """Equal in value and in type; for Python, 1 and true are equal."""
+    """Return whether both have equal values and types; in Python, 1 equals True."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -274,7 +274,7 @@ def identical(left: Any, right: Any) -> bool:
 
 
 def identity(item: Any) -> str:
-    """The words that tell a list's item from the others, also when the rest of it has changed."""
+    """Return the text that identifies an item of a list, even if the rest of it has changed."""
     if isinstance(item, dict):
         for key in ("name", "id", "path", "text", "words", "title"):
             if item.get(key) is not None:
@@ -284,19 +284,19 @@ def identity(item: Any) -> str:
 
 
 def deep_copy(value: Any) -> Any:
-    """Plain data that can be changed without changing the original."""
+    """Return a copy of plain data that can be changed independently."""
     return msgspec.to_builtins(value)
 
 
 def as_list(value: Any) -> list[Any]:
-    """What a list should be, whatever somebody left in its place."""
+    """Return the value as a list: a text is a list of one, other values are an empty list."""
     if isinstance(value, list):
         return value
     return [value] if isinstance(value, str) else []
 
 
 def set_field(entry: Data, name: str, value: Any) -> None:
-    """Set the field, or delete it when the value is empty."""
+    """Set the field, or delete it if the value is empty."""
     if value is None or value in ("", [], {}, ()):
         entry.pop(name, None)
     else:
@@ -304,6 +304,6 @@ def set_field(entry: Data, name: str, value: Any) -> None:
 
 
 def text_of(item: Any) -> str:
-    """The words of a learning or a comment, whatever form it has; empty when it has none."""
+    """Return the text of a learning or a comment, in any form; "" if it has none."""
     text = item.get("text") if isinstance(item, dict) else item
     return text.strip() if isinstance(text, str) else ""

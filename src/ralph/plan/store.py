@@ -1,4 +1,4 @@
-"""The plan's files: read at any time, changed only under the lock, every write noted in a log."""
+"""The plan's files: read at any time, changed only under the lock, every write logged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABSENT = "absent"
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write by Ralph: which file, from which content to which, when, and what it was for."""
+    """One write by Ralph: which file, the content before and after, when, and what for."""
 
     n: int
     at: str
@@ -40,17 +40,17 @@ _decode = msgspec.json.Decoder(Write).decode
 
 
 def digest(raw: bytes | None) -> str:
-    """A hash of a file's bytes; a file that is not there has one too."""
+    """Return a hash of a file's bytes; a missing file has one, too."""
     return ABSENT if raw is None else hashlib.sha256(raw).hexdigest()[:32]
 
 
 class WriteLog:
-    """Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
+    """A log of Ralph's own writes to the plan, so that nobody takes them for an agent's.
 
-    `writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash
-    before and after. Both versions are kept beside it under their hash, so that the guard can
-    repeat the change over a repaired file. Deleting it costs one iteration's memory of who wrote
-    what. Every call is made under the plan's lock.
+    `writes.jsonl`, in this machine's state of the project, has one line per write: the file's hash
+    before and after. Both versions are saved beside it under their hash, so that the guard can
+    repeat the change on a repaired file. If it is deleted, Ralph only forgets who wrote what in one
+    iteration. Every call needs the plan's lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,11 +59,11 @@ class WriteLog:
         self._versions = folder / "versions"
 
     def last(self) -> int:
-        """The number of the newest write, 0 when there is none."""
+        """Return the number of the newest write; 0 if there is none."""
         return next((write.n for write in reversed(self._all())), 0)
 
     def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
-        """Note a write before it is made: one that nobody knows of would be undone."""
+        """Log a write before it is made: the guard would undo one that is not in the log."""
         disk.make_folder(self._versions)
         for raw in (before, after):
             version = self._versions / digest(raw)
@@ -78,14 +78,14 @@ class WriteLog:
         return write
 
     def since(self, n: int, file: str) -> list[Write]:
-        """The writes to a file after number n, oldest first."""
+        """Return the writes to a file after number n, oldest first."""
         writes = self._all()
         if not writes or writes[-1].n < n:  # somebody deleted the log, and it started again
             n = 0
         return [write for write in writes if write.n > n and write.file == file]
 
     def version(self, key: str) -> bytes | None:
-        """The bytes of a noted version; None when there are none, or none any more."""
+        """Return the bytes of a logged version; None if they are missing or were changed."""
         raw = read_bytes(self._versions / key)
         return raw if digest(raw) == key else None  # else somebody has written to it
 
@@ -122,26 +122,26 @@ class Plan:
         self.project = project
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
-        # Outside of the project: files that come with a clone are not Ralph's own writes.
+        # Outside of the project: files from a clone must not count as Ralph's own writes.
         self.cache = (state or Path(disk.state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
         self._read: dict[Kind, tuple[str, PlanFile]] = {}
 
     def path(self, kind: str) -> Path:
-        """The file of one kind, or of the project's `metadata`."""
+        """Return the file of one kind, or of the project's `metadata`."""
         return self.folder / f"{kind}.yaml"
 
     def file_name(self, kind: Kind) -> str:
-        """The file's name in messages."""
+        """Return the file's name for messages."""
         return f".ralph/db/{kind}.yaml"
 
     def raw(self, kind: str) -> bytes | None:
-        """The file's bytes as they are now, None when it is not there."""
+        """Return the file's bytes as they are now; None if it does not exist."""
         return read_bytes(self.path(kind))
 
     def document(self, kind: Kind) -> PlanFile:
-        """The file as it is now; one that does not parse is an error with its place."""
+        """Return the file as it is now; if it does not parse, the error has the place."""
         raw = self.raw(kind)
         key = digest(raw)
         if self._read.get(kind, ("",))[0] != key:
@@ -149,11 +149,11 @@ class Plan:
         return self._read[kind][1]
 
     def read(self, *kinds: Kind) -> PlanView:
-        """What can be read (of these files only), with its problems; only bad YAML raises."""
+        """Return what can be read in these files, with its problems; only bad YAML raises."""
         return read_view({kind: self.document(kind) for kind in kinds or KINDS})
 
     def load(self) -> PlanView:
-        """Everything, or the first thing that is wrong, with its place (F36)."""
+        """Return everything, or raise the first error with its place (F36)."""
         view = self.read()
         for problem in view.problems:
             if problem.severity == "error":
@@ -162,15 +162,15 @@ class Plan:
         return view
 
     def feature(self, name: str) -> model.Feature:
-        """One feature by its name."""
+        """Return one feature by its name."""
         return self._entry("features", name, model.Feature)
 
     def discipline(self, name: str) -> model.Discipline:
-        """One discipline by its name."""
+        """Return one discipline by its name."""
         return self._entry("disciplines", name, model.Discipline)
 
     def task(self, task_id: int | str) -> model.Task:
-        """One task by its id."""
+        """Return one task by its id."""
         return self._entry("tasks", task_id, model.Task)
 
     def _entry(self, kind: Kind, key: object, struct: type[Entry]) -> Entry:
@@ -183,7 +183,7 @@ class Plan:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the plan's lock; it is not given twice to the same process."""
+        """Hold the plan's lock. It is not reentrant."""
         lock = self.cache / "lock"
         disk.make_folder(self.cache)
         what = f"another process has been changing the plan for over {self._lock_timeout_s:.0f} s"
@@ -194,13 +194,13 @@ class Plan:
 
     @contextlib.contextmanager
     def edit(self, kind: Kind, what: str) -> Iterator[Data]:
-        """The file's data as it is under the lock, to be changed in place and then written."""
+        """Lock the plan, yield the file's data to be changed in place, and write it."""
         with self.editing(what, kind) as data:
             yield data[kind]
 
     @contextlib.contextmanager
     def editing(self, what: str, *kinds: Kind) -> Iterator[dict[Kind, Data]]:
-        """The data of several files at once; nothing is written when the block raises."""
+        """Edit several files at once; nothing is written if the block raises."""
         with self.locked():
             before = {kind: self.document(kind) for kind in kinds}
             data: dict[Kind, Data] = {kind: model.deep_copy(before[kind].data) for kind in kinds}
@@ -213,20 +213,20 @@ class Plan:
                     self._read[kind] = (digest(raw), new)
 
     def put(self, kind: Kind, raw: bytes, what: str) -> None:
-        """Replace the file whole and note it as Ralph's own; needs the lock."""
+        """Replace the whole file and log it as Ralph's own write; needs the lock."""
         path = self.path(kind)
         disk.make_folder(path.parent)
         self.log.note(self.now(), kind, self.raw(kind), raw, what)
         disk.replace(path, raw)
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
-        """The entry in this data, or an error that names what there is."""
+        """Return the entry in this data; if there is none, the error lists what there is."""
         if (entry := model.find_entity(data, kind, key)) is None:
             raise self.missing(kind, key, data)
         return entry
 
     def missing(self, kind: Kind, key: object, data: Data | None = None) -> NotFound:
-        """The error for an entry that is not there."""
+        """Return the error for an entry that does not exist."""
         present = model.entities(self.document(kind).data if data is None else data, kind)
         names = [entity.key for entity in present if entity.key is not None]
         todo = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
@@ -235,7 +235,7 @@ class Plan:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The file's bytes, None when there is no such file."""
+    """Return the file's bytes; None if it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         return disk.read(path)
     return None

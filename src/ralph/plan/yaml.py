@@ -1,8 +1,8 @@
-"""One YAML file of the plan: plain data with its places, and the data written back.
+"""One YAML file of the plan: read as plain data with positions, and written back.
 
-Plain data is dict, list, str, int, float, bool and None (a date stays the text that it is). What
-cannot be read that way is one error with file, line and column. A change replaces the lines that
-say something new in the file's own text: every other line, comment and quote stays as it is.
+Plain data is dict, list, str, int, float, bool and None (a date stays text). A file that cannot be
+read is one error with file, line and column. A change replaces only the lines whose values change:
+every other line, comment and quote stays as it is.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ralph.errors import BadPlan
 from ralph.plan.model import Data, DataPath, Problem, Severity, identical, identity
 
 MAX_BYTES = 4 * 1024 * 1024
-# More than any plan needs; aliases inside aliases would otherwise grow without end.
+# More than any plan needs. Without limits, aliases inside aliases could grow without end.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 60
 _TOO_MUCH = "this nests or repeats too much to be a plan"
-# The parser and the emitter trip over some hostile input with errors of other kinds.
+# For some hostile input, the parser and the emitter raise errors of other kinds.
 _RUAMEL_ERRORS = (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError)
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)")
@@ -42,7 +42,7 @@ _UNPRINTABLE = re.compile(
 )
 # Other programs may read the file as YAML 1.1.
 _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
-# A list whose dashes stand below the first letter of its key.
+# A list whose dashes are right below the first letter of its key.
 _FLUSH_LIST = re.compile(r"^( *)[^\s#-][^\n]*:\n\1- ", re.M)
 _FIRST_LINE = re.compile(r"(?:[ \t]*\n)*( +)\S")
 _COMMENT_BEHIND = re.compile(r"[ \t]+(?=#)")
@@ -80,7 +80,7 @@ class PlanFile:
         return cls(text.removeprefix("\ufeff"), name=name)
 
     def position(self, path: DataPath) -> tuple[int, int]:
-        """Line and column of the value at the path, or of the nearest thing above it."""
+        """Return line and column of the value at the path, or of the nearest one above it."""
         node = self._root
         position = _position(node) if node is not None else (1, 1)
         for step in path:
@@ -92,28 +92,28 @@ class PlanFile:
             if not found:
                 break
             key, node = found[0]
-            # A value that is nothing, or a block below its key, has its place at the key.
+            # The position of an empty value, or of a block below its key, is that of the key.
             own = node.flow_style if isinstance(node, CollectionNode) else node.value
             position = _position(node if own else key)
         return position
 
     def where(self, path: DataPath) -> str:
-        """`file:line:column` of the value at the path."""
+        """Return `file:line:column` of the value at the path."""
         line, column = self.position(path)
         return f"{self.name}:{line}:{column}"
 
     def problem(self, at: DataPath, what: str, todo: str, severity: Severity = "error") -> Problem:
-        """Something that is wrong with the value at the path."""
+        """Return a problem with the value at the path."""
         return Problem(self.name, *self.position(at), what, todo, severity)
 
     def with_data(self, data: Data) -> PlanFile:
-        """The file with other data. The new text is read again to be sure that it says the same."""
+        """Return the file with other data. The new text is read back to check that it is right."""
         if identical(self.data, data):
             return self
         line_end = "\r\n" if "\r\n" in self.text else "\n"
         for attempt in range(3):
             with contextlib.suppress(BadPlan, *_RUAMEL_ERRORS):
-                if self._root is None or attempt == 2:  # the last one loses the comments
+                if self._root is None or attempt == 2:  # the last attempt loses the comments
                     head = self._plain if self._root is None else ""
                     gap = "\n" if head and not head.endswith("\n") else ""
                     text = head + gap + _dump(_new_node(data))
@@ -126,7 +126,7 @@ class PlanFile:
         raise _bad(self.name, (1, 1), "this data cannot be written as YAML", "Change less at once.")
 
     def _compose(self) -> Node | None:
-        """The nodes of the text; None when there is nothing but comments."""
+        """Return the root node of the text; None if it has nothing but comments."""
         if conflict := _CONFLICT.search(self._plain):
             position = (self._plain.count("\n", 0, conflict.start()) + 1, 1)
             todo = (
@@ -158,7 +158,7 @@ class PlanFile:
 
 
 class _BoundedComposer(Composer):
-    """Makes nodes until there are more, or deeper ones, than a plan has."""
+    """A composer with limits on the number and the depth of nodes."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -167,7 +167,7 @@ class _BoundedComposer(Composer):
         self._level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """One node with everything in it, an alias and a missing value with their own places."""
+        """Compose one node with its content; aliases and missing values get their own positions."""
         event = self.parser.peek_event()
         self._left -= 1
         if self._left < 0 or self._level > _MAX_DEPTH + 1:
@@ -185,12 +185,12 @@ class _BoundedComposer(Composer):
                 node.flow_style = True
         elif isinstance(index, ScalarNode) and node.start_mark.index == node.end_mark.index:
             node.start_mark = node.end_mark = copy.copy(index.end_mark)
-            node.end_mark.index += 1  # behind the colon
+            node.end_mark.index += 1  # after the colon
         return node
 
 
 def _read_data(name: str, root: Node) -> Data:
-    """Plain data from nodes. Aliases may repeat or contain themselves: the data has bounds too."""
+    """Return plain data from nodes, within limits: aliases may repeat or contain themselves."""
     nodes_left, chars_left = _MAX_NODES, 4 * MAX_BYTES
 
     def read(node: Node, depth: int) -> Any:
@@ -225,9 +225,9 @@ def _read_data(name: str, root: Node) -> Data:
 
 
 def _scalar(node: ScalarNode) -> str | int | float | bool | None:
-    """The value of a scalar by its YAML 1.2 type; what is no plain type stays text."""
+    """Return the value of a scalar by its YAML 1.2 type; other types stay text."""
     text: str = node.value.replace("\a", "") if node.style == ">" else node.value
-    # Half of a pair of surrogates, which an escape can name, is no character.
+    # Half a surrogate pair, which an escape can write, is not a character.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     kind = str(node.tag).removeprefix(_TAG)
     if kind == "null":
@@ -267,7 +267,7 @@ def _dump(node: Node, dash_offset: int = 2) -> str:
 
 
 def _new_node(value: Any, style: str | None = None, *, flow: bool = False) -> Node:
-    """A node for plain data; a text of several lines becomes a `|` block."""
+    """Return a node for plain data; a text of several lines becomes a `|` block."""
     if isinstance(value, dict):
         pairs = [(_new_node(str(key)), _new_node(item)) for key, item in value.items()]
         return MappingNode(_TAG + "map", pairs, flow_style=flow or not value)
@@ -293,8 +293,8 @@ def _new_node(value: Any, style: str | None = None, *, flow: bool = False) -> No
 class _TextEdit:
     """Replaces the parts of a text whose values change.
 
-    A careful edit also writes out what stands behind anchors and aliases, because a change to the
-    one would change the other, and quotes texts, because a comment may join a block of text.
+    A careful edit also writes out anchors and aliases, because a change to one would change the
+    other, and quotes texts, because a comment could become part of a block of text.
     """
 
     def __init__(self, text: str, *, careful: bool) -> None:
@@ -304,7 +304,7 @@ class _TextEdit:
         self._edits: list[tuple[int, int, str]] = []
 
     def apply(self, root: Node, old: Data, wanted: Data) -> str:
-        """The text with the wanted data in the place of the old."""
+        """Return the text with the wanted data in place of the old."""
         if not self._is_block(root) or not wanted or not self._edit_mapping(root, old, wanted):
             return _dump(_new_node(wanted))
         out, at = "", 0
@@ -314,11 +314,11 @@ class _TextEdit:
         return out + self._text[at:]
 
     def _edit_mapping(self, node: Node, old: Data, wanted: Data) -> bool:
-        """Edit a block mapping in place, if that can be done."""
+        """Edit a block mapping in place; return False if that is not possible."""
         named = {key.value: (key, value) for key, value in node.value}
         gone = [n for n in named if n not in wanted and named[n][0].tag != _TAG + "merge"]
         first, last = node.value[0][0], node.value[-1][1]
-        if not wanted.keys() >= old.keys() - named.keys():  # a merge brings what should be gone
+        if not wanted.keys() >= old.keys() - named.keys():  # a merge key adds what should be gone
             return False
         if first.value in gone and not self._begins_line(first.start_mark.index):
             return False
@@ -327,7 +327,7 @@ class _TextEdit:
                 self._delete(key.start_mark.index, value)
             elif name in wanted:
                 self._edit(value, old[name], wanted[name], key)
-        # What a merge brings and what is still the same needs no line of its own.
+        # A value that a merge key adds, and that has not changed, needs no line of its own.
         new = {k: v for k, v in wanted.items() if k not in named}
         if new := {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}:
             text = _indented(_dump(_new_node(new), self._dash_offset), first.start_mark.column)
@@ -335,7 +335,7 @@ class _TextEdit:
         return True
 
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
-        """Edit a block sequence in place, if that can be done."""
+        """Edit a block sequence in place; return False if that is not possible."""
         items, column = node.value, node.start_mark.column
         dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
         dashes += [
@@ -359,7 +359,7 @@ class _TextEdit:
         return True
 
     def _edit(self, node: Node, old: Any, wanted: Any, key: Node | None) -> None:
-        """Give the value of a key, or the item of a list, its new content."""
+        """Replace the value of a key, or the item of a list."""
         span = self._text[node.start_mark.index : node.end_mark.index]
         if identical(old, wanted) and not (self._careful and _REFERENCE.search(span)):
             return
@@ -385,13 +385,13 @@ class _TextEdit:
         new = _indented(new.removesuffix("\n"), column).lstrip(" ")
         end = self._end(node)
         comment = _COMMENT_BEHIND.match(self._text, end)
-        if comment and "\n" in new:  # it would be a part of the text, or none any more
+        if comment and "\n" in new:  # it would become part of the text, or get lost
             new, end = f"{new}\n{' ' * column}", comment.end()
         self._edits.append((start, end, new))
 
     @staticmethod
     def _is_block(node: Node) -> bool:
-        """Whether a collection stands in lines of its own, and in this place alone."""
+        """Return whether a collection has its own lines, and is neither anchor nor alias."""
         return isinstance(node, CollectionNode) and not node.flow_style and node.anchor is None
 
     def _delete(self, at: int, node: Node) -> None:
@@ -407,7 +407,7 @@ class _TextEdit:
         return not self._text[self._line_start(at) : at].strip()
 
     def _end(self, node: Node) -> int:
-        """Where the content of a node ends: without the blanks and comments behind it."""
+        """Return where the content of a node ends, without the blanks and comments after it."""
         if isinstance(node, CollectionNode) and node.value and not node.flow_style:
             last = node.value[-1]
             return self._end(last[1] if isinstance(node, MappingNode) else last)
@@ -428,6 +428,6 @@ def _indented(text: str, column: int) -> str:
 
 
 def _numbered(items: list[Any]) -> list[tuple[str, int]]:
-    """The items' identities, each with its count: many equal ones would take the matcher hours."""
+    """Return the items' identities with counts: many equal ones would take the matcher hours."""
     counts = defaultdict[str, Iterator[int]](count)
     return [(key, next(counts[key])) for key in map(identity, items)]

@@ -1,4 +1,4 @@
-"""One prompt for one task: templates and what is known, within a budget of tokens. Pure.
+"""Prompts, built from templates and given facts, within a budget of tokens.
 
-Nothing here reads a file or asks a memory; what a prompt needs is given to it.
+This package is pure: it reads no files of a project and queries no memory.
 """

@@ -1,4 +1,4 @@
-"""What memory found, as text that a model reads well: fenced, dated, within a budget of tokens."""
+"""Search results as text for a model: fenced, dated, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORTH_A_PIECE_TOKENS = 50
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """How much of a record is told: characters of prose, and how many of each list."""
+    """How much of a record is shown: characters of prose, and how many items of each list."""
 
     prose: int
     errors: int
@@ -58,13 +58,13 @@ DETAILS = (
     Detail(prose=200, errors=1, decisions=0, files=0),
     Detail(prose=100, errors=1, decisions=0, files=0),
 )
-# The first ones are worth most: these are told so that they can be used, even if others must go.
+# The first ones are worth most: they are shown in usable detail, even if others must go.
 _LEADING = 3
 _LEADING_LEVEL = 2
 
 
 class AnswerEntry(msgspec.Struct, frozen=True):
-    """One thing to be told: its id, and its text in as much detail as there is room for."""
+    """One entry of an answer: its id, and its text in a given detail."""
 
     id: str
     text: Callable[[Detail], str]
@@ -78,13 +78,13 @@ def fenced(
     in_all: int | None = None,
     whole: str = "get_memory(id)",
 ) -> str:
-    """The entries under a heading, in the most detail that fits and the first ones in more; what
-    was left out is said.
+    """Return the entries under a heading, in the most detail that fits and the first ones in more.
+    The text says what was left out.
 
-    `in_all`: how many there are, where not all were handed over. `whole`: the call that gives one
-    of them whole.
+    `in_all`: how many there are, if not all were passed. `whole`: the call that returns one of them
+    whole.
     """
-    # One at least is told, because an empty answer says nothing.
+    # At least one is shown, because an empty answer says nothing.
     texts = [[one.text(detail) for detail in DETAILS] for one in entries]
     costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
     levels = _levels(costs, _room(heading, ANSWER_TOKENS))
@@ -115,7 +115,7 @@ def fenced_lines(
     budget_tokens: int = ANSWER_TOKENS,
     frame: str = FRAME,
 ) -> str:
-    """Lines under a heading, as many as fit; `rest` tells how to get the others."""
+    """Return lines under a heading, as many as fit; `rest` says how to get the others."""
     shown = _filling(lines, _room(heading, budget_tokens))
     text = f"{heading} {frame}\n{mark(chr(10).join(shown))}"
     if shown == list(lines):
@@ -130,7 +130,7 @@ def _room(heading: str, budget_tokens: int) -> int:
 
 
 def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
-    """In how much detail each of those that fit is told, as an index of `DETAILS`."""
+    """Return the detail for each entry that fits, as an index of `DETAILS`."""
     last = len(DETAILS) - 1
     even = next((n for n in range(last) if sum(cost[n] for cost in costs) <= room), last)
     levels: list[int] = []
@@ -140,19 +140,19 @@ def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
             break
         levels.append(level)
         room -= cost[level]
-    for i, level in enumerate(levels):  # what is left over goes to the first ones
+    for i, level in enumerate(levels):  # the first ones get the room that is left
         levels[i] = _richest(costs[i], costs[i][level] + room)
         room -= costs[i][levels[i]] - costs[i][level]
     return levels
 
 
 def _richest(cost: Sequence[int], room: int, level: int = 0) -> int:
-    """The richest level from this one on that there is room for, else the poorest."""
+    """Return the richest level from this one on that fits, else the poorest."""
     return next((n for n in range(level, len(cost)) if cost[n] <= room), len(cost) - 1)
 
 
 def _filling(lines: Sequence[str], room: int) -> list[str]:
-    """The first lines that fit, and as much of the next one as there is room for."""
+    """Return the first lines that fit, and as much of the next one as fits."""
     shown: list[str] = []
     for line in lines:
         tokens = estimate_tokens(line) + 1
@@ -171,7 +171,7 @@ def _filling(lines: Sequence[str], room: int) -> list[str]:
 def iteration_entry(
     hit: Hit, *, with_feature: bool = False, later: Callable[[Hit], str] | None = None
 ) -> AnswerEntry:
-    """An iteration as an entry; `later` says what became of it afterwards."""
+    """Return an iteration as an entry; `later` says what became of it."""
 
     def text(detail: Detail) -> str:
         lines = _iteration_lines(hit, detail, with_feature=with_feature)
@@ -183,7 +183,7 @@ def iteration_entry(
 
 
 def record_entry(hit: Hit, *, with_feature: bool = True) -> AnswerEntry:
-    """A record of any kind as an entry."""
+    """Return a record of any kind as an entry."""
     if hit.kind == "iteration":
         return iteration_entry(hit, with_feature=with_feature)
     return AnswerEntry(
@@ -214,7 +214,7 @@ def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
 
 
 def short_id(hit: Hit) -> str:
-    """The beginning of a record's id."""
+    """Return the beginning of a record's id."""
     return plain_id(hit.id, SHORT_ID)
 
 

@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from ralph.memory.lessons import RepeatedError
     from ralph.records.note import Note
 
-# -- The prompt of a task: its sections, in order, within a budget of tokens.
-
-
-# -- Everything a prompt is made from, gathered by whoever may read files and ask memories.
+# -- Everything a prompt is made from. Callers gather it from files and memories.
 
 
 class KnowledgeFile(msgspec.Struct, frozen=True):
-    """A file behind `knowledge_paths`, as it was found."""
+    """A file from `knowledge_paths`, and its text."""
 
     path: str
     text: str
@@ -45,9 +42,9 @@ class PromptLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known when a prompt for one task is built. `vanished`: a note for each lost file.
+    """The facts for a prompt for one task. `vanished` has a note for each file that is gone.
 
-    `server` is the MCP server whose tools the agent has; without one it is told commands.
+    `server` is the MCP server whose tools the agent has; without one, the prompt names commands.
     `context` is what helped in other projects, a block that goes into the prompt as it is.
     `ids` are the records that a section comes from.
     """
@@ -69,7 +66,7 @@ class PromptFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reviewer is given besides the feature."""
+    """The facts for a review, besides those about the feature."""
 
     learnings: tuple[str, ...]
     all_learnings: bool
@@ -84,7 +81,7 @@ _VARIABLE = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 
 
 def render(template: str, /, **values: str) -> str:
-    """The template's text with its variables filled in."""
+    """Return the template's text with its variables filled in."""
     text = _text(template)
     wanted = set(_VARIABLE.findall(text))
     if wanted != values.keys():
@@ -98,11 +95,11 @@ def _text(name: str) -> str:
     return (files("ralph.prompt") / "templates" / f"{name}.txt").read_text(encoding="utf-8")
 
 
-# -- Fitting sections into a budget: what must be there stays, the rest goes by what it is worth.
+# -- Fitting sections into a budget: required sections stay, the others are chosen by worth.
 
 
 class PromptSection(msgspec.Struct, frozen=True):
-    """A part of the prompt. `worth` 0 must be there; of the others the smallest number stays."""
+    """A part of the prompt. With `worth` 0 it is required; else the smallest numbers come first."""
 
     name: str
     text: str
@@ -110,7 +107,7 @@ class PromptSection(msgspec.Struct, frozen=True):
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """What became of a section: its tokens, and why it is not there if it is not."""
+    """What became of a section: its tokens, and why it was left out if it was."""
 
     name: str
     tokens: int
@@ -126,12 +123,12 @@ class Prompt(msgspec.Struct, frozen=True):
     sections: tuple[Placed, ...]
 
     def has(self, name: str) -> bool:
-        """Whether the section found room."""
+        """Return whether the section is in the prompt."""
         return any(one.name == name and one.left_out is None for one in self.sections)
 
 
 def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
-    """The sections in their order; those that do not fit are left out, the least worth first."""
+    """Join the sections in order; those that do not fit are left out, the least worth first."""
     filled = [section for section in sections if section.text.strip()]
     tokens = {section.name: estimate_tokens(section.text) for section in filled}
     spent, kept = 0, set[str]()
@@ -147,7 +144,7 @@ def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
     return Prompt(text, estimate_tokens(text), budget_tokens, placed)
 
 
-# The section of other projects' knowledge.
+# The section with other projects' knowledge.
 CONTEXT = "context"
 _NOTHING = "(not written down yet)"
 _LINE_CHARS = 200
@@ -164,7 +161,7 @@ _THIN = (
 
 
 def task_prompt(facts: PromptFacts, limits: PromptLimits) -> Prompt:
-    """The prompt for one iteration of work on one task."""
+    """Return the prompt for one iteration of work on one task."""
     return fit(
         [
             PromptSection("discipline", _discipline(facts.discipline)),
@@ -186,7 +183,7 @@ def task_prompt(facts: PromptFacts, limits: PromptLimits) -> Prompt:
 
 
 def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits) -> Prompt:
-    """The prompt for a review of a feature by the stronger model."""
+    """Return the prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
     flags = "\n".join(f"- {sanitize_line(flag)}" for flag in review.flags)
     shared = {
@@ -244,18 +241,18 @@ def _feature(facts: PromptFacts) -> str:
 
 
 def one_line(text: str, max_chars: int = _LINE_CHARS) -> str:
-    """Recalled text or a name on one line, with every attempt to instruct broken (F20)."""
+    """Return text or a name on one line, sanitized so that it cannot instruct a model (F20)."""
     return cut(sanitize_line(text), max_chars)
 
 
 def _prose(text: str | None) -> str:
-    """What somebody wrote, every line indented: no line of it looks like a heading of ours."""
+    """Return text with every line indented, so that no line looks like one of our headings."""
     lines = sanitize(text or _NOTHING).splitlines()
     return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 
 def _told_by(facts: PromptFacts, template: str, tools: Values, commands: Values) -> str:
-    """What the agent can call: the tools of the server, or commands where there is none."""
+    """Render the template with the server's tools, or with commands if there is no server."""
     if facts.server:
         return render(f"{template}_tools", server=facts.server, **tools)
     return render(template, ralph=facts.ralph, **commands)
@@ -281,7 +278,7 @@ def _task(task: Task) -> str:
 
 
 def _block(template: str, lines: Sequence[str]) -> str:
-    """Lines of recalled text in the template whose variable has its name; nothing for none."""
+    """Render lines of recalled text in the template, as the variable of its name; "" if none."""
     return render(template, **{template: mark("\n".join(lines))}) if lines else ""
 
 
@@ -298,13 +295,13 @@ def _with_fix(one: RepeatedError) -> str:
 
 
 def _report(facts: PromptFacts) -> str:
-    """How to report."""
+    """Return how to report."""
     task = {"id": quote(one_line(str(facts.task.id)))}
     return _told_by(facts, "report", {"ralph": facts.ralph, **task}, task)
 
 
 def _memory(facts: PromptFacts, *, review: bool = False) -> str:
-    """How to use memory, or not a word of it."""
+    """Return how to use memory; "" if memory is off."""
     task = "" if review else f" --task {quote(one_line(str(facts.task.id)))}"
     commands = {"feature": quote(one_line(facts.feature.name)), "task": task}
     return _told_by(facts, "memory", {}, commands) * facts.memory_on
@@ -326,7 +323,7 @@ def _files(feature: Feature, vanished: Sequence[str]) -> str:
 
 
 def _knowledge(files: Sequence[KnowledgeFile], limits: PromptLimits) -> str:
-    """Whole files while they are small; then their beginnings; then only their names (F12)."""
+    """Show whole files if they are small, else their beginnings, else only their names (F12)."""
     if not files:
         return ""
     sized = [(file, _tokens(file.text)) for file in files]
@@ -349,7 +346,7 @@ def _knowledge_file(file: KnowledgeFile, tokens: int, limits: PromptLimits) -> s
 
 
 def _tokens(text: str) -> int:
-    """How long a file is; of one that is far too long, by its beginning."""
+    """Return how long a file is; estimate it from its beginning if it is far too long."""
     if len(text) <= _SAMPLE_CHARS:
         return estimate_tokens(text)
     return estimate_tokens(text[:_SAMPLE_CHARS]) * len(text) // _SAMPLE_CHARS
@@ -364,12 +361,12 @@ _RESULT_CHARS = 160
 _NOTE_CHARS = 200
 _TASKS = 3
 _OUTCOMES = 3
-# For what stands around the memory, and for what the client may add.
+# For the text around the memory, and for what the client may add.
 _SPARE_CHARS = 500
 
 
 def brief_text(now: Brief, bounds: TextBounds) -> str:
-    """The text for the model: what is worked on, what keeps going wrong, what was done last."""
+    """Return the text for the model: current work, repeated mistakes, and what was done last."""
     first, *others = now.features or [None]
     tasks = first.tasks[:_TASKS] if first else ()
     told = first.told[: -_OUTCOMES - 1 : -1] if first else ()
@@ -390,7 +387,7 @@ def brief_text(now: Brief, bounds: TextBounds) -> str:
 
 
 def brief_ids(now: Brief, text: str) -> list[str]:
-    """The ids of the records that this text of a brief shows."""
+    """Return the ids of the records that this text of a brief shows."""
     lines = [(one.id, _brief_note(one)) for one in now.notes]
     lines += [(one.id, _brief_session(one)) for one in now.sessions]
     if now.features:
@@ -435,9 +432,9 @@ class TextBounds(NamedTuple):
 
 
 def framed(template: str, parts: Sequence[BriefPart], bounds: TextBounds) -> str:
-    """As many lines as fit, part by part, in a template; a part that is cut short makes room.
+    """Render as many lines as fit, part by part; a part that is cut leaves room for the next.
 
-    A part is a heading and the lines under it; without a line there is no heading either.
+    A part is a heading and the lines under it; without lines, the heading is left out, too.
     """
     command, budget_tokens, max_chars = bounds
     around = render(template, memory=mark(""), command=command)
@@ -460,12 +457,12 @@ def framed(template: str, parts: Sequence[BriefPart], bounds: TextBounds) -> str
 
 
 def day(timestamp: str | None) -> str:
-    """The date of a moment: it stays true however late the text is read."""
+    """Return the date of a moment: it stays true however late the text is read."""
     return plain_date(timestamp) or "an unknown day"
 
 
 def outcome(one: Iteration) -> str:
-    """How it came out, where anybody could tell."""
+    """Return how an iteration ended, if known."""
     return "" if one.outcome == "unknown" else f"{one.outcome}. "
 
 
@@ -489,7 +486,7 @@ def _brief_outcome(one: Iteration) -> str:
     return text
 
 
-# -- The prompt of a planning run: how a plan is made, what it has, and the requirements.
+# -- The prompt of a planning run: how to plan, the plan so far, and the requirements.
 
 
 _TASKS_SHOWN = 200
@@ -503,7 +500,7 @@ def braindump_prompt(
     server: str | None,
     ralph: str = "ralph",
 ) -> Prompt:
-    """The prompt that turns requirements into features and tasks, through tools or commands."""
+    """Return the prompt that turns requirements into features and tasks, by tools or commands."""
     tools, commands = "braindump_tools", "braindump_commands"
     how = render(tools, server=server) if server else render(commands, ralph=ralph)
     text = render(
@@ -524,7 +521,7 @@ def _disciplines(view: PlanView) -> str:
 
 
 def _so_far(view: PlanView) -> str:
-    """Features and tasks by name; what they say in full the agent asks for."""
+    """List features and tasks by name; the agent can ask for the rest."""
     if not view.features and not view.tasks:
         return "(empty)"
     described = {f.name: one_line(f.display_name or f.description or "") for f in view.features}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph.memory.conversations import ConversationDetails
     from ralph.memory.lessons import Solved
 
-# The most that one answer to a model holds: of several records, and of one whole record.
+# The longest answer to a model: for several records, and for one whole record.
 ANSWER_TOKENS = 2000
 RECORD_TOKENS = 8000
 
@@ -34,19 +34,19 @@ _ID_CHARS = 12
 def recalled_text(
     hits: Sequence[Hit], asked: str, bounds: TextBounds, *, ended: Mapping[str, str]
 ) -> str:
-    """The hits on what is asked as facts, best first, as many as fit; nothing when none does.
+    """Return the hits for a question as facts, best first, as many as fit; "" if none does.
 
-    `ended` says of an attempt that failed, by its id, how the same was done later.
+    `ended` says, by the id of a failed attempt, how the same was done later.
     """
     words = set(tokens(asked))
     told = [_told(hit, ended.get(hit.id, ""), words) for hit in hits]
-    # The first is cut where it must be; others come whole or not at all.
+    # The first is cut if necessary; others are shown whole or not at all.
     parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
     return framed("recalled", parts, bounds)
 
 
 def before_text(found: Solved, bounds: TextBounds) -> str:
-    """How an error that came again was solved."""
+    """Return how a repeated error was solved before."""
     often = "once" if found.times == 1 else f"{found.times} times"
     lines = [
         f"Seen {often} before, last on {day(found.last)}: {one_line(found.message)}",
@@ -57,7 +57,7 @@ def before_text(found: Solved, bounds: TextBounds) -> str:
 
 
 def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
-    """What the record knows: decisions and fixes, else its result, and which files it changed."""
+    """Return what a record says: decisions and fixes, else its result, and the changed files."""
     record, mark_of_id = hit.record, f"[{plain_id(hit.id, _ID_CHARS)}]"
     if isinstance(record, Iteration):
         title = one_line(record.task_title, _TITLE_CHARS)
@@ -74,7 +74,7 @@ def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
     else:
         return [_written(hit, mark_of_id)]
     title = " ".join(getattr(record, "user", "").split())
-    # What the request says itself is told with it.
+    # Leave out decisions that repeat the request, which is shown anyway.
     decisions = [one for one in record.decisions if not title.startswith(one.description[:80])]
     known = [*_decision_lines(decisions, asked), *_fix_lines(record.errors, asked)]
     if result and not known:
@@ -90,7 +90,7 @@ def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
 
 
 def _request(exchange: Exchange) -> str:
-    """What was asked; of a plan, its title."""
+    """Return what was asked; for a plan, its title."""
     text = exchange.user.strip() or exchange.assistant.strip()
     first = text.partition("\n")[0]
     title = first.lstrip("# ").removeprefix("Plan: ")
@@ -98,7 +98,7 @@ def _request(exchange: Exchange) -> str:
 
 
 def _decision_lines(decisions: Sequence[Decision], asked: Set[str]) -> list[str]:
-    """The decisions that have most to do with what is asked, a person's first."""
+    """Return the decisions that are most related to the question, a person's first."""
 
     def shared(one: Decision) -> int:
         return len(asked & set(tokens(f"{one.description} {one.rationale or ''}")))
@@ -124,7 +124,7 @@ def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str]) -> list[str]:
 
 
 def _written(hit: Hit, mark_of_id: str) -> str:
-    """A note, a learning, a feature of the plan, or a section of a document."""
+    """Return the line for a note, a learning, a feature of the plan, or a document's section."""
     row, record = KINDS[hit.kind], hit.record
     about = [row.label.capitalize()]
     if feature := getattr(record, "feature", ""):
@@ -139,7 +139,7 @@ def _written(hit: Hit, mark_of_id: str) -> str:
     return f"- {' '.join(about)} ({day(hit.at)}) {mark_of_id}: {said}"
 
 
-# -- The section "Related Past Conversations": what memory holds on a question, for a model.
+# -- The section "Related Past Conversations": what memory has about a question, for a model.
 
 
 SIDE_CHARS = 200
@@ -149,11 +149,10 @@ _EXCHANGES = "#### Relevant Exchanges:"
 
 
 def related_text(found: Any, *, budget_tokens: int, tools: bool = True) -> str:
-    """The section, fenced and within the budget; empty where nothing was found or fits.
+    """Return the section, fenced and within the budget; "" if nothing was found or fits.
 
-    `found` has the conversations, the best first, and perhaps a line that says that the topic comes
-    up again and again. `tools` says whether the model can ask for more with
-    `fetch_conversation_details`.
+    `found` has the conversations, best first, and perhaps a line that says that the topic comes up
+    again and again. `tools`: the model can ask for more with `fetch_conversation_details`.
     """
 
     def whole(body: str) -> str:
@@ -161,7 +160,7 @@ def related_text(found: Any, *, budget_tokens: int, tools: bool = True) -> str:
         tool = render("related_tool") if tools else ""
         return render("related", tool=tool, memory=mark(line + body))
 
-    # Conversations before exchanges, of both the most similar first, as many as fit.
+    # Conversations before exchanges, the most similar of each first, as many as fit.
     exchanges = [each for one in found.conversations for each in one.exchanges]
     exchanges.sort(key=lambda each: -each.similarity)
     texts = [*map(_conversation, found.conversations), *map(_related_exchange, exchanges)]
@@ -178,7 +177,7 @@ def related_text(found: Any, *, budget_tokens: int, tools: bool = True) -> str:
 
 
 def chat_system(*, today: str, project: str, memory: bool) -> str:
-    """What a chat's model is told before everything else; of memory only where there is one."""
+    """Return the system prompt of a chat; it mentions memory only if there is one."""
     place = f" The conversation is held in the project {sanitize_line(project)}."
     return render(
         "chat_system",
@@ -211,12 +210,12 @@ def _related_exchange(one: Any) -> str:
 
 
 def _cut(text: str, max_chars: int) -> str:
-    """One line with every attempt to instruct broken, cut as the section's readers know it."""
+    """Return the text on one line, sanitized, and cut with "..." as in the section's format."""
     plain = sanitize_line(text)
     return plain if len(plain) <= max_chars else f"{plain[:max_chars]}..."
 
 
-# -- Past exchanges as lines for a model: found by a search, or told in short or whole.
+# -- Past exchanges as lines for a model: found by a search, or shown in short or whole.
 
 
 _WHOLE_CHARS = 100_000
@@ -226,13 +225,13 @@ _CUT = " [...]"
 
 
 def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
-    """Recalled text on one line, with every attempt to instruct broken (F20)."""
+    """Return recalled text on one line, sanitized so that it cannot instruct a model (F20)."""
     plain = sanitize_line(text)
     return plain if len(plain) <= max_chars else plain[: max_chars - len(_CUT)].rstrip() + _CUT
 
 
 def head_lines(hit: Hit, *parts: str) -> list[str]:
-    """What is known of a hit on one line, and why it matched."""
+    """Return the facts about a hit on one line, and why it matched."""
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
     return [" | ".join(filter(None, parts)), *why]
 
@@ -240,7 +239,7 @@ def head_lines(hit: Hit, *parts: str) -> list[str]:
 def hit_lines(
     hit: Hit, *, side_chars: int, errors: int, files: int, about: Sequence[str] = (), summary: str
 ) -> list[str]:
-    """An exchange that a search found; `about` tells of its conversation."""
+    """Return the lines for an exchange that a search found; `about` describes its conversation."""
     one: Exchange = hit.record
     when, talk = harmless(hit.when), f"conversation {plain_id(one.conversation)}"
     status = "" if one.status == "complete" else one.status
@@ -257,7 +256,7 @@ def hit_lines(
 
 
 def document_lines(hit: Hit, *, chars: int) -> list[str]:
-    """A section of a document of the user's own that a search found, and where it stands."""
+    """Return the lines for a found section of a user's document, and where it is."""
     one: Document = hit.record
     place = f"document {harmless(one.path)}:{one.line}"
     heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
@@ -266,7 +265,7 @@ def document_lines(hit: Hit, *, chars: int) -> list[str]:
 
 
 def about(title: str, tags: Sequence[str]) -> list[str]:
-    """What a conversation is called and which words it has."""
+    """Return the title and tags of a conversation."""
     told = [f'"{harmless(title, 80)}"'] if title else []
     return [*told, f"tags: {_tags(tags)}"] if tags else told
 
@@ -274,8 +273,8 @@ def about(title: str, tags: Sequence[str]) -> list[str]:
 def details_lines(
     found: ConversationDetails, *, whole: bool, alone: bool, side_tokens: int
 ) -> list[str]:
-    """A conversation and its exchanges, or the one that stands `alone`: in short, or `whole` with
-    what was done in between."""
+    """Return the lines for a conversation and its exchanges, or for one exchange `alone`: in short,
+    or `whole` with the steps in between."""
     conversation, exchanges, summaries = found.conversation, found.exchanges, found.summaries
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
@@ -315,7 +314,7 @@ def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: st
 
 
 def error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
-    """Errors with their kind and place, as far as they are known, and how they were solved."""
+    """Return errors with their kind and place, if known, and how they were solved."""
     lines = []
     for error in errors:
         kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
@@ -328,13 +327,13 @@ def error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
 
 
 def beginning(text: str, tokens: int) -> str:
-    """So many tokens of a text, and a mark where it was cut."""
+    """Return the first tokens of a text, with a mark if it was cut."""
     first = first_tokens(text, tokens)
     return first if first == text else first.rstrip() + _CUT
 
 
 def sureness(hit: Hit) -> str:
-    """How sure a match is, in words and as its score; empty where nothing was asked."""
+    """Return how sure a match is, in words and as its score; "" if it has no score."""
     if hit.score is None:
         return ""
     words = {"relevant": "relevant", "possibly": "possibly relevant"}

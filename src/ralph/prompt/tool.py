@@ -21,15 +21,15 @@ _KEEPS = "Left out, it stays as it is; null empties it."
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool; as a decorator it takes its arguments and its texts from a function.
+    """One tool. As a decorator, it takes its arguments and texts from a function.
 
-    The function takes a context and the arguments of a call; what is keyword-only is not the
-    model's. The paragraphs of its docstring are the description; below `Args:` it has a line for
-    each argument, below `Example:` the arguments of a call as JSON. `fields` are further arguments
-    with their types, of which it gets those of a call. One that may be null can be left out.
+    The function takes a context and the arguments of a call; keyword-only parameters are not for
+    the model. The paragraphs of its docstring are the description; `Args:` has a line for each
+    argument, `Example:` has the arguments of a call as JSON. `fields` are more arguments with their
+    types; the function gets those that a call has. An argument that may be null can be left out.
 
-    `recalls`: it asks memory, and so counts towards the hint to stop asking. `destroys`: something
-    may be gone afterwards.
+    `recalls`: it queries memory, so it counts towards the hint to stop asking. `destroys`: it may
+    delete something.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Tool(msgspec.Struct, frozen=True):
     call: Callable[..., Any] = str
 
     def __call__(self, function: Callable[..., Any]) -> Tool:
-        """The tool that calls this function."""
+        """Return the tool that calls this function."""
         text, arguments, example = _read_docstring(function)
         hints = get_type_hints(function, include_extras=True)
         takes: list[Any] = []
@@ -54,7 +54,7 @@ class Tool(msgspec.Struct, frozen=True):
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 default = [] if parameter.default is parameter.empty else [parameter.default]
                 takes.append((parameter.name, hints[parameter.name], *default))
-        left_out = UNSET if self.destroys else None  # null empties only where something can go
+        left_out = UNSET if self.destroys else None  # null clears a field only if it may delete
         for field, kind in self.fields.items():
             nullable = type(None) in get_args(kind)
             needed = not nullable and not self.destroys
@@ -76,7 +76,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """The paragraphs of a docstring, a line each, the text of each argument, and the example."""
+    """Return a docstring's paragraphs, one per line, the text of each argument, and the example."""
     above, _, example = (inspect.getdoc(function) or "").partition(_EXAMPLE)
     text, _, rest = above.partition(_ARGUMENTS)
     arguments = re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", rest, re.MULTILINE)
@@ -86,9 +86,9 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str], 
 
 
 def read_arguments(tool: Tool, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as the tool takes them, or an error that says what is wrong and shows a call.
+    """Return the arguments as the tool takes them; an error says what is wrong and shows a call.
 
-    A number that came as text is a number: models write both.
+    A number written as text counts as a number: models write both.
     """
     try:
         given = msgspec.convert(plain, tool.takes, strict=False)
@@ -100,7 +100,7 @@ def read_arguments(tool: Tool, plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """The arguments as one flat JSON schema, without references that some clients cannot follow."""
+    """Return the arguments as one flat JSON schema: some clients cannot follow references."""
     _, definitions = msgspec.json.schema_components([tool.takes])
     whole = definitions[tool.takes.__name__]
     properties = {
@@ -112,8 +112,8 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without `anyOf`. An argument that is null by default is one that may be left out; of one
-    that has no default, null says something of its own."""
+    """Return the schema without `anyOf`. For an argument that is null by default, null only means
+    left out; without a default, null has its own meaning."""
     flat = dict(schema)
     choices = flat.pop("anyOf", [])
     left_out = flat.pop("default", ...) is None

@@ -1,4 +1,4 @@
--- One row a stream: it gives out the positions, and its lock is held until the writer's commit.
+-- One row per stream. It hands out the positions and stays locked until the writer commits.
 CREATE TABLE ralph_streams (
     stream bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     memory text COLLATE "C" NOT NULL,
@@ -11,8 +11,8 @@ CREATE TABLE ralph_streams (
     UNIQUE (memory, name)
 ) WITH (fillfactor = 50);
 
--- One row an entry: a record, or the tombstone of a forgotten one (which has neither digest nor
--- body). The byte order "C" keeps the indexes right whatever the system's languages become.
+-- One row per entry: a record, or the tombstone of a forgotten record (no digest, no body).
+-- The collation "C" keeps the indexes valid when the system's locales change.
 CREATE TABLE ralph_entries (
     stream bigint NOT NULL REFERENCES ralph_streams,
     position bigint NOT NULL,

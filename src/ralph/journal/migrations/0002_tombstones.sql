@@ -1,2 +1,2 @@
--- What was forgotten is few among many, and asked for without its ids.
+-- Tombstones are few among many entries, and queries look for them without knowing their ids.
 CREATE INDEX ralph_entries_forgotten ON ralph_entries (stream, id) WHERE kind = 'forgotten';
