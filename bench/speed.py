@@ -44,8 +44,8 @@ from bench.report import (
 )
 from ralph import disk
 from ralph.errors import BadInput, RalphError
+from ralph.index import ranking_tokens
 from ralph.index.sync import live_of
-from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
@@ -275,8 +275,7 @@ class BareSearch:
         """Return the query that Ralph itself gives to FTS5, without words it does not rank by."""
         asked = query_tokens(question)
         with self._store.state() as view:
-            facts = view.words(self._live, asked, 0)
-            words = telling(asked, facts.frequencies, facts.passages)
+            words = ranking_tokens(view.words(self._live, asked, 0))
         return " OR ".join(f'"{token}"' for token in words)
 
     def search(self, match: str, vector: Vectors) -> None:

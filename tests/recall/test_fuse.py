@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.config import Settings
+from ralph.index import WordMatches, ranking_tokens
 from ralph.recall.score import (
     FLOOR,
     INJECTED,
@@ -13,8 +14,9 @@ from ralph.recall.score import (
     RELEVANT,
     Clues,
     Evidence,
-    fuse,
+    best_places,
     least_in_talk,
+    mix,
     pointedness,
     rarity,
     relevance,
@@ -22,10 +24,19 @@ from ralph.recall.score import (
     weigh,
     why,
 )
-from ralph.recall.search import telling
-from ralph.text.tokens import query_tokens, tokens
+from ralph.text.tokens import PassageWords, query_tokens, tokens
 
 STATIC = "static:table"
+
+
+def fuse(
+    words: dict[int, float], meaning: dict[int, float] | None = None, *, weight: float = 0.5
+) -> dict[int, float]:
+    """The values of rows by their words and cosines, best first."""
+    rows = sorted({*words, *(meaning or {})})
+    cosines = [(meaning or {}).get(row) for row in rows]
+    values = mix([words.get(row, 0.0) for row in rows], cosines, weight)
+    return {rows[place]: values[place] for place in best_places(values, len(rows))}
 
 
 def test_words_and_meaning_are_mixed_each_as_a_share_of_its_best() -> None:
@@ -124,9 +135,10 @@ RECORD = (
 
 
 def evidence(query: str, *, count: int = 3, cosine: float | None = None) -> Evidence:
-    asked, passage = query_tokens(query), set(tokens(RECORD))
+    asked, passage = query_tokens(query), tokens(RECORD)
     frequencies = {token: int(token in passage) for token in asked}
-    return weigh(asked, passage, frequencies=frequencies, count=count, cosine=cosine)
+    words = PassageWords("", " ".join(passage), "")
+    return weigh(asked, words, frequencies=frequencies, count=count, cosine=cosine)
 
 
 def found(
@@ -200,7 +212,9 @@ def test_the_text_of_the_question_itself_needs_neither_rare_words_nor_to_stand_o
 
 def test_meaning_counts_whatever_words_are_common_in_the_memory() -> None:
     asked = query_tokens("login problems")
-    common = weigh(asked, {"login"}, frequencies={"login": 18}, count=20, cosine=0.4)
+    common = weigh(
+        asked, PassageWords("login", "", ""), frequencies={"login": 18}, count=20, cosine=0.4
+    )
     assert found([1.0, 0.8, 0.7], common)[0] >= FLOOR
 
 
@@ -233,8 +247,9 @@ def test_an_answer_must_be_likelier_among_more_exchanges() -> None:
 def test_a_time_in_the_question_is_no_missing_word() -> None:
     asked = query_tokens("cookie")
     known = {"frequencies": {"cooki": 1}, "count": 10}
-    inside = weigh(asked, {"cooki"}, time_weight=6.0, in_time=True, **known)  # type: ignore[arg-type]
-    outside = weigh(asked, {"cooki"}, time_weight=6.0, **known)  # type: ignore[arg-type]
+    words = PassageWords("cooki", "", "")
+    inside = weigh(asked, words, time_weight=6.0, in_time=True, **known)  # type: ignore[arg-type]
+    outside = weigh(asked, words, time_weight=6.0, **known)  # type: ignore[arg-type]
     assert inside.coverage == 1.0 > outside.coverage
     assert inside.weight > outside.weight
 
@@ -265,7 +280,9 @@ def test_a_score_under_the_floor_is_not_called_relevant_in_any_way() -> None:
 
 
 def test_words_that_a_third_of_a_large_collection_holds_are_not_ranked_by() -> None:
-    frequencies = {"error": 900, "login": 40}
-    assert telling(["error", "login"], frequencies, 2000) == ["login"]
-    assert telling(["error", "login"], frequencies, 999) == ["error", "login"]
-    assert telling(["error"], frequencies, 2000) == ["error"]  # better than nothing
+    def ranked(passages: int, **frequencies: int) -> list[str]:
+        return ranking_tokens(WordMatches({}, frequencies, passages))
+
+    assert ranked(2000, error=900, login=40) == ["login"]
+    assert ranked(999, error=900, login=40) == ["error", "login"]
+    assert ranked(2000, error=900) == ["error"]  # better than nothing

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
-from ralph.recall.score import HeldWords, Weighed, meaning_share, weigh_words
+from ralph.recall.score import Weighed, meaning_share, weigh_words
 from ralph.text.tokens import PassageWords
 
 Fields = tuple[str, str, str]
 
 
-def held(asked: list[str], *passages: Fields) -> dict[int, HeldWords]:
+def weighed(
+    asked: list[str], *passages: Fields, frequencies: dict[str, int], count: int
+) -> Weighed:
     words = [PassageWords(*fields) for fields in passages]
-    return {place: HeldWords(one.times(asked), one) for place, one in enumerate(words)}
+    times = [one.times(asked) for one in words]
+    sizes = [one.size for one in words]
+    by_numpy = weigh_words(asked, times, sizes, frequencies=frequencies, count=count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "numpy")
+        plainly = weigh_words(asked, times, sizes, frequencies=frequencies, count=count)
+    assert plainly.weights == pytest.approx(by_numpy.weights)
+    assert astuple(plainly)[1:] == pytest.approx(astuple(by_numpy)[1:])
+    return plainly
 
 
 def weights(asked: list[str], *passages: Fields, count: int = 100, **seen: int) -> list[float]:
     frequencies = {token: seen.get(token, 1) for token in asked}
-    given = held(asked, *passages)
-    weighed = weigh_words(asked, given, frequencies=frequencies, count=count).weights
-    return [weighed[place] for place in range(len(passages))]
+    return weighed(asked, *passages, frequencies=frequencies, count=count).weights
 
 
 def test_a_rare_word_counts_for_more_than_two_common_ones() -> None:
@@ -55,9 +67,9 @@ def test_in_a_long_passage_a_word_says_less() -> None:
 
 def test_the_coverage_is_the_largest_share_of_the_question_in_one_passage() -> None:
     def coverage(asked: list[str], *passages: str) -> float:
-        given = held(asked, *(("", text, "") for text in passages))
+        given = [("", text, "") for text in passages]
         seen = {"alpha": 2, "beta": 1, "gamma": 0}
-        return weigh_words(asked, given, frequencies=seen, count=50).coverage
+        return weighed(asked, *given, frequencies=seen, count=50).coverage
 
     assert coverage(["alpha", "beta"], "alpha", "alpha beta", "x") == 1.0
     assert 0.0 < coverage(["alpha", "beta"], "alpha") < 0.6
@@ -65,27 +77,27 @@ def test_the_coverage_is_the_largest_share_of_the_question_in_one_passage() -> N
 
 
 def test_nothing_to_weigh_weighs_nothing() -> None:
-    weighed = weigh_words(["a"], {}, frequencies={"a": 0}, count=0)
-    assert (weighed.weights, weighed.coverage) == ({}, 0.0)
+    nothing = weighed(["a"], frequencies={"a": 0}, count=0)
+    assert (nothing.weights, nothing.coverage) == ([], 0.0)
     assert weights([], ("", "a", "")) == [0.0]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=30), st.integers(0, 40))
 def test_weights_and_coverage_are_never_out_of_bounds(words: list[str], seen: int) -> None:
-    given = held(["a", "b"], ("a", " ".join(words), ""))
-    frequencies = {"a": 1, "b": seen}
-    weighed = weigh_words(["a", "b"], given, frequencies=frequencies, count=40)
-    assert weighed.weights[0] > 0.0
-    assert 0.0 < weighed.coverage <= 1.0
+    fields = ("a", " ".join(words), "")
+    found = weighed(["a", "b"], fields, frequencies={"a": 1, "b": seen}, count=40)
+    assert found.weights[0] > 0.0
+    assert 0.0 < found.coverage <= 1.0
 
 
 def test_words_are_counted_without_the_places() -> None:
     words = PassageWords("one two", "three", "src/a.py src/b.py")
-    assert (words.length, words.count) == (3, 5)
+    assert words.size == (3, 5)
+    assert words.distinct == 5
 
 
 def share(nats: float, coverage: float, length: float = 10.0) -> float:
-    return meaning_share(Weighed({}, coverage, nats, length))
+    return meaning_share(Weighed([], coverage, nats, length))
 
 
 def test_meaning_counts_more_where_the_words_say_little() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from ralph.records import Record
-from ralph.text.tokens import PassageWords, Times
+from ralph.text.tokens import PassageWords
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,13 +175,28 @@ class IndexBatch(msgspec.Struct, frozen=True):
 
 
 class WordMatches(msgspec.Struct, frozen=True):
-    """BM25 by passage; how many passages hold each token, and how many there are in all, both
-    without derived ones. `times` has what each passage holds of the tokens, if that is known."""
+    """The BM25 scores of passages, how many passages contain each token, and how many passages
+    there are (both without derived ones).
+
+    `times`, if known, says how often each token (a column) occurs in each passage (a row).
+    """
 
     scores: dict[int, float]
     frequencies: dict[str, int]
     passages: int
-    times: dict[int, Times] = {}
+    times: Vectors | None = None
+
+
+# In a collection of at least this many passages, a token that more than this share of them contain
+# isn't ranked by: it tells little, and ranking by it is most of the time a search takes.
+_LARGE, _COMMON_SHARE = 1000, 0.15
+
+
+def ranking_tokens(matches: WordMatches) -> list[str]:
+    """The tokens to rank passages by: the rare ones, or all if there is no rare one."""
+    most = matches.passages * _COMMON_SHARE if matches.passages >= _LARGE else matches.passages
+    rare = [token for token, count in matches.frequencies.items() if count <= most]
+    return rare or list(matches.frequencies)
 
 
 class DatedPassages(msgspec.Struct, frozen=True):

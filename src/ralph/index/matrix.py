@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import hashlib
 import itertools
 import math
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
-from ralph.text.tokens import FIELD_WEIGHTS, Times
+from ralph.text.tokens import FIELD_WEIGHTS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     Among = NDArray[np.int64] | None
     Counts = Mapping[str, int]
+    FetchPassages = Callable[[Rows], Mapping[int, StoredPassage]]
 
 NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
@@ -134,6 +136,8 @@ class Matrix:
         # The passages, and the first row of each.
         self._passages: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._firsts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        # By passage, where it is in `_passages`; -1 for those that aren't here.
+        self._places: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         # Of each block its number, and how many passages and rows there are with it.
         self._blocks: list[tuple[int, int, int]] = [(0, 0, 0)]
 
@@ -176,6 +180,10 @@ class Matrix:
         with np.errstate(invalid="ignore"):  # `ralph index verify` reports what is no number
             self._data[held:end], self._scales[held:end] = quantized(vectors)
         self._passages[known:in_all] = passages
+        if (needed := int(passages.max()) + 1) > (size := len(self._places)):
+            self._grow(("_places",), size, max(needed, 2 * size))
+            self._places[size:] = -1
+        self._places[passages] = np.arange(known, in_all)
         self._firsts[known:in_all] = held + counts.cumsum() - counts
         self._blocks.append((block, in_all, end))
 
@@ -195,22 +203,28 @@ class Matrix:
         if not held:
             return [{} for _ in to]
         passages, firsts = self._passages[:known], self._firsts[:known]
-        chosen: Any = slice(None) if among is None else _is_among(passages, among)
-        passages = passages[chosen]
-        asked = np.flatnonzero(_is_among(passages, np.array(also))) if also else ()
+        chosen = None if among is None else self._places_of(among, known)
+        asked = self._places_of(np.array(also, dtype=np.int64), known)
+        if chosen is not None:
+            asked = asked[_is_among(asked, chosen)]
         found: list[dict[int, float]] = []
         for start in range(0, len(to), _AT_ONCE):
             for cosines in self._cosines(to[start : start + _AT_ONCE], held):
                 # A passage is as near as its nearest piece.
                 near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
-                near_by = near_by[chosen]
-                best = _largest(near_by, count)
-                rows = passages[best].tolist()
-                near = dict(zip(rows, rounded(near_by[best]), strict=True))
-                if count < len(passages) and len(asked):
-                    near.update(zip(passages[asked].tolist(), rounded(near_by[asked]), strict=True))
-                found.append(near)
+                if chosen is None:
+                    best = _largest(near_by, count)
+                else:
+                    best = chosen[_largest(near_by[chosen], count)]
+                best = np.concatenate((best, asked))
+                near = zip(passages[best].tolist(), rounded(near_by[best]), strict=True)
+                found.append(dict(near))
         return found
+
+    def _places_of(self, passages: NDArray[np.int64], known: int) -> NDArray[np.int64]:
+        """Where those of these passages are that are among the first `known`."""
+        places = self._places[passages[passages < len(self._places)]]
+        return places[(places >= 0) & (places < known)]
 
     def _cosines(self, to: Vectors, held: int) -> Vectors:
         """Of each vector with each of the first rows."""
@@ -218,9 +232,12 @@ class Matrix:
 
         found = np.empty((len(to), held), dtype=np.float32)
         rows_at_once = _ROWS_AT_ONCE if len(to) > 1 else max(1, _NUMBERS_FOR_ONE // self._dims)
+        numbers = np.empty((min(rows_at_once, held), self._dims), dtype=np.float32)
         for start in range(0, held, rows_at_once):
-            part = slice(start, min(start + rows_at_once, held))
-            found[:, part] = to @ self._data[part].astype(np.float32).T
+            end = min(start + rows_at_once, held)
+            part = numbers[: end - start]
+            part[:] = self._data[start:end]
+            np.matmul(to, part.T, out=found[:, start:end])
         found *= self._scales[:held]
         return found
 
@@ -243,7 +260,7 @@ def _is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
     return is_among
 
 
-def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
+def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
     import numpy as np
 
@@ -267,6 +284,8 @@ _LEAST_RARITY = 1e-6
 # Words are kept for collections of at least this many passages; the limits are per collection.
 _MANY_PASSAGES = 10
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
+# For so many common words it is kept how often they occur where.
+_MOST_COMMON = 64
 # So many passages may be new, or a tenth of all, before words are read again.
 _MOST_NEW = 100
 
@@ -304,6 +323,8 @@ class LoadedCollection:
         self._words: dict[str, WordRows] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
         self._held = 0  # of these rows, in all
+        # How often a word that isn't ranked by occurs in each passage, NaN until it is counted.
+        self._common: dict[str, NDArray[np.float32]] = {}
         # Up to which row the passages were counted that hold some words, and how many there are.
         self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
         # The words of the passages behind the first `_base` rows, as far as they were read.
@@ -313,11 +334,12 @@ class LoadedCollection:
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
         """How many passages hold all of these words."""
+        counted, known = self._counts.get(words, (-1, 0))
+        if counted == upto:
+            return known
         with self._lock:
             self._follow(connection, upto)
             counted, known = self._counts.get(words, (-1, 0))
-            if counted == upto:
-                return known
             if words and self._base <= counted < upto:
                 rows = [self._new_rows(word, counted, upto) for word in words]
                 known += len(set(rows[0]).intersection(*rows[1:]))
@@ -356,41 +378,82 @@ class LoadedCollection:
         connection: sqlite3.Connection,
         upto: int,
         words: Counts,
+        ranked: Sequence[str],
         count: int,
         only: Only,
-        fetch: Callable[[Rows], Mapping[int, StoredPassage]],
-    ) -> tuple[dict[int, float], dict[int, Times]]:
-        """The best `count` of the passages that hold any of these words, by SQLite's BM25; and what
-        each of them holds, if that is known.
+        fetch: FetchPassages,
+    ) -> tuple[dict[int, float], Vectors | None]:
+        """The best `count` of the passages that contain a `ranked` word, by SQLite's BM25; and, if
+        that is known, how often each word (a column) occurs in each of them (a row).
 
-        `words`: how many passages hold each. `fetch` gives passages.
+        `words`: how many passages contain each word of the question.
         """
         n, groups = self.state[0], wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
         passages = self.count(connection, upto)
         if passages < _MANY_PASSAGES or not self._asked:  # most processes ask once
             self._asked = True
-            match = " OR ".join(f'"{word}"' for word in words)
+            match = " OR ".join(f'"{word}"' for word in ranked)
             if groups:
                 match = f"({match}) AND {facet_query(groups)}"
             select = f"{bm25} WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?"
-            return dict(connection.execute(select, (match, count)).fetchall()), {}
+            return dict(connection.execute(select, (match, count)).fetchall()), None
         import numpy as np
 
-        total = np.zeros(upto + 1, dtype=np.float32)
-        found: dict[str, WordRows] = {}
-        for word, held in words.items():
-            rarity = max(math.log((passages - held + 0.5) / (held + 0.5)), _LEAST_RARITY)
-            select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
-            one = found[word] = self._holding(connection, upto, select, word, rarity)
-            total[one.rows] += rarity * one.shares
-        matching = np.flatnonzero(total > 0)
+        select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
+        held: list[WordRows] = []
+        shares: list[Vectors] = []
+        with self._lock:
+            for word in ranked:
+                ratio = (passages - words[word] + 0.5) / (words[word] + 0.5)
+                rarity = max(math.log(ratio), _LEAST_RARITY)
+                held.append(self._holding(connection, upto, select, word, rarity))
+                shares.append(held[-1].shares * rarity)
+        rows = np.concatenate([one.rows for one in held])
+        total = np.bincount(rows, np.concatenate(shares), upto + 1)
+        matching = np.flatnonzero(total)
         if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
         matching = matching[_largest(total[matching], count)]
         best = matching[np.lexsort((matching, -total[matching]))]
         scores = dict(zip(best.tolist(), total[best].tolist(), strict=True))
-        return scores, _times(found, best.astype(np.int32), fetch(list(scores)))
+        table = np.zeros((len(best), len(words)), dtype=np.float32)
+        # Where in `best` each of the rows is, and how often its word occurs there.
+        places = np.full(upto + 1, -1)
+        places[best] = np.arange(len(best))
+        places = places[rows]
+        wanted = np.flatnonzero(places >= 0)
+        times = np.concatenate([one.times for one in held])
+        starts = [0, *itertools.accumulate(len(one.rows) for one in held)]
+        for number in wanted[np.isnan(times[wanted])].tolist():
+            which = bisect.bisect(starts, number) - 1
+            [passage] = fetch([int(rows[number])]).values()
+            [times[number]] = passage.words.times([ranked[which]])
+            held[which].times[number - starts[which]] = times[number]
+        columns = {word: column for column, word in enumerate(words)}
+        column = np.repeat([columns[word] for word in ranked], np.diff(starts))
+        table[places[wanted], column[wanted]] = times[wanted]
+        for word in columns.keys() - ranked:
+            often = self._common_times(word, upto)
+            for row, passage in fetch(best[np.isnan(often[best])].tolist()).items():
+                [often[row]] = passage.words.times([word])
+            table[:, columns[word]] = often[best]
+        return scores, table
+
+    def _common_times(self, word: str, upto: int) -> Vectors:
+        """How often a word that isn't ranked by occurs in each passage, NaN until it is counted."""
+        import numpy as np
+
+        with self._lock:
+            known = self._common.get(word)
+            if known is None or len(known) <= upto:
+                times = np.full(2 * upto + 1, np.nan, dtype=np.float32)
+                if known is not None:
+                    times[: len(known)] = known
+                elif len(self._common) >= _MOST_COMMON:
+                    self._common.pop(next(iter(self._common)))
+                known = self._common[word] = times
+            return known
 
     def _holding(
         self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
@@ -398,27 +461,26 @@ class LoadedCollection:
         """The rows that hold a word; only what is new since it was last asked for is selected."""
         import numpy as np
 
-        with self._lock:
-            known = self._words.pop(word, None)
-            if known is not None and known.read < self._base:
-                self._held -= len(known.rows)
-                known = None
-            read = -1 if known is None else known.read
-            if known is None or self._new_rows(word, read, upto):
-                fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
-                new = np.array(fresh).reshape(-1, 2).T
-                columns = [new[0].astype(np.int32), (new[1] / rarity).astype(np.float32)]
-                columns.append(np.full(len(fresh), np.nan, dtype=np.float32))
-                if known is not None:
-                    old = (known.rows, known.shares, known.times)
-                    columns = [np.concatenate(pair) for pair in zip(old, columns, strict=True)]
-                known = WordRows(upto, *columns)
-                self._held += len(fresh)
-            elif read < upto:
-                known = WordRows(upto, known.rows, known.shares, known.times)
-            self._words[word] = known
-            while self._held > _MOST_ROWS:
-                self._held -= len(self._words.pop(next(iter(self._words))).rows)
+        known = self._words.pop(word, None)
+        if known is not None and known.read < self._base:
+            self._held -= len(known.rows)
+            known = None
+        read = -1 if known is None else known.read
+        if known is None or (read < upto and self._new_rows(word, read, upto)):
+            fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
+            new = np.array(fresh).reshape(-1, 2).T
+            columns = [new[0].astype(np.int32), (new[1] / rarity).astype(np.float32)]
+            columns.append(np.full(len(fresh), np.nan, dtype=np.float32))
+            if known is not None:
+                old = (known.rows, known.shares, known.times)
+                columns = [np.concatenate(pair) for pair in zip(old, columns, strict=True)]
+            known = WordRows(upto, *columns)
+            self._held += len(fresh)
+        elif read < upto:
+            known = WordRows(upto, known.rows, known.shares, known.times)
+        self._words[word] = known
+        while self._held > _MOST_ROWS:
+            self._held -= len(self._words.pop(next(iter(self._words))).rows)
         return known.upto(upto)
 
     def nearest(
@@ -478,28 +540,6 @@ class LoadedCollection:
             return self._fitting[key]
 
 
-def _times(
-    words: Mapping[str, WordRows], best: NDArray[np.int32], passages: Mapping[int, StoredPassage]
-) -> dict[int, Times]:
-    """What each of these passages holds of the words; what is counted now is known from then on."""
-    found: dict[int, Times] = {row: [] for row in best.tolist()}
-    for word, one in words.items():
-        if not len(one.rows):
-            continue
-        places = one.rows.searchsorted(best)
-        places[places == len(one.rows)] = 0
-        held = (one.rows[places] == best).nonzero()[0]
-        places = places[held]
-        rows, times = best[held].tolist(), one.times[places].tolist()
-        for row, place, many in zip(rows, places.tolist(), times, strict=True):
-            if math.isnan(many):
-                counted = passages[row].words.times((word,))
-                many = one.times[place] = counted[0][1] if counted else 0.0
-            if many:
-                found[row].append((word, many))
-    return found
-
-
 class LoadedCollections:
     """What is loaded of each collection, shared by the threads of a process."""
 
@@ -551,6 +591,7 @@ def fits(facets: Facets, only: Only) -> bool:
     return all(held.intersection(group) for group in wanted_tokens(only))
 
 
+@functools.cache
 def derived_token() -> str:
     """What every derived passage has, and no other."""
     [token] = facet_tokens(DERIVED)

@@ -328,9 +328,11 @@ class QdrantView(msgspec.Struct, eq=False):
         with ThreadPoolExecutor(_THREADS) as pool:
             counts = pool.map(lambda t: self._count(collection, **_BASE, tokens=t), asked)
             frequencies = dict(zip(asked, counts, strict=True))
+        facts = index.WordMatches({}, frequencies, passages)
         if not query or not count:
-            return index.WordMatches({}, frequencies, passages)
-        name, rarity = collection.physical, _rarities(frequencies, passages)
+            return facts
+        ranked = {token: frequencies[token] for token in index.ranking_tokens(facts)}
+        name, rarity = collection.physical, _rarities(ranked, passages)
         places = {_token_place(token): value for token, value in rarity.items()}
         near = {"nearest": {"indices": [*places], "values": [*places.values()]}}
         search = {"query": near, "using": WORDS, "limit": count, "filter": _fitting(only)}

@@ -33,7 +33,7 @@ from ralph.index.matrix import (
     unpack,
 )
 from ralph.records import Record, Source
-from ralph.text.tokens import PassageWords, Times, tokens
+from ralph.text.tokens import PassageWords, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -136,20 +136,19 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        scores, times = dict[int, float](), dict[int, Times]()
         loaded = self.loaded.of(collection)
         view = self.connection, self._last_row("passage", collection)
-        passages = loaded.count(*view)
-        frequencies = {token: loaded.count(*view, token) for token in query}
-        if query and count:
-            fetch = functools.partial(self.fetch, collection)
-            scores, times = loaded.matches(*view, frequencies, count, only, fetch)
+        passages, counts = loaded.count(*view), {one: loaded.count(*view, one) for one in query}
+        facts = index.WordMatches({}, counts, passages)
         derived = derived_token()
         if without := loaded.count(*view, derived):
-            passages -= without
-            for token in query:
-                frequencies[token] -= loaded.count(*view, token, derived)
-        return index.WordMatches(scores, frequencies, passages, times)
+            own = {one: counts[one] - loaded.count(*view, one, derived) for one in counts}
+            facts = index.WordMatches({}, own, passages - without)
+        if not query or not count:
+            return facts
+        ranked, fetch = index.ranking_tokens(facts), functools.partial(self.fetch, collection)
+        scores, times = loaded.matches(*view, counts, ranked, count, only, fetch)
+        return index.WordMatches(scores, facts.frequencies, facts.passages, times)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -39,6 +39,7 @@ _LISTS = (
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+WordsHeld = Callable[[Iterable[Candidate]], float]
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
@@ -58,20 +59,25 @@ class SearchFilter(msgspec.Struct, frozen=True):
         return any(self.tags.issubset(state.tags) for state in states)
 
 
-def homes(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, str]:
-    """The conversation that each record belongs to, by the record's id; "" for a document."""
-    found: dict[str, str] = {}
+# The conversation of a record, its exchanges, and where the record is among them.
+Seat = tuple[str, Sequence[str], int]
+
+
+def _seats(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, Seat]:
+    """The seat of each record, by the record's id; a document has no conversation."""
+    found: dict[str, Seat] = {}
     for record in records:
         target = record.id
         if record.kind == schema.SUMMARY:
             target = schema.content_of(record).target
-        found[record.id] = ""
+        found[record.id] = "", (), 0
         for one in histories:
-            if target in one.positions:
-                found[record.id] = one.positions[target][0]
+            if (position := one.positions.get(target)) is not None:
+                exchanges = one.exchanges[position[0]] if target == record.id else ()
+                found[record.id] = position[0], exchanges, position[1]
                 break
             if target in one.conversations:
-                found[record.id] = target
+                found[record.id] = target, (), 0
     return found
 
 
@@ -98,7 +104,7 @@ def show_exchanges(
             fields = {"id": shown, "kind": about.kind, "record": schema.content_of(about)}
             one.hit = msgspec.structs.replace(one.hit, **fields)
         found.setdefault(shown, one)
-        for states in histories:
+        for states in histories if summaries else ():
             if shown in states.positions:
                 best.setdefault(states.positions[shown][0], one)
     if not summaries:
@@ -119,7 +125,7 @@ def lift(
     candidates: list[Candidate],
     histories: Sequence[ConversationStates],
     *,
-    asked: Mapping[str, float],
+    words_held: WordsHeld,
     spread: bool,
     allowed: SearchFilter,
     half_life_days: float,
@@ -127,17 +133,19 @@ def lift(
 ) -> list[Candidate]:
     """What may be shown, each lifted by its neighbors and its conversation.
 
-    `asked` has the words of the question and what they weigh. `spread`: the best of each
-    conversation comes before what repeats one. Ratings move it, too; `half_life_days` of 0: nothing
-    fades with time. `away`: the journals' server is, and the index may know more than can be read.
+    `words_held` gives the weight of the words of the question that some candidates hold together.
+    `spread`: the best of each conversation comes before what repeats one. Ratings count, too;
+    `half_life_days` of 0: nothing fades with time. `away`: the journals' server is, and the index
+    may know more than can be read.
     """
     now = datetime.now(UTC)
-    home = homes((one.record for one in candidates), histories)
-    readable = {"", *(name for history in histories for name in history.conversations)}
-    here = [x for x in candidates if not away or home[x.record.id] in readable]
-    chosen = [x for x in here if allowed.allows(x.record, home[x.record.id], histories)]
+    seats = _seats((one.record for one in candidates), histories)
+    chosen = [x for x in candidates if allowed.allows(x.record, seats[x.record.id][0], histories)]
+    if away:
+        readable = {"", *(name for history in histories for name in history.conversations)}
+        chosen = [one for one in chosen if seats[one.record.id][0] in readable]
     ratings = {name: value for one in histories for name, value in one.ratings.items()}
-    for one in chosen:
+    for one in chosen if ratings or half_life_days else ():
         record = one.record
         one.rating = ratings.get(record.id, 0)
         if one.rating:
@@ -148,57 +156,39 @@ def lift(
     talks: dict[str, list[Candidate]] = {}
     for one in sorted(chosen, key=lambda one: -one.value):
         # A document or a note stands beside them as if it were a conversation.
-        talks.setdefault(home[one.record.id] or one.record.id, []).append(one)
+        talks.setdefault(seats[one.record.id][0] or one.record.id, []).append(one)
     own = {one.record.id: one.value for one in chosen}
     if talks:
-        _lift_by_conversation(talks, histories, asked)
+        _lift_by_conversation(talks, seats, words_held)
     if chosen and spread:
-        _spread(chosen, own, home)
+        _spread(chosen, own, {name: seat[0] for name, seat in seats.items()})
     return chosen
 
 
 def _lift_by_conversation(
     talks: Mapping[str, Sequence[Candidate]],
-    histories: Sequence[ConversationStates],
-    asked: Mapping[str, float],
+    seats: Mapping[str, Seat],
+    words_held: WordsHeld,
 ) -> None:
     values = {one.record.id: one.value for talk in talks.values() for one in talk}
-    lengths = [one.text.count for talk in talks.values() for one in talk]
+    lengths = [one.text.size[1] for talk in talks.values() for one in talk]
     short = shortness(sum(lengths) / len(lengths))
     fades = [_FADING**place for place in range(_BEST)]
     best = {
         name: sum(fade * one.value for fade, one in zip(fades, talk, strict=False))
         for name, talk in talks.items()
     }
-    held = {name: _words_held(talk, asked) for name, talk in talks.items() if short > _LEAST_SHORT}
+    held = {name: words_held(talk) for name, talk in talks.items() if short > _LEAST_SHORT}
     most, most_held = max(best.values()) or 1.0, max(held.values(), default=0.0) or 1.0
     for name, talk in talks.items():
         lift = (_CONVERSATION + _SHORT_CONVERSATION * short) * best[name] / most
         lift += _SHORT_HELD * short * held.get(name, 0.0) / most_held
         for one in talk:
-            near = _nearer(one.record.id, values, histories)
+            _, exchanges, place = seats[one.record.id]
+            # The better value of the exchanges before and after.
+            beside = [*exchanges[place - 1 : place], *exchanges[place + 1 : place + 2]]
+            near = max([values.get(other, 0.0) for other in beside], default=0.0)
             one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
-
-
-def _words_held(talk: Iterable[Candidate], asked: Mapping[str, float]) -> float:
-    """What the words of the question weigh that these exchanges hold together."""
-    held = {word for one in talk if one.held for word, _ in one.held.times}
-    words = "".join(one.text.padded for one in talk if one.held is None)
-    return sum(asked[one] for one in asked if one in held or f" {one} " in words)
-
-
-def _nearer(
-    exchange: str, values: Mapping[str, float], histories: Iterable[ConversationStates]
-) -> float:
-    """The better value of the exchanges before and after; 0 for what has none."""
-    for history in histories:
-        if exchange in history.positions:
-            name, place = history.positions[exchange]
-            talk = history.exchanges[name]
-            before = values.get(talk[place - 1], 0.0) if place else 0.0
-            after = values.get(talk[place + 1], 0.0) if place + 1 < len(talk) else 0.0
-            return before if before > after else after
-    return 0.0
 
 
 def _spread(

@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, least_in_talk, rarity
+from ralph.recall.score import RELEVANT, least_in_talk
 from ralph.recall.search import Candidate, Found, Question, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -321,14 +321,13 @@ class Conversations:
                 question = msgspec.structs.replace(question, **named)
         found = self.store.find(parts, question, depth=_CANDIDATES, **how)
         found.least = least_in_talk(found.count)
-        weights = {one: rarity(one, found.frequencies[one], found.count) for one in found.asked}
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:
             histories = [stream.history for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
-                asked=weights,
+                words_held=found.words_held,
                 spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence, Set
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ralph.recall import Relevance
-from ralph.text.tokens import STOP_WORDS, PassageWords, Times, spellings, stem
+from ralph.text.tokens import STOP_WORDS, PassageSize, PassageWords, spellings, stem
 
 # Possibly what was asked for, relevant, and sure enough to be given to a model unasked.
 FLOOR = 0.40
@@ -95,15 +96,6 @@ _LENGTH = 0.85
 _SHARPNESS = 1.6
 
 Counts = Mapping[str, int]
-# What each passage is worth.
-Scores = Mapping[Any, float]
-
-
-class HeldWords(msgspec.Struct, frozen=True):
-    """The words of a question that a passage holds, how often each, and the passage."""
-
-    times: Times
-    of: PassageWords
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -111,38 +103,58 @@ class Weighed(msgspec.Struct, frozen=True):
     holds, the largest weight (in nats) of the words that one of them holds, and their average
     length in words."""
 
-    weights: dict[Any, float]
+    weights: list[float] = []
     coverage: float = 0.0
     nats: float = 0.0
     length: float = 0.0
 
 
+def joined(tables: Sequence[Any], width: int) -> Any:
+    """Join tables of `width` columns."""
+    np = sys.modules.get("numpy")  # a hook starts without it
+    if np is None or not width:
+        return [row for table in tables for row in table]
+    return np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1, width) for one in tables])
+
+
+def taken(table: Any, rows: Sequence[int]) -> Any:
+    """Return these rows of a table."""
+    return [table[row] for row in rows] if isinstance(table, list) else table[rows]
+
+
 def weigh_words(
-    asked: Sequence[str], passages: Mapping[Any, HeldWords], *, frequencies: Counts, count: int
+    asked: Sequence[str],
+    times: Any,
+    sizes: Sequence[PassageSize],
+    *,
+    frequencies: Counts,
+    count: int,
 ) -> Weighed:
-    """Weigh passages; `frequencies`: in how many of `count` passages a token stands."""
-    if not passages:
-        return Weighed({})
-    shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
-    sharp = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
-    whole = sum(sharp.values())
-    each = {t: (weight, rarity(t, frequencies[t], count)) for t, weight in sharp.items()}
-    average = sum(one.of.length for one in passages.values()) / len(passages)
-    weights: dict[Any, float] = {}
-    most = most_nats = 0.0
-    for row, held in passages.items():
-        norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * held.of.length / average)
-        total = share = nats = 0.0
-        for token, times in held.times:
-            weight, own_nats = each[token]
-            share += weight
-            nats += own_nats
-            total += weight * times * (_SATURATION + 1.0) / (times + norm)
-        weights[row] = total
-        most = share if share > most else most
-        most_nats = nats if nats > most_nats else most_nats
-    length = sum(one.of.count for one in passages.values()) / len(passages) + 1
-    return Weighed(weights, most / whole if whole else 0.0, most_nats, length)
+    """Weigh passages by how often each token asked for (a column of `times`) occurs in each of them
+    (a row). `frequencies`: how many of the `count` passages of the memory contain each token."""
+    if not sizes:
+        return Weighed()
+    shares = [(count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked]
+    sharp = [math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for share in shares]
+    nats = [rarity(t, frequencies[t], count) for t in asked]
+    average = sum(length for length, _ in sizes) / len(sizes)
+    norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
+    if (np := sys.modules.get("numpy")) is None:  # a hook starts without it
+        weights = [
+            sum(w * t * (_SATURATION + 1.0) / (t + norm) for w, t in zip(sharp, row, strict=True))
+            for row, norm in zip(times, norms, strict=True)
+        ]
+        best, most = (
+            max(sum(w for w, t in zip(each, row, strict=True) if t) for row in times)
+            for each in (sharp, nats)
+        )
+    else:
+        often, factors = np.asarray(times, dtype=np.float64), np.array((sharp, nats))
+        parts = often * factors[0] * (_SATURATION + 1.0) / (often + np.array(norms)[:, None])
+        weights = parts.sum(axis=1).tolist()
+        best, most = ((often > 0.0) @ factors.T).max(axis=0).tolist()
+    length = sum(words for _, words in sizes) / len(sizes) + 1
+    return Weighed(weights, best / (sum(sharp) or 1.0), most, length)
 
 
 # The share of meaning beside words that say enough: matched words of so many nats in one passage.
@@ -168,38 +180,26 @@ def meaning_share(by_words: Weighed) -> float:
     return meaning / (meaning + words)
 
 
-def fuse(
-    words: Scores, meaning: Scores | None = None, *, weight: float = 0.5, most: int | None = None
-) -> dict[Any, float]:
-    """What each row is worth (0-1), best first; equal ones by row. `most`: only so many of them.
+def mix(words: Sequence[float], cosines: Sequence[float | None], weight: float) -> list[float]:
+    """The value of each passage, 0-1, by its words (BM25, 0 where none matches) and its meaning.
 
-    `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
-    cosines of the candidates (the nearest rows, and those in `words`), or None without vectors.
-    `weight`: the share of meaning, 0-1; where only one of the two has anything, it decides alone.
+    `weight` is the share of meaning, 0-1. Where only one of the two is known, it decides alone.
     """
-    mixed = mix(words, meaning or {}, weight)
-    if most is not None and most < len(mixed):
-        least = sorted(mixed.values(), reverse=True)[most - 1]
-        mixed = {row: value for row, value in mixed.items() if value >= least}
-    best = sorted((-value, row) for row, value in mixed.items())
-    return {row: -value for value, row in best[:most]}
+    near = [0.0 if one is None or one < 0.0 else one for one in cosines]
+    if all(one is None for one in cosines):
+        weight = 0.0
+    elif not any(words):
+        weight = 1.0
+    rest, best = 1.0 - weight, (max(words, default=0.0) or 1.0, max(near, default=0.0) or 1.0)
+    both = zip(words, near, strict=True)
+    return [rest * (word / best[0]) + weight * (cosine / best[1]) for word, cosine in both]
 
 
-def mix(words: Scores, meaning: Scores, weight: float) -> dict[Any, float]:
-    """As `fuse`, in no order."""
-    weight = 0.0 if not meaning else weight if words else 1.0
-    mixed = _shares_of_best(words, 1.0 - weight)
-    for row, share in _shares_of_best(meaning, weight).items():
-        mixed[row] = mixed.get(row, 0.0) + share
-    return mixed
-
-
-def _shares_of_best(values: Scores, weight: float) -> dict[Any, float]:
-    """Each value as a share of the best one, times the weight; what is not above zero is zero."""
-    best = max(values.values(), default=0.0)
-    if best <= 0.0:
-        return dict.fromkeys(values, 0.0)
-    return {row: weight * (v / best) if v > 0.0 else 0.0 for row, v in values.items()}
+def best_places(values: Sequence[float], most: int) -> list[int]:
+    """The places of at most so many of the largest values, best first; equal ones in order."""
+    least = sorted(values)[-most] if most < len(values) else -math.inf
+    places = [place for place, value in enumerate(values) if value >= least]
+    return sorted(places, key=values.__getitem__, reverse=True)[:most]
 
 
 # -- The score.
@@ -278,7 +278,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def weigh(
     query: Sequence[str],
-    passage: Set[str],
+    passage: PassageWords,
     *,
     frequencies: Mapping[str, int],
     count: int,
@@ -288,16 +288,16 @@ def weigh(
 ) -> Evidence:
     """The evidence for one passage.
 
-    `query`: its query_tokens(); `passage`: the set of the passage's tokens(); `frequencies`: in how
+    `query`: its query_tokens(); `frequencies`: in how
     many of the `count` passages of the collection each query token stands; `cosine`: None without
     vectors. A time that the question names is one more word of it.
     """
     rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
-    matched = tuple(token for token in rarities if token in passage)
+    matched = tuple(token for token in rarities if f" {token} " in passage.padded)
     total = sum(rarities.values()) + time_weight
     weight = sum(rarities[token] for token in matched) + time_weight * in_time
     coverage = weight / total if total else 0.0
-    shared = len(matched) / math.sqrt(max(1, len(rarities) * len(passage)))
+    shared = len(matched) / math.sqrt(max(1, len(rarities) * passage.distinct))
     return Evidence(matched, len(rarities), coverage, weight, cosine, min(shared, _MOST_SHARED))
 
 

@@ -8,9 +8,12 @@ the candidates of all memories that were asked, so that their scores mean the sa
 
 from __future__ import annotations
 
+import bisect
 import functools
 import heapq
+import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,21 +28,23 @@ from ralph.recall.score import (
     LISTED,
     Clues,
     Evidence,
-    HeldWords,
     Outstanding,
     Weighed,
-    fuse,
+    best_places,
+    joined,
     meaning_share,
     mix,
     pointedness,
+    rarity,
     relevance,
     scores,
+    taken,
     weigh,
     weigh_words,
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
+from ralph.text.tokens import PassageSize, PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -51,10 +56,6 @@ if TYPE_CHECKING:
 _CANDIDATES = 100
 # So many passages of a memory are weighed against each other, if nobody asks for more.
 _DEPTH = 60
-# From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
-# next to nothing, and ranking by it is most of the time a search takes.
-_LARGE = 1000
-_COMMON_SHARE = 0.15
 # How many of the nearest passages are looked at, and after how many of them the crowd begins.
 _NEARBY, _CROWD = 40, 20
 
@@ -102,8 +103,8 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     record: Record
     stream: str
     text: PassageWords
-    # The words of the question that it holds; None where it was found by its meaning alone.
-    held: HeldWords | None
+    # Its row in the memory's table of words; None where it was found by its meaning alone.
+    held: int | None
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -123,7 +124,7 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
 Lift = Callable[[list[Candidate]], list[Candidate]]
 
 
-class Found(msgspec.Struct):
+class Found(msgspec.Struct, dict=True):
     """What one memory has on a question; `embedder` is None where it was searched by words alone.
 
     `days` are those that the question names, as far as this memory knows; `in_days` of its `dated`
@@ -137,7 +138,9 @@ class Found(msgspec.Struct):
     # The passages searched, and how many of them hold each word of the question.
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
-    by_words: Weighed = Weighed({})
+    by_words: Weighed = Weighed()
+    # How often each word of the question (a column) occurs in each passage (a row).
+    times: Any = ()
     # The cosines of the nearest passages, the largest first.
     cosines: list[float] = []
     days: tuple[str, str] | None = None
@@ -147,24 +150,26 @@ class Found(msgspec.Struct):
     least: float = LISTED
     notes: tuple[str, ...] = ()
 
-    def weigh(self, held: Mapping[Any, HeldWords]) -> dict[Any, float]:
-        """How well these passages fit by their words."""
+    def weigh(self, tables: Sequence[Any], sizes: Sequence[PassageSize]) -> list[float]:
+        """Weigh passages by their words; `tables`: how often each word occurs in them."""
+        self.times = joined(tables, len(self.asked))
         self.by_words = weigh_words(
-            self.asked, held, frequencies=self.frequencies, count=self.count
+            self.asked, self.times, sizes, frequencies=self.frequencies, count=self.count
         )
         return self.by_words.weights
 
+    def words_held(self, candidates: Iterable[Candidate]) -> float:
+        """The weight of the words of the question that these candidates hold together."""
+        held: set[str] = set()
+        rows = self._rows
+        for one in candidates:
+            times = one.text.times(self.asked) if one.held is None else rows[one.held]
+            held.update(itertools.compress(self.asked, times))
+        return sum(rarity(word, self.frequencies[word], self.count) for word in held)
 
-def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
-    """The words to rank by: in a large collection those that many passages hold only cost."""
-    if count < _LARGE:
-        return list(asked)
-    rare = [token for token in asked if frequencies[token] <= count * _COMMON_SHARE]
-    return rare or list(asked)
-
-
-# The id of a collection and the number of a passage in it.
-_Place = tuple[int, int]
+    @functools.cached_property
+    def _rows(self) -> list[list[float]]:
+        return self.times if isinstance(self.times, list) else self.times.tolist()
 
 
 def find(
@@ -182,61 +187,66 @@ def find(
     """
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     found = Found(question.asked(), [], days=question.days)
-    by_id = {one.id: one for one in collections}
-    held: dict[_Place, HeldWords] = {}
-    also: dict[int, list[int]] = {}
-    timed: list[_Place] = []
-    for n, collection in by_id.items():
-        facts = view.words(collection, asked, 0)
-        found.count += facts.passages
-        found.frequencies.update(facts.frequencies)
-        ranked = telling(asked, facts.frequencies, facts.passages)
-        by_words = view.words(collection, ranked, _CANDIDATES, only=question.only)
-        matches = [*by_words.scores]
+    tables: list[Any] = []
+    sizes: list[PassageSize] = []
+    matched: list[list[int]] = []
+    timed: list[list[int]] = []
+    for collection in collections:
+        matches = view.words(collection, asked, _CANDIDATES, only=question.only)
+        found.count += matches.passages
+        found.frequencies.update(matches.frequencies)
+        rows, dated = [*matches.scores], list[int]()
         for span in filter(None, () if question.only else (question.days, question.within)):
             of_days = view.dated(collection, *span, _CANDIDATES)
             if span is question.days:
                 found.in_days += of_days.records
                 found.dated += of_days.among
-            matches = list(dict.fromkeys([*matches, *of_days.rows]))
-            timed += [(n, row) for row in of_days.rows]
-        common = [token for token in found.asked if token not in ranked]
-        known = {} if question.days else by_words.times  # a day's words are not asked for
-        for row, one in view.fetch(collection, matches).items():
-            times = known.get(row)
-            left = found.asked if times is None else common
-            held[n, row] = HeldWords((times or []) + one.words.times(left), one.words)
-        also[n] = matches
-    words = {place: weight for place, weight in found.weigh(held).items() if weight}
-    meaning: dict[_Place, float] = {}
-    nearest = min(most, _CANDIDATES)
-    for n, collection in by_id.items():
+            dated += of_days.rows
+        rows = list(dict.fromkeys([*rows, *dated]))
+        words = [one.words for one in view.fetch(collection, rows).values()]
+        known: Any = matches.times
+        if known is None or found.asked != asked or len(rows) > len(known):
+            known = [one.times(found.asked) for one in words]
+        tables.append(known)
+        sizes += [one.size for one in words]
+        matched.append(rows)
+        timed.append(dated)
+    weights = iter(found.weigh(tables, sizes))
+    places: list[tuple[int, int]] = []
+    by_words: list[float] = []
+    cosines: list[float | None] = []
+    held: list[int | None] = []
+    for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
+        near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
             # What holds no word of the question is no candidate unless it is among the nearest.
-            [near] = view.nearest(
-                collection, vector[None, :], nearest, also=also[n], only=question.only
-            )
-            meaning |= {(n, row): cosine for row, cosine in near.items()}
+            count = min(most, _CANDIDATES)
+            [near] = view.nearest(collection, vector[None, :], count, also=rows, only=question.only)
             found.embedder = embedder
-    found.cosines = sorted(meaning.values(), reverse=True)[:_NEARBY]
-    share = meaning_share(found.by_words)
-    best = fuse(words, meaning, weight=share, most=most)
-    for n, collection in by_id.items():
-        rows = [row for m, row in dict.fromkeys([*best, *timed]) if m == n]
-        for row, passage in view.fetch(collection, rows, records=True).items():
-            assert passage.record is not None
-            if not question.allows(passage.record):
-                continue
-            found.candidates.append(
-                Candidate(
-                    passage.record,
-                    collection.stream,
-                    passage.words,
-                    held.get((n, row)),
-                    words.get((n, row), 0.0),
-                    meaning.get((n, row)),
+        first = len(held) - held.count(None)
+        places += [(n, row) for row in rows]
+        by_words += itertools.islice(weights, len(rows))
+        cosines += [near.pop(row, None) for row in rows]
+        held += range(first, first + len(rows))
+        places += [(n, row) for row in near]
+        by_words += [0.0] * len(near)
+        cosines += near.values()
+        held += [None] * len(near)
+    found.cosines = sorted((one for one in cosines if one is not None), reverse=True)[:_NEARBY]
+    values = mix(by_words, cosines, meaning_share(found.by_words))
+    chosen = best_places(values, most)
+    for n, collection in enumerate(collections):
+        mine = {places[place][1]: place for place in chosen if places[place][0] == n}
+        for row in timed[n]:
+            mine.setdefault(row, places.index((n, row)))
+        for row, passage in view.fetch(collection, mine, records=True).items():
+            record, place = passage.record, mine[row]
+            assert record is not None
+            if question.allows(record):
+                fields = (held[place], by_words[place], cosines[place])
+                found.candidates.append(
+                    Candidate(record, collection.stream, passage.words, *fields)
                 )
-            )
     return found
 
 
@@ -246,8 +256,7 @@ def find_plainly(
     """The candidates among records, each with its stream, by words: slower, and always there."""
     found = Found(question.asked(), [], days=question.days)
     wanted, frequencies = dict.fromkeys(query_tokens(question.text)), found.frequencies
-    passages: list[tuple[str, Record]] = []
-    held: dict[int, HeldWords] = {}
+    passages: list[tuple[str, Record, PassageWords]] = []
     count = in_days = dated = 0
     first, end = question.days or ("", "")
     for stream, record in records:
@@ -260,17 +269,17 @@ def find_plainly(
                 continue
             fields = (passage.title, passage.text, passage.places)
             words = PassageWords(*(" ".join(tokens(one)) for one in fields))
-            shared = words.times(wanted)
+            shared = [word for word in wanted if f" {word} " in words.padded]
             count += 1
-            frequencies.update(word for word, _ in shared)
+            frequencies.update(shared)
             if shared or timely:
-                held[len(passages)] = HeldWords(words.times(found.asked), words)
-                passages.append((stream, record))
+                passages.append((stream, record, words))
     found.count, found.in_days, found.dated = count, in_days, dated
-    weights = found.weigh(held)
+    texts = [words for _, _, words in passages]
+    weights = found.weigh([[one.times(found.asked) for one in texts]], [one.size for one in texts])
     found.candidates = [
-        Candidate(record, stream, held[row].of, held[row], weights[row], None)
-        for row, (stream, record) in enumerate(passages)
+        Candidate(record, stream, words, row, weight, None)
+        for row, ((stream, record, words), weight) in enumerate(zip(passages, weights, strict=True))
     ]
     return found
 
@@ -303,9 +312,9 @@ class Ranking(msgspec.Struct):
     crowd: float
     least: float
     twins: Twins | None
-    # What is shown of each stage: the best weight of words, and the ranks by words and by meaning.
-    most_words: float
-    ranks: tuple[dict[float, int], dict[float, int]]
+    # Of all candidates: the weights of their words and their cosines, best last.
+    words: list[float]
+    cosines: list[float]
     timed: bool
     lists_days: bool
 
@@ -369,7 +378,7 @@ def rank(
     if not candidates:
         return None
     whole = _pooled(parts)
-    ranks = _mix(candidates, whole.by_words)
+    words, cosines = _mix(candidates, whole.by_words)
     time_weight = _weigh_time(parts, whole.by_words.nats)
     order: Iterable[Candidate] = _best_first([one for part in parts for one in _lifted(part)])
     if question.lists_days:
@@ -392,8 +401,8 @@ def rank(
         crowd=sum(crowd) / (len(crowd) or 1),
         least=max(part.least for part in parts),
         twins=None if question.every else twins,
-        most_words=max(one.words for one in candidates) or 1.0,
-        ranks=ranks,
+        words=words,
+        cosines=cosines,
         timed=time_weight > 0.0,
         lists_days=question.lists_days,
     )
@@ -402,16 +411,15 @@ def rank(
 def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
     one, known = ranking.chosen[place], ranking.evidence[place]
     out = Outstanding.of(ranking.values[place:])
-    by_words, by_meaning = ranking.ranks
     written = spellings(question.text)
     parts = Parts(
-        words=round(one.words / ranking.most_words, 4),
-        words_rank=by_words.get(one.words),
+        words=round(one.words / ranking.words[-1], 4) if one.words else 0.0,
+        words_rank=_rank(ranking.words, one.words) if one.words else None,
         matched=tuple(written.get(token, token) for token in known.matched),
         asked=known.asked,
         coverage=round(known.coverage, 4),
         meaning=None if one.cosine is None else round(one.cosine, 4),
-        meaning_rank=None if one.cosine is None else by_meaning.get(one.cosine),
+        meaning_rank=None if one.cosine is None else _rank(ranking.cosines, one.cosine),
         mixed=round(one.value, 4),
         score=value,
         gap=round(out.gap, 4),
@@ -429,6 +437,11 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
     )
 
 
+def _rank(values: Sequence[float], value: float) -> int:
+    """The place of a value among all, best first; the same for equal ones."""
+    return len(values) - bisect.bisect_right(values, value) + 1
+
+
 def _pooled(parts: Sequence[Found]) -> Found:
     """What is known of all memories together; their words are weighed anew, on one scale."""
     if len(parts) == 1:
@@ -439,10 +452,15 @@ def _pooled(parts: Sequence[Found]) -> Found:
         whole.count += part.count
         whole.frequencies.update(part.frequencies)
         whole.cosines = sorted([*whole.cosines, *part.cosines], reverse=True)[:_NEARBY]
-    by_words = [one for part in parts for one in part.candidates if one.words]
-    held = {n: one.held for n, one in enumerate(by_words) if one.held}
-    for place, weight in whole.weigh(held).items():
-        by_words[place].words = weight
+    by_words: list[Candidate] = []
+    tables: list[Any] = []
+    for part in parts:
+        mine = [one for one in part.candidates if one.words]
+        tables.append(taken(part.times, [one.held or 0 for one in mine]))
+        by_words += mine
+    weights = whole.weigh(tables, [one.text.size for one in by_words])
+    for one, weight in zip(by_words, weights, strict=True):
+        one.words = weight
     return whole
 
 
@@ -452,15 +470,13 @@ def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
     return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
-def _mix(
-    candidates: Sequence[Candidate], by_words: Weighed
-) -> tuple[dict[float, int], dict[float, int]]:
-    """Give each candidate its value; returns the ranks by words and by meaning."""
-    words = {row: one.words for row, one in enumerate(candidates) if one.words}
-    meaning = {row: one.cosine for row, one in enumerate(candidates) if one.cosine is not None}
-    for row, value in mix(words, meaning, meaning_share(by_words)).items():
-        candidates[row].value = value
-    return _ranks(words.values()), _ranks(meaning.values())
+def _mix(candidates: Sequence[Candidate], by_words: Weighed) -> tuple[list[float], list[float]]:
+    """Give each candidate its value; returns the weights of words and the cosines, best last."""
+    words, cosines = [one.words for one in candidates], [one.cosine for one in candidates]
+    values = mix(words, cosines, meaning_share(by_words))
+    for one, value in zip(candidates, values, strict=True):
+        one.value = value
+    return sorted(filter(None, words)), sorted(one for one in cosines if one is not None)
 
 
 def _weigh_time(parts: Sequence[Found], nats: float) -> float:
@@ -478,15 +494,18 @@ def _weigh_time(parts: Sequence[Found], nats: float) -> float:
     return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
 
 
+_value = operator.attrgetter("value")
+
+
 def _lifted(part: Found) -> list[Candidate]:
     """The records of one memory by their best passage, after its lift."""
     by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
-    for one in sorted(part.candidates, key=lambda one: -one.value):
+    for one in sorted(part.candidates, key=_value, reverse=True):
         by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
-    best: list[Candidate] = []
-    for one, *others in by_record.values():
-        one.value += _PER_PASSAGE * sum(other.value for other in others[:_MOST_PASSAGES])
-        best.append(one)
+    best = [same[0] for same in by_record.values()]
+    for same in by_record.values():
+        for other in same[1 : _MOST_PASSAGES + 1]:
+            same[0].value += _PER_PASSAGE * other.value
     if part.lift is None or not best:
         return best
     before = {id(one): one.value for one in best}
@@ -501,42 +520,29 @@ def _lifted(part: Found) -> list[Candidate]:
 def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """In their order. Who wrote a record is looked up when its turn may have come: it is read for
     that."""
+    ready: list[tuple[float, int, str, bytes, int, Candidate]] = []
     # At first as if a person had written everything that a person may have.
-    waiting = [
-        (_order(one, _BY_PERSON if one.record.kind in WRITTEN else 1.0), n, one)
-        for n, one in enumerate(candidates)
-    ]
-    heapq.heapify(waiting)
-    while waiting:
-        _, n, one = heapq.heappop(waiting)
-        if one.record.kind in WRITTEN and n >= 0:
-            if KINDS[one.record.kind].by_person(one.hit.record):
-                one.value *= _BY_PERSON
-            heapq.heappush(waiting, (_order(one), -1 - n, one))
-        else:
-            yield one
-
-
-def _order(one: Candidate, lift: float = 1.0) -> tuple[float, int, str, bytes]:
-    """Best first, the newest first among equals: rows are numbered anew by every rebuild."""
-    return -lift * one.value, -one.record.number, one.record.id, one.record.body
+    hopes = [one.value * (_BY_PERSON if one.record.kind in WRITTEN else 1.0) for one in candidates]
+    for n in sorted(range(len(hopes)), key=hopes.__getitem__, reverse=True):
+        while ready and -ready[0][0] > hopes[n]:
+            yield heapq.heappop(ready)[-1]
+        one = candidates[n]
+        if one.record.kind in WRITTEN and KINDS[one.record.kind].by_person(one.hit.record):
+            one.value *= _BY_PERSON
+        # Among equals the newest first: rows are numbered anew by every rebuild.
+        record = one.record
+        heapq.heappush(ready, (-one.value, -record.number, record.id, record.body, n, one))
+    while ready:
+        yield heapq.heappop(ready)[-1]
 
 
 def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
     return weigh(
         whole.asked,
-        frozenset(one.text.padded.split()),
+        one.text,
         frequencies=whole.frequencies,
         count=whole.count,
         cosine=one.cosine,
         time_weight=time_weight,
         in_time=one.in_time,
     )
-
-
-def _ranks(values: Iterable[float]) -> dict[float, int]:
-    """The place of each value among all, the same for equal ones."""
-    first: dict[float, int] = {}
-    for rank, value in enumerate(sorted(values, reverse=True), 1):
-        first.setdefault(value, rank)
-    return first

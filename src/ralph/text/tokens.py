@@ -375,34 +375,45 @@ def shorten(text: str, max_chars: int) -> str:
 # -- The words of a passage.
 
 
-# Some words of a passage, each with how often it occurs, weighted by field.
-Times = list[tuple[str, float]]
 # How much a word counts in each field.
 _IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
 FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # facets count nothing
 
 
+# The number of tokens of a passage without its places, and in all. An empty field counts as one.
+PassageSize = tuple[int, int]
+
+
 class PassageWords:
     """The tokens of a passage as one string, each between blanks: the title, from `text_at` on the
-    text, from `places_at` on the places. `count` is the number of tokens, `length` the number
-    without places; an empty field counts as one token."""
+    text, from `places_at` on the places."""
 
-    __slots__ = ("count", "length", "padded", "places_at", "text_at")
+    __slots__ = ("_distinct", "padded", "places_at", "size", "text_at")
 
     def __init__(self, title: str, text: str, places: str) -> None:
         """Take the tokens of each field, separated by blanks."""
         self.padded = f" {title}  {text}  {places} "
         self.text_at = len(title) + 2
         self.places_at = self.text_at + len(text) + 2
-        self.length = title.count(" ") + text.count(" ") + 2
-        self.count = self.length + places.count(" ") + 1
+        length = title.count(" ") + text.count(" ") + 2
+        self.size: PassageSize = length, length + places.count(" ") + 1
+        self._distinct = -1
 
-    def times(self, words: Iterable[str]) -> Times:
-        """Return those of these words that the passage has, with their weighted counts."""
-        padded, found = self.padded, list[tuple[str, float]]()
+    @property
+    def distinct(self) -> int:
+        """The number of different tokens."""
+        if self._distinct < 0:
+            self._distinct = len({*self.padded.split()})
+        return self._distinct
+
+    def times(self, words: Iterable[str]) -> list[float]:
+        """Return how often each of these words occurs, weighted by field."""
+        padded, found = self.padded, list[float]()
         for word in words:
+            many = 0.0
             if (needle := f" {word} ") in padded:
                 many = _IN_TEXT * padded.count(needle, self.text_at, self.places_at)
                 many += _IN_TITLE * padded.count(needle, 0, self.text_at)
-                found.append((word, many + _IN_PLACES * padded.count(needle, self.places_at)))
+                many += _IN_PLACES * padded.count(needle, self.places_at)
+            found.append(many)
         return found
