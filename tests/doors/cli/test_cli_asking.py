@@ -40,7 +40,7 @@ def test_search_explains_itself_when_asked(ralph: Line) -> None:
     told = ralph.well("search", "cookie", "--explain").out
     assert "words: 1 of the 1 asked for: cookie (the best by words)" in told
     assert "stands out: " in told
-    assert f"score: {hit['score']:.2f}, the estimated chance" in told
+    assert f"score: {hit['score']:.2f} (from 0.40" in told
 
 
 def test_search_explains_what_it_folded_and_what_it_left_out(ralph: Line) -> None:

@@ -101,7 +101,7 @@ def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
         yield f"feedback: rated {'helpful, so it counts more' if parts.rating > 0 else 'unhelpful'}"
     if hit.like:
         yield f"folded: {plural(len(hit.like), 'result')} that {_SAY[len(hit.like) > 1]} the same"
-    yield f"score: {parts.score:.2f}, the estimated chance that this answers the question"
+    yield f"score: {parts.score:.2f} (from 0.40: possibly relevant, from 0.55: relevant)"
 
 
 _SAY = ("says", "say")
