@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ralph")
 TIMEOUT_S = 35.0
+# A person waits for the status, and it should tell of a server that hangs.
+_STATUS_TIMEOUT_S = 8.0
 # With an outbox, a server that did not answer is not tried again for this long.
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
@@ -157,7 +159,7 @@ class RemoteRalph(OnServer):
 
     def status(self) -> dict[str, Any]:
         """Whether memory is available there."""
-        found: dict[str, Any] = self.call("GET", "/status")
+        found: dict[str, Any] = self.call("GET", "/status", timeout_s=_STATUS_TIMEOUT_S)
         return found
 
     # -- writing
@@ -271,7 +273,15 @@ class RemoteRalph(OnServer):
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
         return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
 
-    def call(self, method: str, path: str, body: Any = None, *, waits: bool = True) -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        waits: bool = True,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Any:
         """Make one call. A refusal raises the same error as in a folder.
 
         `waits`: try again if the server fails; without it, only if it has too many calls.
@@ -279,7 +289,7 @@ class RemoteRalph(OnServer):
         if self._trouble is not None and time.monotonic() < self._trouble[1]:
             raise self._trouble[0]
         raw = b"" if body is None else msgspec.json.encode(body)
-        deadline = self._deadline or Deadline(TIMEOUT_S)
+        deadline = self._deadline or Deadline(timeout_s)
         try:
             busy = BUSY if waits else _TOO_MANY
             reply = self.wire.call(method, path, raw, deadline=deadline, busy=busy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,3 +177,16 @@ def test_what_a_server_refuses_is_told(served: tuple[Path, str]) -> None:
         open_ralph("http://127.0.0.1:9/projects/shop", token="x").search("login form")
     with pytest.raises(NotFound, match="no such project"):
         open_ralph(f"{address}2", token=token_for(root, "read")).search("login form")
+
+
+def test_the_status_of_a_server_that_hangs_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ralph.memory.remote._STATUS_TIMEOUT_S", 0.25)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/projects/shop"
+        with (
+            open_ralph(address, token="ralph_any") as ralph,
+            pytest.raises(JournalDown, match=r"no answer within 0\.25 s"),
+        ):
+            ralph.status()
