@@ -95,6 +95,26 @@ def titles(root: Path) -> dict[str, str]:
 # -- the proposal
 
 
+@pytest.mark.parametrize(("setting", "model"), [("strong", "strong"), (None, "opus")])
+def test_it_is_given_the_model_of_a_review(
+    root: Path,
+    tmp_path: Path,
+    ralph: Line,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str | None,
+    model: str,
+) -> None:
+    claude = tmp_path / "bin" / "claude"
+    claude.parent.mkdir()
+    claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
+    claude.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
+    if setting:
+        monkeypatch.setenv("RALPH_MODEL_REVIEW", setting)
+    assert ralph("plan", "braindump", "../wish.md", "--agent", "claude").code == 1  # no proposal
+    assert f"--model {model}" in (tmp_path / "calls").read_text()
+
+
 def test_a_proposal_is_shown_as_a_diff_and_changes_nothing(
     ralph: Line, root: Path, tmp_path: Path
 ) -> None:

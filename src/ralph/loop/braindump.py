@@ -18,7 +18,7 @@ import msgspec
 
 from ralph import disk
 from ralph.capture import AgentRun
-from ralph.clients import agent_environment, own_command, takes_servers
+from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
 from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server, run_variables
 from ralph.loop.process import AgentEnd
@@ -174,7 +174,6 @@ def braindump(
     """Let an agent propose a plan for these requirements; save it in place of the last proposal."""
     plan = Plan(ralph.project.root, state=ralph.project.cache)
     plan.load()
-    settings = ralph.config.settings
     driver = AgentDriver(ralph, agent, timeout_s, listener, stop)
     prompt = _prompt(ralph, plan, requirements, source, driver.agent)
     driver.check()
@@ -187,7 +186,7 @@ def braindump(
             folder,
             prompt.text,
             {PLAN: ralph_server(ralph, copy.project, "--planning")},
-            model=settings.model_review,
+            model=ralph.config.settings.model_review or review_model(driver.agent),
             given=run_variables(copy, "", ""),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
