@@ -190,7 +190,7 @@ def find(
     tables: list[Any] = []
     sizes: list[PassageSize] = []
     matched: list[list[int]] = []
-    timed: list[list[int]] = []
+    timed: list[set[int]] = []
     for collection in collections:
         matches = view.words(collection, asked, _CANDIDATES, only=question.only)
         found.count += matches.passages
@@ -210,12 +210,10 @@ def find(
         tables.append(known)
         sizes += [one.size for one in words]
         matched.append(rows)
-        timed.append(dated)
-    weights = iter(found.weigh(tables, sizes))
-    places: list[tuple[int, int]] = []
-    by_words: list[float] = []
-    cosines: list[float | None] = []
-    held: list[int | None] = []
+        timed.append({*dated})
+    weights = enumerate(found.weigh(tables, sizes))
+    # Of each passage: its collection, its row there and in the table, its weight and its cosine.
+    passages: list[tuple[int, int, int | None, float, float | None]] = []
     for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
@@ -223,30 +221,22 @@ def find(
             count = min(most, _CANDIDATES)
             [near] = view.nearest(collection, vector[None, :], count, also=rows, only=question.only)
             found.embedder = embedder
-        first = len(held) - held.count(None)
-        places += [(n, row) for row in rows]
-        by_words += itertools.islice(weights, len(rows))
-        cosines += [near.pop(row, None) for row in rows]
-        held += range(first, first + len(rows))
-        places += [(n, row) for row in near]
-        by_words += [0.0] * len(near)
-        cosines += near.values()
-        held += [None] * len(near)
+        for row, (place, weight) in zip(rows, weights, strict=False):
+            passages.append((n, row, place, weight, near.pop(row, None)))
+        passages += [(n, row, None, 0.0, cosine) for row, cosine in near.items()]
+    cosines = [one[4] for one in passages]
     found.cosines = sorted((one for one in cosines if one is not None), reverse=True)[:_NEARBY]
-    values = mix(by_words, cosines, meaning_share(found.by_words))
-    chosen = best_places(values, most)
+    values = mix([one[3] for one in passages], cosines, meaning_share(found.by_words))
+    chosen = [passages[place] for place in best_places(values, most)]
+    if any(timed):
+        chosen += [one for one in passages if one[1] in timed[one[0]]]
     for n, collection in enumerate(collections):
-        mine = {places[place][1]: place for place in chosen if places[place][0] == n}
-        for row in timed[n]:
-            mine.setdefault(row, places.index((n, row)))
+        mine = {one[1]: one[2:] for one in chosen if one[0] == n}
         for row, passage in view.fetch(collection, mine, records=True).items():
-            record, place = passage.record, mine[row]
-            assert record is not None
-            if question.allows(record):
-                fields = (held[place], by_words[place], cosines[place])
-                found.candidates.append(
-                    Candidate(record, collection.stream, passage.words, *fields)
-                )
+            assert passage.record is not None
+            if question.allows(passage.record):
+                told = (passage.record, collection.stream, passage.words)
+                found.candidates.append(Candidate(*told, *mine[row]))
     return found
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from ralph.config import home_folder, load
 from ralph.errors import BadInput, JournalDown, NotFound
 from ralph.memory.project import need_project
 from ralph.memory.ralph import Ralph
+from ralph.memory.remote import RemoteRalph
 from ralph.memory.tokens import Right, Tokens
 
 SOLUTION = "Run `alembic upgrade head` before pytest."
@@ -189,4 +191,4 @@ def test_the_status_of_a_server_that_hangs_is_not_waited_for_long(
             open_ralph(address, token="ralph_any") as ralph,
             pytest.raises(JournalDown, match=r"no answer within 0\.25 s"),
         ):
-            ralph.status()
+            cast(RemoteRalph, ralph).status()
