@@ -140,7 +140,10 @@ def lift(
     """
     now = datetime.now(UTC)
     seats = _seats((one.record for one in candidates), histories)
-    chosen = [x for x in candidates if allowed.allows(x.record, seats[x.record.id][0], histories)]
+    chosen = candidates
+    if allowed != SearchFilter():
+        places = [(one, seats[one.record.id][0]) for one in candidates]
+        chosen = [one for one, home in places if allowed.allows(one.record, home, histories)]
     if away:
         readable = {"", *(name for history in histories for name in history.conversations)}
         chosen = [one for one in chosen if seats[one.record.id][0] in readable]

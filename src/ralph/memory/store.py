@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -474,6 +475,7 @@ class Store:
             _warn(text)
 
 
+@functools.lru_cache(maxsize=1024)  # every search asks for the names of its collections
 def short_hash(text: str) -> str:
     """Eight digits that tell one text from another."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
