@@ -177,7 +177,7 @@ class Matrix:
         if in_all > len(self._passages):
             self._grow(("_passages", "_firsts"), known, max(in_all, 2 * known))
         vectors = np.frombuffer(data, dtype=np.float32).reshape(-1, self._dims)
-        with np.errstate(invalid="ignore"):  # `ralph index verify` reports NaN
+        with np.errstate(invalid="ignore"):  # `ralph index verify` reports NaN and inf
             self._data[held:end], self._scales[held:end] = quantized(vectors)
         self._passages[known:in_all] = passages
         if (needed := int(passages.max()) + 1) > (size := len(self._places)):

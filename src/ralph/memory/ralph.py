@@ -82,7 +82,7 @@ class Ralph:
     @functools.cached_property
     def knowledge(self) -> Knowledge:
         """What all projects learned. For orchestrators, not for the agents themselves."""
-        from ralph.memory.knowledge import Knowledge  # hooks do not need it
+        from ralph.memory.knowledge import Knowledge  # hooks start faster without it
 
         return Knowledge(project_id=self.project.id, **self._shared())
 
@@ -110,7 +110,7 @@ class Ralph:
     @functools.cached_property
     def plan(self) -> PlanStream:
         """The plan's learnings and features, as search sees them."""
-        from ralph.memory.plan_stream import PlanStream  # hooks do not need it
+        from ralph.memory.plan_stream import PlanStream  # hooks start faster without it
 
         return PlanStream(self.store)
 

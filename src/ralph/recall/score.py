@@ -101,8 +101,11 @@ Counts = Mapping[str, int]
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """How well each passage fits by its words; for the best passage, the share of the question it
-    covers and the weight of its matching words (in nats); and the average length in words."""
+    """How well passages fit by their words.
+
+    `coverage` is the largest share of the question that one passage has, `nats` the largest weight
+    of the words that match in one passage, `length` the average number of words.
+    """
 
     weights: list[float] = []
     coverage: float = 0.0
@@ -112,7 +115,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 def joined(tables: Sequence[Any], width: int) -> Any:
     """Join tables of `width` columns."""
-    np = sys.modules.get("numpy")  # hooks run without numpy
+    np = sys.modules.get("numpy")  # hooks start without numpy
     if np is None or not width:
         return [row for table in tables for row in table]
     return np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1, width) for one in tables])
@@ -143,7 +146,7 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     average = sum(length for length, _ in sizes) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
-    if (np := sys.modules.get("numpy")) is None:  # hooks run without numpy
+    if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
         weights = [
             sum(w * t * (_SATURATION + 1.0) / (t + norm) for w, t in zip(sharp, row, strict=True))
             for row, norm in zip(times, norms, strict=True)
