@@ -18,7 +18,7 @@ import msgspec
 
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.05
-# Where a note, an iteration and an exchange have their text.
+# The fields that contain the text of a note, an iteration and an exchange.
 TEXTS = ("text", "summary", "assistant")
 _AGAIN = (429, 503, 504)
 

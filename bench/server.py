@@ -75,7 +75,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def run(size: int, *, repeat: int, seconds: float, tell: Tell = lambda text: None) -> list[Row]:
-    """The rows for one size. All processes and files are removed afterwards."""
+    """Return the rows for one size. Stop all processes and remove all files afterwards."""
     with own_server() as postgres, temporary_project(size) as place, ExitStack() as stack:
         place.home.mkdir(exist_ok=True)
         (place.home / USER_FILE).write_text(json.dumps({"journal_url": postgres.url}))
@@ -141,7 +141,7 @@ class Served:
         raise RalphError("a server did not start")
 
     def load(self, place: BenchProject, seconds: float, *, seed: int) -> Load:
-        """The load for these servers."""
+        """Return the load for these servers."""
         questions = corpus.queries(200, size=place.size)
         path = f"/v1/projects/{place.project.name}"
         return Load(self.ports, self._tokens, path, questions, seconds, seed=seed)
@@ -166,7 +166,7 @@ def _running(served: Served) -> Iterator[Served]:
 
 @contextmanager
 def served(place: BenchProject, clients: int = CLIENTS) -> Iterator[Served]:
-    """Two `ralph serve` of a project, with a token for each client."""
+    """Run two `ralph serve` processes of a project, with a token for each client."""
     with place.opened() as ralph:
         project = ralph.project.id
         settings = load_settings(home=place.home, project_file=ralph.project.settings_file).settings
@@ -235,7 +235,7 @@ def check_kept(place: BenchProject, loads: Sequence[Loaded]) -> None:
         for store in (ralph.store, ralph.conversations.store):
             server = on_server(store.journals)
             assert server is not None
-            server.deliver()  # what was acknowledged while the database was away waits here
+            server.deliver()  # writes acknowledged while the database was down wait here
         records = [*ralph.notes.records(), *ralph.conversations.stream.history.records.values()]
         records += [one for feature in ralph.features() for one in feature.records()]
     kept: Counter[str] = Counter()

@@ -1,11 +1,11 @@
-"""What makes records findable: passages, their words and vectors, derived from the journal.
+"""The search index: passages of records with their words and vectors, derived from the journal.
 
-Everything here may be deleted at any time; `sync` brings it back from the journal by itself. The
-index knows passages and vectors and nothing of what a record is about.
+The whole index can be deleted at any time; `sync` rebuilds it from the journal. The index knows
+only passages and vectors, not what a record means.
 
-This module has the ports: what an embedder and a store promise, and the values that go in and out
-of them. SQLite and Qdrant keep the same promises; nobody outside this room knows which is there.
-Everything may raise IndexOff where the store cannot be reached, Corrupt where it is damaged.
+This module defines the ports: what an embedder and a store promise, and the values they take and
+return. SQLite and Qdrant keep the same promises, and code outside this package does not know which
+is in use. Any call may raise IndexOff (the store cannot be reached) or Corrupt (it is damaged).
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "NDArray[np.float32]"
 
-# In a text to embed: what follows is an aside. It is embedded apart and its nearness counts less.
+# Marks the start of an aside in a text to embed. An aside gets its own vectors, which count less.
 ASIDE = "\x1e"
 ASIDE_WEIGHT = 0.85
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """One findable piece of a record: its words by field, the text whose meaning counts, and what
-    it is of."""
+    """A searchable part of a record: its words by field, the text to embed, and its facets."""
 
     title: str
     text: str
@@ -42,45 +41,45 @@ class Passage(msgspec.Struct, frozen=True):
     facets: dict[str, tuple[str, ...]] = {}
 
 
-# The facet of a passage that was made from other records (a summary, a snapshot): what it repeats
-# does not make its words common.
+# The facet of a passage made from other records (a summary, a snapshot). Its words only repeat
+# theirs, so they are left out when counting how common a word is.
 DERIVED: dict[str, tuple[str, ...]] = {"derived": ("yes",)}
 
 
-# How a memory cuts its records into passages; a record it cannot read gives none.
+# Cuts a record into passages; returns none if the record cannot be read.
 Cut = Callable[[Record], Sequence[Passage]]
 
 
 class Embedder(Protocol):
-    """Texts to vectors of length one. The identity names everything that shapes the numbers."""
+    """Turns texts into unit vectors. Its identity covers everything that affects the numbers."""
 
-    # What people call it, and how many texts are worth handing over at once.
+    # The name shown to people, and how many texts to pass at once.
     title: str
     batch: int
 
     @property
     def identity(self) -> str:
-        """Names the model and its version; another identity means other vectors."""
+        """The model and its version. A different identity means different vectors."""
 
     @property
     def dims(self) -> int:
-        """How long a vector is; 0 while nobody could ask."""
+        """The length of a vector; 0 if not known yet."""
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text cut into overlapping parts that the model reads to their end; at least one."""
+        """Return the text as one or more overlapping parts, each short enough for the model."""
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row a text, within the budget where somebody else does the work. EmbedderOff."""
+        """Return one row per text. The budget limits remote work. Raises EmbedderOff."""
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector, soon. Raises EmbedderOff."""
+        """Return one vector, quickly. Raises EmbedderOff."""
 
     def check(self) -> None:
-        """Try it now, whatever was found before; EmbedderOff says what to do."""
+        """Try the embedder now, ignoring earlier results. EmbedderOff says what to do."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a collection was built with; anything else than wanted means a rebuild."""
+    """What a collection was built with. If that is not what is wanted now, it is rebuilt."""
 
     embedder: str
     dims: int
@@ -88,9 +87,10 @@ class Manifest(msgspec.Struct, frozen=True):
     cut: str
 
 
-# By name; a passage that has no value for a facet it names fits every value asked for.
+# The values of each facet of a passage, by name. A facet with no values matches any wanted value.
 Facets = Mapping[str, Sequence[str]]
-# By name; a passage fits that has one of these values, or none. No values at all: every one fits.
+# The wanted values of each facet, by name. A passage fits if its facet has one of them, or none.
+# An empty list of values lets every passage through.
 Only = Mapping[str, Sized[str]] | None
 # The numbers of passages.
 Rows = Sequence[int]
@@ -101,16 +101,17 @@ RecordKey = tuple[str, str]
 
 
 class Corrupt(Exception):
-    """The index does not hold what it should; `Index.with_repair` sees to it."""
+    """The index is damaged or incomplete; `Index.with_repair` handles it."""
 
-    # Another process replaced or deleted it meanwhile: looking again is enough.
+    # Whether another process replaced or deleted it: then reading it again is enough.
     replaced = False
 
 
 class Collection(msgspec.Struct, frozen=True):
-    """What is indexed of one journal, as the store has it.
+    """The index of one journal, as the store has it.
 
-    A rebuild is a second collection of the same name. It answers (`live`) when it is complete.
+    A rebuild is a second collection with the same name. It becomes `live` when it is complete; only
+    the live collection is searched.
     """
 
     name: str
@@ -120,23 +121,23 @@ class Collection(msgspec.Struct, frozen=True):
     # 0 before the first write.
     id: int = 0
     position: str | None = None
-    # While the journal is read again from its start: what is not met until its end is dropped.
+    # A sweep reads the journal again from its start. Records not seen by its end are dropped.
     sweep: int = 0
     sweeping: bool = False
     removals: int = 0
     last_number: int = 0
-    # Whether passages wait for the embedder, and whether the file may hold forgotten bytes.
+    # Whether passages wait for the embedder, and whether the file may still contain forgotten text.
     waiting: bool = False
     needs_vacuum: bool = False
-    # Only on a server: what the collection is called there, and what changes with every write.
+    # Only on a server: the name of the collection there, and an id that every write changes.
     physical: str = ""
     state: str = ""
 
 
 class CollectionSize(msgspec.Struct, frozen=True):
-    """How much a collection holds, and how many passages wait for a vector.
+    """How many records and passages a collection has, and how many passages wait for a vector.
 
-    `texts` are some of those by their rows, if they were asked for.
+    `texts` has the rows and texts of some waiting passages, if requested.
     """
 
     records: int
@@ -146,9 +147,9 @@ class CollectionSize(msgspec.Struct, frozen=True):
 
 
 class IndexedRecord(msgspec.Struct, frozen=True):
-    """A record to be indexed: its passages, their hashes, and the vectors there are already.
+    """A record to index: its passages, their hashes, and the vectors that exist already.
 
-    A passage's vectors are one blob: one vector, or one for each piece it was cut into.
+    A passage's vectors are one blob: one vector, or one for each piece of its text.
     """
 
     record: Record
@@ -158,17 +159,17 @@ class IndexedRecord(msgspec.Struct, frozen=True):
 
 
 class IndexBatch(msgspec.Struct, frozen=True):
-    """One step of a sync: what was read from the journal, and vectors for waiting passages.
+    """One step of a sync: records read from the journal, and vectors for waiting passages.
 
-    `prepare` cuts and embeds those records that the collection does not have; it is told the keys
-    that are indexed already, and the ids that were forgotten.
+    `prepare` cuts and embeds the records that the collection does not have. It takes the keys that
+    are indexed already and the ids that were forgotten.
     """
 
     records: Mapping[RecordKey, Record] = {}
     prepare: Callable[[Sized[RecordKey], Sized[str]], list[IndexedRecord]] = lambda *_: []
     forget: Sized[str] = ()
     vectors: Sequence[tuple[int, bytes]] = ()
-    # None: the position stays as it is.
+    # None keeps the current position.
     position: str | None = None
     restart: bool = False
     done: bool = False
@@ -187,21 +188,21 @@ class WordMatches(msgspec.Struct, frozen=True):
     times: Vectors | None = None
 
 
-# In a collection of at least this many passages, a token that more than this share of them contain
-# isn't ranked by: it tells little, and ranking by it is most of the time a search takes.
+# In a collection of at least this many passages, tokens that occur in more than this share of them
+# are not used for ranking: they say little, and would take most of the time of a search.
 _LARGE, _COMMON_SHARE = 1000, 0.15
 
 
 def ranking_tokens(matches: WordMatches) -> list[str]:
-    """The tokens to rank passages by: the rare ones, or all if there is no rare one."""
+    """Return the tokens to rank passages by: the rare ones, or all if none is rare."""
     most = matches.passages * _COMMON_SHARE if matches.passages >= _LARGE else matches.passages
     rare = [token for token, count in matches.frequencies.items() if count <= most]
     return rare or list(matches.frequencies)
 
 
 class DatedPassages(msgspec.Struct, frozen=True):
-    """The first passages of records of some days, how many such records there are, and of how many
-    in all."""
+    """The first passage of each record in a time range, the number of records in the range, and the
+    number of all records."""
 
     rows: Rows
     records: int
@@ -209,7 +210,7 @@ class DatedPassages(msgspec.Struct, frozen=True):
 
 
 class StoredPassage(msgspec.Struct, frozen=True):
-    """The words of a passage, and its record where asked for."""
+    """The words of a passage, and its record if requested."""
 
     words: PassageWords
     record: Record | None = None
@@ -223,65 +224,67 @@ class StoredContent(msgspec.Struct, frozen=True):
 
 
 class IndexView(Protocol):
-    """The store as one query sees it. A row is a passage's number, the same in every view."""
+    """The store as one query sees it. A row is the number of a passage, the same in every view."""
 
     def collections(self, name: str | None = None) -> list[Collection]:
-        """The collections of this name, or all: those that answer and those being built."""
+        """Return the collections with this name, or all: live ones and those being built."""
 
     def size(self, collection: Collection, *, texts: int = 0) -> CollectionSize:
-        """How much it holds, and the first so many texts that wait for a vector."""
+        """Return its size, and the first `texts` texts that wait for a vector."""
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> WordMatches:
-        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
+        """Return the best `count` passages with any of these tokens; for 0, only the counts."""
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
-        """For each vector the cosines of the `count` nearest passages and of those in `also`, to
-        five digits."""
+        """Return, for each vector, the cosines of the `count` nearest passages and those in `also`.
+
+        Cosines are rounded to five digits.
+        """
 
     def dated(self, collection: Collection, first: str, end: str, count: int) -> DatedPassages:
-        """The newest `count` records from the first moment on until before the end."""
+        """Return the newest `count` records from `first` on and before `end`."""
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
-        """These passages, with their records if wanted."""
+        """Return these passages by row, with their records if requested."""
 
     def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
-        """Everything: to check it, or to use its vectors again (F16)."""
+        """Return everything, to check it or to reuse its vectors (F16)."""
 
 
 class IndexStore(Protocol):
-    """Collections of one place: read through views, written batch by batch."""
+    """The collections of one memory: read through views, written batch by batch."""
 
     title: str
     where: str
-    # A server may keep deleted bytes: after `forget` a collection is written anew.
+    # A server may keep deleted text, so after `forget` a collection is rewritten.
     keeps_deleted: bool
 
     def state(self) -> AbstractContextManager[IndexView]:
-        """A view for one query; writers go on beside it."""
+        """Return a view for one query. It does not block writers."""
 
     def write(self, collection: Collection, batch: IndexBatch) -> Collection:
-        """Index one batch, then move the position; the first write makes the collection.
+        """Index one batch, then move the position. The first write creates the collection.
 
-        With `done` it answers in place of the one before, and nothing forgotten stays in a file.
+        With `done` it replaces the live collection, and forgotten text is wiped from files.
         """
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
-        """Delete the collections of this name, or of all; or only what is being built."""
+        """Delete the collections with this name, or all; or only those being built."""
 
     def prune(self) -> list[str]:
-        """Delete what no longer serves, and name it."""
+        """Delete what is no longer used, and return its names."""
 
     def repair(self, damage: Corrupt) -> None:
-        """Make room for building anew what is damaged."""
+        """Move or delete what is damaged, so that it can be rebuilt."""
 
     def check(self, *, deep: bool = False) -> list[str]:
-        """Try it now, whatever was found before; `deep` tells what is wrong with it."""
+        """Try the store now, ignoring earlier results; with `deep`, return its faults."""
 
     def close(self) -> None:
-        """Let go of it; it opens again by itself."""
+        """Close the store. It opens again when it is used."""

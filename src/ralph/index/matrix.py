@@ -1,4 +1,4 @@
-"""What passages are chosen by: facets, and what a process keeps of SQLite's words and vectors."""
+"""Choosing passages: facets, and the words and vectors a process caches from SQLite."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
 
 NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
-# Which passages fit the facets asked for is remembered for so many ways of asking.
+# The passages that fit are cached for this many combinations of facets.
 _FACET_CACHE = 8
-# How many questions, and how many rows of the matrix, are multiplied in one go.
+# How many questions, and how many rows of the matrix, are multiplied at once.
 _AT_ONCE, _ROWS_AT_ONCE = 64, 4096
-# For one question so many numbers that BLAS starts no threads: they cost more than they give when
-# the machine is busy.
+# For one question, few enough numbers that BLAS starts no threads: on a busy machine they cost more
+# than they gain.
 _NUMBERS_FOR_ONE = 2**18
-# Of a row's numbers: those of 16 bits give cosines that are right to five digits.
+# The largest number in a row. With 16 bits, cosines are right to five digits.
 _LARGEST = 32767
 
 
-# For each facet the tokens of which one must be there.
+# For each facet, the tokens of which a passage must have one.
 Groups = tuple[tuple[str, ...], ...]
 
 
-# A passage, and its vectors as bytes.
+# The row of a passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]
-# How many passages have their vectors in one block.
+# How many passages share one block of vectors.
 _BLOCK = 64
 
 
 def pack(vectors: Sequence[PassageVectors]) -> tuple[bytes, bytes]:
-    """A block: two numbers for each passage, its row and the bytes it has; then all vectors."""
+    """Return a block: the row and the size in bytes for each passage, and all vectors."""
     owners = array("q", [number for row, v in vectors for number in (row, len(v))])
     return owners.tobytes(), b"".join(v for _, v in vectors)
 
 
 def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
-    """The vectors of a block by passage."""
+    """Return the vectors in a block, with their passages."""
     if len(owners) % 16:
         raise Corrupt("a block of vectors does not say whose they are")
     numbers = array("q", owners)
@@ -70,7 +70,7 @@ def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
 def insert_vectors(
     connection: sqlite3.Connection, n: int, vectors: Sequence[PassageVectors]
 ) -> None:
-    """Vectors of passages that had none, in new blocks."""
+    """Save vectors in new blocks, for passages that had none."""
     for start in range(0, len(vectors), _BLOCK):
         some = vectors[start : start + _BLOCK]
         insert = f"INSERT INTO vector_{n} (owners, v) VALUES (?, ?)"
@@ -82,8 +82,8 @@ def insert_vectors(
 
 
 def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
-    """Make the small blocks at the end one: many records come one at a time. Who has read one of
-    them finds the last one that it knows gone."""
+    """Merge the small blocks at the end, which come from records written one at a time. A reader
+    notices because the last block it has read is gone."""
     select = f"SELECT row, owners, v FROM vector_{n} ORDER BY row DESC LIMIT {_BLOCK}"
     last = connection.execute(select).fetchall()
     small = list(itertools.takewhile(lambda one: len(one[1]) <= 8 * _BLOCK, last))
@@ -96,7 +96,7 @@ def _merge_blocks(connection: sqlite3.Connection, n: int) -> None:
 def remove_vectors(
     connection: sqlite3.Connection, n: int, block_of: Mapping[int, int | None]
 ) -> None:
-    """Take the vectors of these passages out of their blocks."""
+    """Remove the vectors of these passages from their blocks."""
     for block in {*block_of.values()} - {None}:
         select = f"SELECT owners, v FROM vector_{n} WHERE row = ?"
         packed = connection.execute(select, (block,)).fetchone() or (b"", b"")
@@ -104,27 +104,27 @@ def remove_vectors(
         update = f"UPDATE vector_{n} SET owners = ?, v = ? WHERE row = ?"
         connection.execute(update, (*pack(rest), block))
     connection.execute(f"DELETE FROM vector_{n} WHERE owners = x''")
-    # Readers read everything again.
+    # This tells readers to read everything again.
     connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
 def quantized(vectors: Vectors) -> tuple[Vectors, Vectors]:
-    """The vectors as whole numbers of 16 bits, and the scale that each row is to be taken by."""
+    """Return the vectors as 16-bit integers, and the scale to multiply each row by."""
     import numpy as np
 
     largest = np.maximum(vectors.max(axis=1), -vectors.min(axis=1))
-    largest[largest == 0] = 1  # a text without a word that the embedder knows
+    largest[largest == 0] = 1  # a text with no word that the embedder knows
     numbers = np.rint(vectors * (_LARGEST / largest)[:, None])
     squares = np.einsum("ij,ij->i", numbers, numbers)
-    # The nearest multiple of the whole numbers: every vector keeps its length.
+    # The scale with the smallest error, so that every vector keeps its length.
     return numbers, np.einsum("ij,ij->i", numbers, vectors) / np.maximum(squares, 1)
 
 
 class Matrix:
-    """Rows of unit vectors; grows by appending, and is thrown away when rows were removed.
+    """Rows of unit vectors. It only grows; when rows are removed, it is discarded.
 
-    A passage that was cut into pieces has a row for each, one after another. Row i stands for
-    `scales[i] * data[i]`: as 16-bit numbers they take half the memory.
+    A passage cut into pieces has one row per piece, in order. Row i is `scales[i] * data[i]`, in
+    16-bit numbers to use half the memory.
     """
 
     def __init__(self, dims: int) -> None:
@@ -136,18 +136,18 @@ class Matrix:
         # The passages, and the first row of each.
         self._passages: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._firsts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        # By passage, where it is in `_passages`; -1 for those that aren't here.
+        # For each passage its index in `_passages`, or -1 if it is not loaded.
         self._places: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        # Of each block its number, and how many passages and rows there are with it.
+        # For each block its number, and how many passages and rows there are up to its end.
         self._blocks: list[tuple[int, int, int]] = [(0, 0, 0)]
 
     @property
     def last_vector(self) -> int:
-        """The last block that is here."""
+        """The number of the last loaded block."""
         return self._blocks[-1][0]
 
     def reserve(self, capacity: int) -> None:
-        """Make room for this many rows in all."""
+        """Make room for this many rows in total."""
         self._grow(("_data", "_scales"), self._blocks[-1][2], capacity)
 
     def _grow(self, names: Sequence[str], held: int, capacity: int) -> None:
@@ -161,7 +161,7 @@ class Matrix:
                 setattr(self, name, new)
 
     def append(self, block: int, owners: bytes, data: bytes) -> None:
-        """Add a block above the last one: whose its vectors are, and their numbers."""
+        """Add a block after the last one: the owners of its vectors, and their data."""
         import numpy as np
 
         width = self._dims * _FLOAT_BYTES
@@ -177,7 +177,7 @@ class Matrix:
         if in_all > len(self._passages):
             self._grow(("_passages", "_firsts"), known, max(in_all, 2 * known))
         vectors = np.frombuffer(data, dtype=np.float32).reshape(-1, self._dims)
-        with np.errstate(invalid="ignore"):  # `ralph index verify` reports what is no number
+        with np.errstate(invalid="ignore"):  # `ralph index verify` reports NaN and inf
             self._data[held:end], self._scales[held:end] = quantized(vectors)
         self._passages[known:in_all] = passages
         if (needed := int(passages.max()) + 1) > (size := len(self._places)):
@@ -190,10 +190,10 @@ class Matrix:
     def nearest(
         self, to: Vectors, count: int, also: Rows = (), upto: int | None = None, among: Among = None
     ) -> list[dict[int, float]]:
-        """For each vector the cosines of the `count` nearest passages, and of those in `also`.
+        """Return, for each vector, the cosines of the `count` nearest passages and those in `also`.
 
-        `upto` leaves out blocks above it: another thread may have loaded what was written
-        after the asking view began. `among` names the passages that count.
+        Blocks after `upto` are ignored: another thread may have loaded blocks written after the
+        caller's view began. `among` limits the search to these passages.
         """
         import numpy as np
 
@@ -222,12 +222,12 @@ class Matrix:
         return found
 
     def _places_of(self, passages: NDArray[np.int64], known: int) -> NDArray[np.int64]:
-        """Where those of these passages are that are among the first `known`."""
+        """Return where these passages are, leaving out those not among the first `known`."""
         places = self._places[passages[passages < len(self._places)]]
         return places[(places >= 0) & (places < known)]
 
     def _cosines(self, to: Vectors, held: int) -> Vectors:
-        """Of each vector with each of the first rows."""
+        """Return the cosine of each vector with each of the first `held` rows."""
         import numpy as np
 
         found = np.empty((len(to), held), dtype=np.float32)
@@ -243,7 +243,7 @@ class Matrix:
 
 
 def rounded(cosines: Vectors) -> list[float]:
-    """To five digits: what is equally near is so in every store, whatever order it sums in."""
+    """Round to five digits, so that ties are ties in every store, in whatever order it sums."""
     import numpy as np
 
     numbers: list[float] = np.round(cosines.astype(np.float64), NEARNESS_DIGITS).tolist()
@@ -251,7 +251,7 @@ def rounded(cosines: Vectors) -> list[float]:
 
 
 def _is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """By a mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms."""
+    """Whether each row is wanted. Uses a mask: np.isin loads numpy.ma, which takes 25 ms."""
     import numpy as np
 
     mask = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.bool_)
@@ -261,12 +261,12 @@ def _is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
 
 
 def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
+    """Return the places of the largest values; the first of equals, so a rebuild picks the same."""
     import numpy as np
 
     if len(values) <= count:
         return np.arange(len(values))
-    # The largest of each small group give a lower bound: at least `count` values reach it.
+    # The maximum of each small group gives a lower bound that at least `count` values reach.
     few = len(values) // (4 * count)
     tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1) if few > 1 else values
     least = np.partition(tops, len(tops) - count)[len(tops) - count]
@@ -279,20 +279,20 @@ def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 _FIELD_WEIGHTS = ", ".join(map(str, FIELD_WEIGHTS))
-# The least that a word in more than half of the passages weighs, as in SQLite.
+# The smallest weight of a word, for words in more than half of the passages; as in SQLite.
 _LEAST_RARITY = 1e-6
-# Words are kept for collections of at least this many passages; the limits are per collection.
+# Words are cached for collections of at least this many passages; the limits are per collection.
 _MANY_PASSAGES = 10
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
-# For so many common words it is kept how often they occur where.
+# For this many common words, the cache keeps how often they occur in each passage.
 _MOST_COMMON = 64
-# So many passages may be new, or a tenth of all, before words are read again.
+# Cached words are read again after this many new passages, or a tenth of all if that is more.
 _MOST_NEW = 100
 
 
 class WordRows(msgspec.Struct, frozen=True):
-    """The rows that hold a word, up to `read`; the BM25 score of each without the word's rarity;
-    and how often the word occurs there, NaN until it is counted."""
+    """The rows with a word, up to row `read`. For each row: its BM25 score without the word's
+    rarity, and how often the word occurs in it (NaN until counted)."""
 
     read: int
     rows: NDArray[np.int32]
@@ -300,7 +300,7 @@ class WordRows(msgspec.Struct, frozen=True):
     times: NDArray[np.float32]
 
     def upto(self, row: int) -> WordRows:
-        """Those up to a row."""
+        """Return only the rows up to this one."""
         if self.read <= row:
             return self
         end = int(self.rows.searchsorted(self.rows.dtype.type(row), side="right"))
@@ -308,10 +308,10 @@ class WordRows(msgspec.Struct, frozen=True):
 
 
 class LoadedCollection:
-    """What a process has read of one collection; thrown away when rows were removed.
+    """What a process has cached of one collection; discarded when rows are removed.
 
-    Its threads share it. One may have read what was written after another's view began, so every
-    question goes `upto` the last passage that its view has.
+    All threads share it. One thread may load passages written after another thread's view began, so
+    every call passes the last row in its view as `upto`.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -322,18 +322,20 @@ class LoadedCollection:
         self._dims = collection.manifest.dims
         self._words: dict[str, WordRows] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
-        self._held = 0  # of these rows, in all
-        # How often a word that isn't ranked by occurs in each passage, NaN until it is counted.
+        self._held = 0  # the total number of rows in `_words`
+        # For common words, which are not ranked by: how often each occurs in each passage (NaN
+        # until counted).
         self._common: dict[str, NDArray[np.float32]] = {}
-        # Up to which row the passages were counted that hold some words, and how many there are.
+        # For each set of words: the row up to which passages were counted, and how many passages
+        # have all of them.
         self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
-        # The words of the passages behind the first `_base` rows, as far as they were read.
+        # By word, the rows after `_base` that have it, up to `_read`.
         self._new: dict[str, list[int]] = {}
         self._base = self._read = 0
         self._asked = False
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
-        """How many passages hold all of these words."""
+        """Return the number of passages with all of these words."""
         counted, known = self._counts.get(words, (-1, 0))
         if counted == upto:
             return known
@@ -355,9 +357,9 @@ class LoadedCollection:
             return known
 
     def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
-        """Read the words of the passages that are new, so that others need not be asked for again.
+        """Read the words of new passages, so that the cached counts can be updated.
 
-        Where many are, everything is asked for again: what BM25 gives has changed too much.
+        After many new passages the cache is cleared, because the BM25 scores have changed too much.
         """
         if upto - self._base > max(_MOST_NEW, self._base // 10):
             self._words, self._counts, self._new, self._held = {}, {}, {}, 0
@@ -383,15 +385,15 @@ class LoadedCollection:
         only: Only,
         fetch: FetchPassages,
     ) -> tuple[dict[int, float], Vectors | None]:
-        """The best `count` of the passages that contain a `ranked` word, by SQLite's BM25; and, if
-        that is known, how often each word (a column) occurs in each of them (a row).
+        """Return the best `count` passages with a `ranked` word, by SQLite's BM25; and, if known, a
+        table of how often each word (column) occurs in each of them (row).
 
-        `words`: how many passages contain each word of the question.
+        `words` has the number of passages with each word of the question.
         """
         n, groups = self.state[0], wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
         passages = self.count(connection, upto)
-        if passages < _MANY_PASSAGES or not self._asked:  # most processes ask once
+        if passages < _MANY_PASSAGES or not self._asked:  # most processes search once
             self._asked = True
             match = " OR ".join(f'"{word}"' for word in ranked)
             if groups:
@@ -418,7 +420,7 @@ class LoadedCollection:
         best = matching[np.lexsort((matching, -total[matching]))]
         scores = dict(zip(best.tolist(), total[best].tolist(), strict=True))
         table = np.zeros((len(best), len(words)), dtype=np.float32)
-        # Where in `best` each of the rows is, and how often its word occurs there.
+        # The index in `best` of each row, and how often its word occurs in it.
         places = np.full(upto + 1, -1)
         places[best] = np.arange(len(best))
         places = places[rows]
@@ -441,7 +443,7 @@ class LoadedCollection:
         return scores, table
 
     def _common_times(self, word: str, upto: int) -> Vectors:
-        """How often a word that isn't ranked by occurs in each passage, NaN until it is counted."""
+        """Return how often a common word occurs in each passage, NaN until counted."""
         import numpy as np
 
         with self._lock:
@@ -458,7 +460,7 @@ class LoadedCollection:
     def _holding(
         self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
     ) -> WordRows:
-        """The rows that hold a word; only what is new since it was last asked for is selected."""
+        """Return the rows with a word; SELECT only those that are not cached."""
         import numpy as np
 
         known = self._words.pop(word, None)
@@ -493,12 +495,11 @@ class LoadedCollection:
         also: Rows,
         only: Only,
     ) -> list[dict[int, float]]:
-        """As `Matrix.nearest`, after loading what is new since the last question, up to the `last`
-        block."""
+        """Like `Matrix.nearest`, after loading new blocks up to the `last`."""
         with self._lock:
             matrix = self._loaded(connection, last)
             among = self._among(connection, upto, wanted_tokens(only))
-        # A matrix only grows, so that another thread may go on loading it.
+        # No lock needed: a matrix only grows, so another thread may load more blocks meanwhile.
         return matrix.nearest(to, count, also, last, among)
 
     def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
@@ -508,10 +509,10 @@ class LoadedCollection:
         if matrix is not None and matrix.last_vector < last:
             select = f"SELECT 1 FROM vector_{n} WHERE row = ?"
             known = connection.execute(select, (matrix.last_vector,)).fetchone()
-            matrix = matrix if known else None  # it was merged with others
+            matrix = matrix if known else None  # its last block was merged
         if matrix is None:
             matrix = self._matrix = Matrix(self._dims)
-            # Growing later copies them all.
+            # Reserve now: growing later copies everything.
             select = f"SELECT sum(length(v)) FROM vector_{n}"
             [size] = connection.execute(select).fetchone()
             matrix.reserve((size or 0) // (self._dims * _FLOAT_BYTES))
@@ -524,7 +525,7 @@ class LoadedCollection:
         return matrix
 
     def _among(self, connection: sqlite3.Connection, upto: int, groups: Groups) -> Among:
-        """The passages that fit the facets; kept, because the same are asked for again."""
+        """Return the passages that fit the facets; cached, because searches repeat them."""
         if not groups:
             return None
         import numpy as np
@@ -541,14 +542,14 @@ class LoadedCollection:
 
 
 class LoadedCollections:
-    """What is loaded of each collection, shared by the threads of a process."""
+    """The cache of each collection, shared by the threads of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_name: dict[str, LoadedCollection] = {}
 
     def of(self, collection: Collection) -> LoadedCollection:
-        """What there is of this one."""
+        """Return the cache of this collection, a new one if it is out of date."""
         with self._lock:
             found = self._by_name.get(collection.name)
             if found is None or found.state != (collection.id, collection.removals):
@@ -566,18 +567,18 @@ def facet_query(groups: Groups) -> str:
     return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)
 
 
-# -- Facets: what a passage is of, so that a question can leave out what is of something else.
+# -- Facets: properties of a passage (type, outcome, task) that a search can filter by.
 
 
 def facet_tokens(facets: Facets) -> list[str]:
-    """One token a value, and one for each facet that has no value."""
+    """Return one token per value, and one for each facet without a value."""
     return [
         _token(name, value) for name, values in sorted(facets.items()) for value in values or ("",)
     ]
 
 
 def wanted_tokens(only: Only) -> tuple[tuple[str, ...], ...]:
-    """For each facet the tokens of which a passage must have one."""
+    """Return, for each facet, the tokens of which a passage must have one."""
     return tuple(
         tuple(_token(name, value) for value in (*sorted(values), ""))
         for name, values in sorted((only or {}).items())
@@ -586,19 +587,19 @@ def wanted_tokens(only: Only) -> tuple[tuple[str, ...], ...]:
 
 
 def fits(facets: Facets, only: Only) -> bool:
-    """Whether a passage with these facets is asked for."""
+    """Whether a passage with these facets is wanted."""
     held = set(facet_tokens(facets))
     return all(held.intersection(group) for group in wanted_tokens(only))
 
 
 @functools.cache
 def derived_token() -> str:
-    """What every derived passage has, and no other."""
+    """Return the token that every derived passage has, and no other."""
     [token] = facet_tokens(DERIVED)
     return token
 
 
 def _token(name: str, value: str) -> str:
-    # A hash, because a value may hold any character; no word of a text looks like it.
+    # A hash, because a value may contain any character. No word of a text looks like it.
     told = f"{name}={value}".encode(errors="surrogatepass")
     return f"f{hashlib.sha256(told).hexdigest()[:20]}"

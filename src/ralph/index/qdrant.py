@@ -1,9 +1,9 @@
-"""The index on a Qdrant server: the same promises as the embedded one, by URL.
+"""The index on a Qdrant server. It keeps the same promises as the embedded one.
 
-A passage is a point, a collection a Qdrant collection, and the one that answers is the one its
-alias names. Points are written first and waited for, then the metadata that moves the position.
-Ids come from content and every request may be repeated, so a sync that was killed, or two at once
-on different machines, only do work twice.
+A passage is a point, and a collection is a Qdrant collection; its alias points to the live one. A
+write first saves the points and waits for them, then saves the metadata with the new position. Ids
+are made from content and every request may be repeated. So if a sync is killed, or two machines
+sync at once, some work is only done twice.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ralph.wire import Deadline, Wire, usable_url
 _T = TypeVar("_T")
 Start = Callable[[], bool]
 QDRANT_PORT = 6333
-# Multivectors and the query interface came with it.
+# The first version with multivectors and the query API.
 _OLDEST = (1, 10)
-# A server that failed is not asked again for so long.
+# After a failure, the server is not asked again for this long.
 REST_S = 30.0
-# Of the time a write may take: somebody waits for the answer to a question.
+# A query gets this share of a write's timeout, because somebody is waiting for the answer.
 _QUERY_SHARE = 0.4
 _START = "Start it, or go back to the embedded index: ralph config qdrant_url --unset"
 _SLOW = "Look after the server, or give it more time: ralph config remember_budget_s SECONDS"
@@ -46,14 +46,14 @@ _LOOK = "Look into the server's log; the journal has everything."
 
 
 class NameTaken(Exception):
-    """A collection of this name is there already."""
+    """A collection with this name exists already."""
 
 
 class QdrantConnection:
-    """One server by its URL, shared by all indexes of a process.
+    """The connection to one server, shared by all indexes of a process.
 
-    It is asked with a short patience, and left alone for a while when it fails. `start` starts it
-    and waits until it is ready; False where something listens there already.
+    Timeouts are short, and after a failure the server is not asked for a while. `start` starts the
+    server and waits until it is ready; it returns False if something listens there already.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class QdrantConnection:
         self._start = start
         self.clock = time.monotonic
         self._rest: tuple[float, IndexOff] | None = None
-        # What the server said it is; empty before it was asked.
+        # The version the server reported; empty before the first request.
         self.version = ""
         self.where = "qdrant_url"
         self._parts = usable_url(url)
@@ -78,15 +78,15 @@ class QdrantConnection:
         )
 
     def check(self) -> None:
-        """Try it now, whatever was found before."""
+        """Try the server now, ignoring earlier failures."""
         self._rest, self.version = None, ""
-        # Who a server is it tells anybody; this it tells only whoever has its key.
+        # A server tells anybody its version; this request needs the key.
         self.ask("GET", "/collections/ralph/exists", returns=dict[str, bool])
 
     def ask(
         self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
     ) -> _T:
-        """What the server answers. A failure is told again for a while without asking."""
+        """Return the server's answer. After a failure, raise the same error for a while."""
         if self._rest is not None and self.clock() < self._rest[0]:
             raise self._rest[1].with_traceback(None)
         timeout_s = self._timeout_s * (1.0 if slow else _QUERY_SHARE)
@@ -103,7 +103,7 @@ class QdrantConnection:
             except IndexOff:
                 if not self._start():
                     raise
-                # Everything we ask can be asked twice: ids come from content.
+                # Every request can be repeated: ids are made from content.
                 result = work()
         except IndexOff as error:
             self._rest = self.clock() + REST_S, error
@@ -112,7 +112,7 @@ class QdrantConnection:
         return result
 
     def off(self, what: str, todo: str = _LOOK) -> IndexOff:
-        """An error about this server."""
+        """Return an error about this server."""
         return IndexOff(f"Qdrant {what}", where=self.where, todo=todo)
 
     def _greet(self, timeout_s: float) -> str:
@@ -154,25 +154,25 @@ class QdrantConnection:
             raise self.off("gave an answer that cannot be read") from None
 
 
-# -- points: a passage as Qdrant keeps it
+# -- points: a passage as Qdrant stores it
 
 
 Point = dict[str, Any]
 _STONE = "tombstone"
-# What a payload is filtered by, beside its facets.
+# Payload fields to filter by, besides the facets seen later.
 _INDEXES = {
     "keyword": "type record tokens facets facet_task_id facet_outcome facet_type".split(),
     "bool": ["head", "buried", "passage", "waits"],
     "integer": ["number", "sweep"],
 }
 _FACET = "facet_"
-# How long passages are, until a first batch is large enough to tell.
+# The assumed length of a passage, unless the first batch is large enough to measure it.
 _USUAL_TOKENS = 100.0
 _TELLING_PASSAGES = 50
 
 
 def _points_of(row: IndexedRecord, metadata: CollectionMetadata) -> list[Point]:
-    """A record as points, the one that holds the record last."""
+    """Return a record as points; the one with the record itself is last."""
     record, dims = row.record, metadata.manifest.dims
     keys = {"type": record.kind, "record": record.id, "digest": record.digest}
     points: list[Point] = []
@@ -204,18 +204,18 @@ def _tokens_of(passage: Passage) -> list[list[str]]:
 
 
 def _length_of(fields: Sequence[Sequence[str]], passage: Passage) -> int:
-    """How many tokens a passage has, its facets among them, as BM25 counts."""
+    """Return the number of tokens in a passage including its facets, as BM25 counts them."""
     return sum(map(len, fields)) + len(facet_tokens(passage.facets))
 
 
 def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The payload of a passage, and its words as a vector."""
+    """Return the payload of a passage, and its words as a vector."""
     fields = _tokens_of(passage)
     payload: dict[str, Any] = {"passage": True, "facets": facet_tokens(passage.facets)}
     payload |= zip(("title", "text", "places"), map(" ".join, fields), strict=True)
     payload["tokens"] = sorted({token for field in fields for token in field})
     for name, values in passage.facets.items():
-        # What no server takes is replaced: this is for people; questions ask by the tokens.
+        # Replace characters that servers reject. People read this; searches use the tokens.
         payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
     weights = layout.word_weights(fields, _length_of(fields, passage) / average)
     words = {"indices": [*weights], "values": [*weights.values()]}
@@ -225,7 +225,7 @@ def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str
 # -- the store
 
 
-# The parameters that the source documents ask for.
+# The parameters that the source documents require.
 _HNSW = {"m": 64, "ef_construct": 512, "on_disk": True}
 _POINTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -233,7 +233,7 @@ _log = logging.getLogger("ralph")
 
 
 def _parameters(dims: int) -> dict[str, Any]:
-    """What a collection is made with, and must still have."""
+    """Return the parameters that a collection is created with and must still have."""
     dense: Point = {"size": dims, "distance": "Cosine", "on_disk": True, "hnsw_config": _HNSW}
     dense["multivector_config"] = {"comparator": "max_sim"}
     return {
@@ -251,7 +251,7 @@ def _differences(wanted: Any, found: Any, name: str) -> Iterator[str]:
 
 
 class QdrantStore:
-    """The collections of one place on a Qdrant server."""
+    """The collections of one memory on a Qdrant server."""
 
     title = "Qdrant"
     keeps_deleted = True
@@ -261,16 +261,16 @@ class QdrantStore:
         self.server = server
         self._names = names
         self._facts: dict[str, tuple[str, dict[object, int]]] = {}
-        # The sweeps that were begun here and are not done.
+        # Unfinished sweeps that this process began.
         self._sweeps: dict[str, int] = {}
 
     @contextlib.contextmanager
     def state(self) -> Iterator[layout.QdrantView]:
-        """A view for one query; writers go on beside it."""
+        """Yield a view for one query. It does not block writers."""
         yield self._view()
 
     def write(self, collection: Collection, batch: IndexBatch) -> Collection:
-        """Index one batch, then move the position; the first write makes the collection."""
+        """Index one batch, then move the position. The first write creates the collection."""
         rows, seen = self._divided(collection, batch)
         if not collection.physical:
             collection = self._create(collection)
@@ -279,8 +279,8 @@ class QdrantStore:
         if metadata is None:
             raise CollectionGone("another process deleted the collection while it was written")
         if batch.restart:
-            # Told first: a sweep that is begun again must not take its forerunner's marks for its
-            # own.
+            # Save this first: a sweep that starts over must not take the marks of the earlier one
+            # for its own.
             metadata = msgspec.structs.replace(metadata, sweep=metadata.sweep + 1, sweeping=True)
             self._tell(metadata)
             self._delete(name, filter=holding(buried=True))
@@ -290,7 +290,7 @@ class QdrantStore:
             raise CollectionGone("another machine brings the same collection up to its journal")
         metadata = self._prepared(metadata, rows)
         points = [_points_of(row, metadata) for row in rows]
-        # Heads last: where one stands, the record is there whole.
+        # Heads last: if the head exists, the record is complete.
         self._upsert(name, (point for some in points for point in some[:-1]))
         self._upsert(name, (some[-1] for some in points))
         for some in chunks(seen, layout.PAGE) if metadata.sweeping else ():
@@ -313,7 +313,7 @@ class QdrantStore:
         return msgspec.structs.replace(written, waiting=collection.waiting or waits)
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
-        """Delete the collections of this name, or of this place; or only what is being built."""
+        """Delete the collections with this name, or all; or only those being built."""
         view = self._view()
         answering = view.aliases().get(self._names.alias(name)) if name and unfinished else None
         for physical in view.physical():
@@ -321,7 +321,7 @@ class QdrantStore:
                 self._delete_collection(physical)
 
     def prune(self) -> list[str]:
-        """Delete collections that no alias names: of a sync that was killed."""
+        """Delete collections without an alias, left behind by a sync that was killed."""
         view = self._view()
         unused = sorted({*view.physical()}.difference(view.aliases().values()))
         for physical in unused:
@@ -336,20 +336,21 @@ class QdrantStore:
             self._delete_collection(self._view().aliases().get(damage.name, damage.name))
 
     def check(self, *, deep: bool = False) -> list[str]:
-        """Ask the server now; `deep` tells what of the collections is not as it should be."""
+        """Try the server now; with `deep`, return what is wrong with the collections."""
         self.server.check()
         collections = self._view().collections() if deep else ()
         return [f"{one.physical}: {fault}" for one in collections for fault in self._faults(one)]
 
     def close(self) -> None:
-        """Nothing to do: connections are kept for whoever asks next."""
+        """Do nothing: connections are kept for the next request."""
 
     # -- collections
 
     def _create(self, collection: Collection) -> Collection:
-        """A new, empty collection; others of its name that do not answer are dropped.
+        """Create an empty collection; drop others with its name that are not live.
 
-        Its alias comes last: what was killed before is nobody's, and dropped by the next.
+        The alias is created last. If the process is killed before that, the collection has no
+        alias, and the next rebuild drops it.
         """
         view, name = self._view(), collection.name
         alias = self._names.alias(name)
@@ -370,7 +371,7 @@ class QdrantStore:
         return metadata.collection(live=answering is None)
 
     def _switch(self, collection: Collection) -> None:
-        """Let a complete collection answer from now on, and drop the one before."""
+        """Make a complete collection live, and drop the one before."""
         alias = self._names.alias(collection.name)
         before = self._view().aliases().get(alias)
         self._point_alias(collection.physical, alias, instead=self._names.building(collection.name))
@@ -378,14 +379,14 @@ class QdrantStore:
             self._delete_collection(before)
 
     def _delete_collection(self, physical: str) -> None:
-        """Delete it with its aliases, if it is there."""
+        """Delete a collection and its aliases, if it exists."""
         self._facts.pop(physical, None)
         self._sweeps.pop(physical, None)
         with contextlib.suppress(CollectionGone):
             self.server.ask("DELETE", f"/collections/{physical}", returns=bool, slow=True)
 
     def _point_alias(self, physical: str, alias: str, *, instead: str | None = None) -> None:
-        """Let a name lead to a collection, in one request; `instead` of another name."""
+        """Point an alias to a collection, and remove the alias `instead`, in one request."""
         actions = [{"delete_alias": {"alias_name": name}} for name in (alias, instead) if name]
         actions.append({"create_alias": {"collection_name": physical, "alias_name": alias}})
         try:
@@ -396,12 +397,12 @@ class QdrantStore:
             raise self.server.off(what, "Rename or delete it; Ralph needs the name.") from None
 
     def _index_payload(self, physical: str, kind: str, fields: Iterable[str]) -> None:
-        """Let points be filtered by these fields."""
+        """Create payload indexes, so that points can be filtered by these fields."""
         for field in fields:
             self._change(physical, "PUT", "index", {"field_name": field, "field_schema": kind})
 
     def _faults(self, collection: Collection) -> list[str]:
-        """What is not as it should be; somebody may have changed or restored the collection."""
+        """Return what is wrong with a collection; somebody may have changed or restored it."""
         path, dims = f"/collections/{collection.physical}", collection.manifest.dims
         info = self.server.ask("GET", path, returns=dict[str, Any])
         found = list(_differences(_parameters(dims), info["config"]["params"], "configuration"))
@@ -416,7 +417,7 @@ class QdrantStore:
     def _divided(
         self, collection: Collection, batch: IndexBatch
     ) -> tuple[list[IndexedRecord], list[str]]:
-        """What must be written, and the heads of what is indexed already, whole."""
+        """Return the records to write, and the heads of those that are completely indexed."""
         name, view = collection.physical, self._view()
         if not name:
             return batch.prepare((), ()), []
@@ -432,7 +433,7 @@ class QdrantStore:
     def _prepared(
         self, metadata: CollectionMetadata, rows: Sequence[IndexedRecord]
     ) -> CollectionMetadata:
-        """With what must be known and indexed before these rows come."""
+        """Return the metadata, updated for these rows; create payload indexes for new facets."""
         passages = [passage for row in rows for passage in row.passages]
         if passages and not metadata.average:
             average = _USUAL_TOKENS
@@ -447,7 +448,7 @@ class QdrantStore:
         return metadata
 
     def _fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Give vectors to passages that waited for the embedder."""
+        """Save the vectors of passages that waited for the embedder."""
         name, dims = collection.physical, collection.manifest.dims
         points = [
             {"id": layout.id_of(row), "vector": layout.named_vectors(blob, dims)}
@@ -463,13 +464,13 @@ class QdrantStore:
         stones = [{"id": point_id(_STONE, p["id"]), "payload": p, "vector": {}} for p in payloads]
         self._upsert(name, stones)
         for part in chunks(ids, layout.PAGE):
-            # Heads last here too: what is half gone must be seen again.
+            # Heads last here, too: a record that is half deleted must still be found.
             of_these = holding(record=list(part))
             self._delete(name, filter={**of_these, "must_not": holding(head=True)["must"]})
             self._delete(name, filter=of_these)
 
     def _drop_unmet(self, metadata: CollectionMetadata) -> None:
-        """Take out what the sweep has not met; heads last."""
+        """Delete records that the sweep has not seen; heads last."""
         older = {"key": "sweep", "range": {"lt": metadata.sweep}}
         stale = {"must": [*holding(head=True)["must"], older]}
         scrolled = self._view().scroll(metadata.physical, stale, ["record", "digest", "count"])
@@ -480,19 +481,19 @@ class QdrantStore:
             for part in chunks(points, layout.PAGE):
                 self._delete(metadata.physical, points=part)
 
-    # -- requests: each change is waited for until it is done, and safe to repeat
+    # -- requests: each waits until the change is done, and is safe to repeat
 
     def _view(self) -> layout.QdrantView:
         return layout.QdrantView(self.server, self._names, self._facts)
 
     def _tell(self, metadata: CollectionMetadata) -> CollectionMetadata:
-        """Write how far it has come; everybody sees by its state that something was written."""
+        """Save the metadata with a new `state`, which tells readers that something was written."""
         written = msgspec.structs.replace(metadata, state=uuid.uuid4().hex)
         self._upsert(metadata.physical, [{"id": layout.META_ID, "payload": written, "vector": {}}])
         return written
 
     def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
-        """Write these points, as many at once as a request may hold."""
+        """Write these points, as many at once as fit into a request."""
         encoded = map(msgspec.json.encode, points)
         for some in batches(encoded, len, most=_POINTS_AT_ONCE, largest=_BYTES_AT_ONCE):
             self._change(name, "PUT", path, {"points": list(map(msgspec.Raw, some))})
@@ -501,7 +502,7 @@ class QdrantStore:
         self._change(name, "POST", "points/delete", chosen)
 
     def _change(self, name: str, method: str, path: str, body: object) -> None:
-        """See that it is done, and not only taken note of."""
+        """Send a change and wait until it is done; Qdrant would only acknowledge it otherwise."""
         path = f"/collections/{name}/{path}?wait=true"
         answer = self.server.ask(method, path, body, returns=dict[str, Any], slow=True)
         status = answer.get("status")

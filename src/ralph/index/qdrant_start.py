@@ -1,8 +1,8 @@
-"""Opening an index on a Qdrant server, and starting one here when nothing answers.
+"""Opening an index on a Qdrant server, and starting a local server if none answers.
 
-It is started only for an address of this machine, and only with a binary that is configured or on
-the PATH. Its storage and its log lie in Ralph's home. It ends with the process that started it;
-whoever else used it starts it again when it is missed.
+A server is started only for an address of this machine, and only with a binary that is configured
+or on the PATH. Its storage and its log are in Ralph's home. It ends with the process that started
+it; other processes that use it start it again when they need it.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
 _FOLDER = "qdrant"
 _ID_NAME = "machine"
-# Of the time a memory may take: what a write may.
+# The timeout of a write, as a multiple of `wait_s`.
 _TIMEOUT_SHARE = 2.5
 _LOG = "qdrant.log"
 _DEFAULT_PORT = 6333
 _BUSY = 75
-# How long a server may take until it is ready, and one that ends until its storage is free.
+# How long a server may take to become ready, and to stop and release its storage.
 _READY_S = 20.0
 _GRACE_S = 10.0
 _POLL_S = 0.05
 _LOOK_S = 1.0
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
 _LOOPBACK = ("localhost", "127.", "::1")
-# Ctrl-C is for us; what it means for the server we say by ending.
+# Ctrl-C must not reach the server: it stops when this process ends.
 _APART: dict[str, Any] = {"start_new_session": True, "umask": 0o077}
 if sys.platform == "win32":
     _APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
 
 
 class LocalServer(msgspec.Struct, eq=False):
-    """A server that may have to be started."""
+    """A Qdrant server on this machine that Ralph may start."""
 
     host: str
     port: int
@@ -69,13 +69,13 @@ class LocalServer(msgspec.Struct, eq=False):
     keeper: subprocess.Popen[bytes] | None = None
 
     def start(self) -> bool:
-        """Start it and wait until it is ready; False where something listens there. IndexOff."""
+        """Start it and wait until it is ready; False if something listens there already."""
         if self._listening():
             return False
         busy = self._off("another process is starting it", "Try again.")
         try:
             disk.make_folder(self.folder)
-            # One at a time: the others find it running.
+            # One process at a time; the others then find it running.
             with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s, busy=busy):
                 if not self._listening():
                     self._start()
@@ -84,7 +84,7 @@ class LocalServer(msgspec.Struct, eq=False):
         return True
 
     def stop(self) -> None:
-        """End it if it was started here, and return when it has ended."""
+        """Stop the server if it was started here, and wait until it has ended."""
         keeper, self.keeper = self.keeper, None
         if keeper is None:
             return
@@ -101,7 +101,7 @@ class LocalServer(msgspec.Struct, eq=False):
     # -- inside
 
     def _start(self) -> None:
-        self.stop()  # one that has ended by itself
+        self.stop()  # clean up after one that has ended by itself
         deadline = time.monotonic() + self.ready_s
         keeper = self.keeper = self._spawned()
         atexit.register(self.stop)
@@ -116,7 +116,7 @@ class LocalServer(msgspec.Struct, eq=False):
             raise self._off({None: late, _BUSY: busy}.get(code, f"ended at once ({code})"))
 
     def _spawned(self) -> subprocess.Popen[bytes]:
-        """The server's keeper: the environment is ours without Ralph's settings."""
+        """Start the server's keeper, with our environment except for Ralph's settings."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
         settings = {
             "SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
@@ -163,7 +163,7 @@ class LocalServer(msgspec.Struct, eq=False):
 
 
 def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer | None:
-    """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
+    """Return the server to start for this URL; None if it is remote or there is no binary."""
     parts = usable_url(url)
     host = (parts.hostname or "") if parts else ""
     if parts is None or parts.scheme != "http" or not host.startswith(_LOOPBACK):
@@ -174,7 +174,7 @@ def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer 
     return LocalServer(host, port, program, home / _FOLDER, key=key)
 
 
-# -- A store on a server: what its collections are called, and whose they are.
+# -- A store on a server: the names of its collections, and who owns them.
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
@@ -182,30 +182,30 @@ _PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
 
 
 class CollectionNames(msgspec.Struct, frozen=True):
-    """What one memory's collections in one place are called on a server (F18).
+    """The names of one memory's collections on a server (F18).
 
-    `scope` tells what its collections' names begin with; a project's id may be made later.
-    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    `scope` returns how the names begin. It is a function because a project's id may not exist yet.
+    `place` separates clones, homes and databases that share a scope but not their journals.
     """
 
     scope: Callable[[], str]
     place: str = ""
 
     def alias(self, name: str) -> str:
-        """Under which the collection answers."""
+        """Return the alias of the live collection."""
         plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
         return self._before + plain
 
     def building(self, name: str) -> str:
-        """Under which the collection is found that is to replace the one that answers."""
+        """Return the alias of the collection that will replace the live one."""
         return f"{self.alias(name)}-next"
 
     def new_physical(self, name: str) -> str:
-        """A name that no collection has."""
+        """Return an unused name for a collection."""
         return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
 
     def owns(self, physical: str, name: str | None = None) -> bool:
-        """Whether this is one of ours; of that name, where one is given."""
+        """Whether this collection is ours and, if `name` is given, has that name."""
         found = _PHYSICAL.fullmatch(physical)
         if found is None:
             return False
@@ -219,11 +219,11 @@ class CollectionNames(msgspec.Struct, frozen=True):
 
 
 def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]) -> QdrantStore:
-    """The collections of one memory on the server that the settings name.
+    """Open one memory's collections on the server from the settings.
 
-    Those of journals that lie in files belong to the folder on this machine alone: clones share
-    an id, and machines may share a path, but not their journals. Those of a journal that is itself
-    on a server belong to all who use that database.
+    If the journals are files, the collections belong only to this folder on this machine: clones
+    share an id, and machines may share a path, but not their journals. If the journals are in a
+    database, the collections belong to everyone who uses it.
     """
     from ralph.index.qdrant import QdrantStore
 
@@ -237,7 +237,7 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
 
 @functools.cache
 def _server(url: str, key: str, timeout_s: float, binary: str, home: Path) -> QdrantConnection:
-    """One for all indexes of a process: what fails for one need not be tried by the others."""
+    """Return the one connection of a process: after a failure, other indexes need not try."""
     from ralph.index.qdrant import QdrantConnection
 
     local = local_server(url, key=key, binary=binary, home=home)
@@ -246,11 +246,11 @@ def _server(url: str, key: str, timeout_s: float, binary: str, home: Path) -> Qd
 
 
 def _database(url: str) -> str:
-    """One database, whoever asks it and with which password."""
+    """Return a name for the database in this URL, without user and password."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return ""  # the journal reports what is wrong with it
+        return ""  # the journal reports the bad URL
     names = {"host", "hostaddr", "port", "dbname", "service"}
     more = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in names)
     host = parts.netloc.rpartition("@")[2].lower().removesuffix(":5432")
@@ -258,23 +258,23 @@ def _database(url: str) -> str:
 
 
 def _own_id(file: Path) -> str:
-    """What tells this home from that of another machine at the same path; made once."""
+    """Return an id that tells this home from one at the same path on another machine."""
     try:
         disk.create(file, uuid.uuid4().hex.encode())
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return platform.node()  # better than nothing where nothing can be kept
+        return platform.node()  # better than nothing if no file can be written
 
 
-# -- The process between Ralph and a Qdrant server it started: the server ends when Ralph is gone.
+# -- The keeper: a process between Ralph and a Qdrant server that stops the server when Ralph ends.
 #
-# Its standard input is a pipe that Ralph holds open; when it ends, for whatever reason, the server
-# is asked to end, and then made to. The lock is held as long as the server lives, so that a second
-# one never opens the same storage.
+# Its standard input is a pipe that Ralph holds open. When the pipe closes, for whatever reason, the
+# keeper asks the server to stop, and then kills it. It holds a lock as long as the server runs, so
+# that a second server never opens the same storage.
 
 
 def main(arguments: list[str]) -> int:
-    """`LOCK LOCK_TIMEOUT_S COMMAND...`, until the server ends, or Ralph does."""
+    """Run `LOCK LOCK_TIMEOUT_S COMMAND...` until the server or Ralph ends."""
     lock, timeout_s, *command = arguments
     try:
         with disk.lock(Path(lock), timeout_s=float(timeout_s)) as fd:
@@ -294,7 +294,7 @@ def _keep(command: list[str], fd: int) -> int:
 
     threading.Thread(target=listen, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: gone.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ralph decides, and tells us by ending
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ralph decides, by closing the pipe
     try:
         server = _started(command, fd)
     except OSError as error:
@@ -316,7 +316,7 @@ def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
     if sys.platform == "win32":
         return subprocess.Popen(command, stdin=subprocess.DEVNULL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # The lock is inherited: whoever ends this process alone does not free it.
+    # The server inherits the lock, so killing only this process does not release it.
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=_end_with_parent
     )

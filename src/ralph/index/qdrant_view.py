@@ -1,10 +1,10 @@
-"""Reading a Qdrant index, and how a collection is laid out there.
+"""Reading a Qdrant index, and the layout of a collection there.
 
-One point a passage. The first passage of a record also holds the record and is written last: where
-it stands, everything of the record stands. A record without passages has such a point too.
+Each passage is one point. The first passage of a record, its head, also contains the record and is
+written last: if the head exists, the record is complete. A record without passages has a head, too.
 
-A server keeps no unchanging state for us. What a view has read it keeps, and what disappears under
-it raises CollectionGone, so that whoever asked looks again.
+A server has no snapshots. A view keeps what it has read. If points disappear while it reads, it
+raises CollectionGone, and the caller tries again.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from ralph.index.qdrant import QdrantConnection
     from ralph.index.qdrant_start import CollectionNames
 
-# The vectors of a point: its pieces, its asides, and its words.
+# The vectors of a point: the pieces of its text, its asides, and its words.
 MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"
 METADATA = "metadata"
 _SPACE = uuid.UUID("6f1d1f0e-52f4-5b0e-9d0a-6f3c6f1b8a55")
 META_ID = str(uuid.uuid5(_SPACE, METADATA))
-# How many points are asked for at once, and how many where each may be large.
+# How many points to request at once, and how many if each may be large.
 PAGE = 256
 _LARGE_PAGE = 32
-# The search parameter that the source documents ask for, and how many questions go in one request.
+# The search parameter that the source documents require, and how many queries fit in one request.
 _HNSW_EF = 128
 _QUERIES_AT_ONCE = 32
-# How many words are counted side by side.
+# How many words are counted in parallel.
 _THREADS = 8
-# How the embedded index finds its candidates; they are weighed again in the same way as there.
+# The BM25 parameters of the embedded index. For both, candidates are scored again afterwards.
 _FIELD_WEIGHTS = (2.0, 1.0, 0.5)
 _SATURATION, _LENGTH = 1.2, 0.75
-# Of a token so frequent that it would count negative; as FTS5 does.
+# The rarity of tokens so frequent that it would be negative; the same as in FTS5.
 _LEAST_RARITY = 1e-6
 _FIELDS = ["title", "text", "places"]
-# What of a payload tells which record a point is of.
+# The payload fields that tell which record a point belongs to.
 _OWNER_KEYS = ["record", "digest", "head"]
 _EVERYTHING = [*_FIELDS, *_OWNER_KEYS, "type", "number", "at", "source", "body", "body_base64"]
 _decode_source = msgspec.json.Decoder(Source).decode
@@ -60,13 +60,13 @@ _T = TypeVar("_T")
 
 
 class CollectionGone(Corrupt):
-    """A collection or point is not there any more: look again, it was replaced or deleted."""
+    """A collection or point no longer exists: it was replaced or deleted, so try again."""
 
     replaced = True
 
 
 class CollectionDamaged(Corrupt):
-    """What stands in a collection cannot be read; `name` is the collection's, or its alias."""
+    """A collection has content that cannot be read; `name` is its name or alias."""
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(what)
@@ -74,7 +74,7 @@ class CollectionDamaged(Corrupt):
 
 
 class StoredPoint(msgspec.Struct):
-    """A point as the server answers with it; what was not asked for is empty."""
+    """A point as the server returns it; fields that were not requested are empty."""
 
     id: str
     payload: Any = None
@@ -91,7 +91,7 @@ class _Points(msgspec.Struct):
 
 
 class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metadata point of a collection tells: what it is, and how far it has come."""
+    """The content of a collection's metadata point: what it is, and its position."""
 
     name: str
     stream: str
@@ -106,7 +106,7 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     type: str = METADATA
 
     def collection(self, *, live: bool) -> Collection:
-        """The collection as everybody else knows it."""
+        """Return the collection as other modules know it."""
         digest = hashlib.sha256(self.physical.encode()).digest()
         shared = {*self.__struct_fields__} & {*Collection.__struct_fields__}
         facts: dict[str, Any] = {name: getattr(self, name) for name in shared}
@@ -117,15 +117,15 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def point_id(*parts: object) -> str:
-    """The point of a passage (record, digest, place) or of a tombstone.
+    """Return the point id of a passage (record, digest, place) or of a tombstone.
 
-    The same content gets the same point wherever it is written.
+    The same content has the same id on every machine.
     """
     return str(uuid.uuid5(_SPACE, "\0".join(map(str, parts))))
 
 
 def id_of(row: int) -> str:
-    """A row as a point's id."""
+    """Return the point id of a row."""
     return str(uuid.UUID(int=row))
 
 
@@ -134,37 +134,37 @@ def _row_of(point: str) -> int:
 
 
 def _token_place(token: str) -> int:
-    """Where a token stands in a sparse vector; two may share a place, and are told apart later."""
+    """Return a token's index in sparse vectors. Two may share one; `words` checks for that."""
     return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=4).digest())
 
 
-# -- which points are meant
+# -- filters
 
 
 def chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """The values, so many at a time."""
+    """Yield the values, `size` at a time."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
 def holding(**wanted: Any) -> Filter:
-    """What has these values; of a list, one of them."""
+    """Return a filter for points with these values; a list means any of its values."""
     matches = {key: "any" if isinstance(value, list) else "value" for key, value in wanted.items()}
     return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
 
 
-# What was not made from other records.
+# For `_count`: leave out passages that were made from other records.
 _BASE = {"without": derived_token()}
 
 
 def _fitting(only: Only) -> Filter | None:
-    """What has, of each facet asked for, one of the values or none."""
+    """Return a filter for points whose wanted facets have one of the values, or no value."""
     must = [{"key": "facets", "match": {"any": group}} for group in wanted_tokens(only)]
     return {"must": must} if must else None
 
 
 def _head_of(point: str, payload: Mapping[str, Any]) -> str:
-    """The point that holds the record which this one is a passage of."""
+    """Return the head of the record that this point belongs to."""
     return point if "head" in payload else point_id(payload["record"], payload["digest"], 0)
 
 
@@ -172,7 +172,7 @@ def _head_of(point: str, payload: Mapping[str, Any]) -> str:
 
 
 def _record_of(payload: Mapping[str, Any], name: str) -> Record:
-    """The record that a head's payload holds."""
+    """Return the record in the payload of a head."""
     try:
         record_id, kind, number, at = (payload[key] for key in ("record", "type", "number", "at"))
         body, source = payload.get("body"), _decode_source(payload["source"])
@@ -193,7 +193,7 @@ def _words_of(payload: Mapping[str, Any], name: str) -> PassageWords:
 
 
 def named_vectors(blob: bytes, dims: int) -> dict[str, list[list[float]]]:
-    """A passage's vectors by name: Qdrant brings them to length one, so asides stand apart."""
+    """Return a passage's vectors by name. Qdrant normalizes them, so asides need their own name."""
     import numpy as np
 
     if not dims or not blob or len(blob) % (4 * dims):
@@ -207,7 +207,7 @@ def named_vectors(blob: bytes, dims: int) -> dict[str, list[list[float]]]:
 
 
 def _vectors_blob(vectors: Any) -> bytes:
-    """A passage's vectors, asides weighed down again; empty where there is none."""
+    """Return a passage's vectors as one blob, with the weight of asides; empty if it has none."""
     import numpy as np
 
     return b"".join(
@@ -218,7 +218,7 @@ def _vectors_blob(vectors: Any) -> bytes:
 
 
 def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
-    """What BM25 gives each token of a passage, before its rarity is known, by its place."""
+    """Return the BM25 weight of each token in a passage, without its rarity, by vector index."""
     times: dict[str, float] = {}
     for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
         for token in field:
@@ -232,7 +232,7 @@ def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dic
 
 
 def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
-    """How much each token counts that stands in so many of `count` passages: the IDF of FTS5."""
+    """Return the IDF of each token, computed as in FTS5, from its frequency in `count` passages."""
     found: dict[str, float] = {}
     for token, times in frequencies.items():
         share = (count - times + 0.5) / (times + 0.5)
@@ -240,26 +240,26 @@ def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     return found
 
 
-# An answer that lists things by name.
+# An answer with one list of objects, under a name.
 _Listed = dict[str, list[dict[str, str]]]
 
 
 class QdrantView(msgspec.Struct, eq=False):
-    """A Qdrant index for the length of a query."""
+    """A Qdrant index during one query."""
 
     server: QdrantConnection
     names: CollectionNames
-    # What was counted in one state of a collection, kept until it is written to again.
+    # Counts per collection, with the `state` they are valid for: until the next write.
     facts: dict[str, tuple[str, dict[object, int]]]
     passages: dict[tuple[str, str], PassageWords] = {}
     known: dict[str, CollectionMetadata | None] = {}
-    # Heads that are there: the records of these are there whole.
+    # Heads known to exist, which means their records are complete.
     heads: set[tuple[str, str]] = set()
 
     # -- collections
 
     def collections(self, name: str | None = None) -> list[Collection]:
-        """The collections of this name, or all: those that answer and those being built."""
+        """Return the collections with this name, or all: live ones and those being built."""
         if name is not None:
             listed = [self.names.alias(name), self.names.building(name)]
         else:
@@ -287,17 +287,17 @@ class QdrantView(msgspec.Struct, eq=False):
         return msgspec.structs.replace(collection, last_number=number, waiting=waiting)
 
     def aliases(self) -> dict[str, str]:
-        """The collection each alias leads to; of everybody."""
+        """Return the collection of each alias on the server, including those of others."""
         found = self.server.ask("GET", "/aliases", returns=_Listed)["aliases"]
         return {one["alias_name"]: one["collection_name"] for one in found}
 
     def physical(self) -> list[str]:
-        """All collections of this place, under the server's names."""
+        """Return the server's names of all collections of this memory."""
         found = self.server.ask("GET", "/collections", returns=_Listed)["collections"]
         return sorted(filter(self.names.owns, (one["name"] for one in found)))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
-        """What the collection under this name or alias says of itself."""
+        """Return the metadata of the collection with this name or alias, if it exists."""
         try:
             found = self._retrieve(name, [META_ID], True)
             return msgspec.convert(found[0].payload, CollectionMetadata) if found else None
@@ -307,7 +307,7 @@ class QdrantView(msgspec.Struct, eq=False):
             raise CollectionDamaged(f"its metadata cannot be read: {error}", name) from None
 
     def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
-        """How much it holds, and the first so many texts that wait for a vector."""
+        """Return its size, and the first `texts` texts that wait for a vector."""
         records, passages, late = (
             self._count(collection, **{key: True}) for key in ("head", "passage", "waits")
         )
@@ -321,8 +321,8 @@ class QdrantView(msgspec.Struct, eq=False):
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
-        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        # First, so that the threads below share the facts of one state.
+        """Return the best `count` passages with any of these tokens; for 0, only the counts."""
+        # Count this first, so that the threads below share the facts of one state.
         passages = self._count(collection, **_BASE, passage=True)
         asked = dict.fromkeys(query)
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -342,7 +342,7 @@ class QdrantView(msgspec.Struct, eq=False):
         scores: dict[int, float] = {}
         for point in found:
             words = _words_of(point.payload, name) if point.id in whole else None
-            # Two tokens may share a place in the vector.
+            # Two tokens may share an index in the vector.
             if words and rarity.keys() & set(words.padded.split()):
                 self.passages[name, point.id] = words
                 scores[_row_of(point.id)] = point.score
@@ -351,10 +351,10 @@ class QdrantView(msgspec.Struct, eq=False):
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
-        """For each vector the cosines of the nearest passages and of those in `also`.
+        """Return, for each vector, the cosines of the nearest passages and those in `also`.
 
-        A passage is as near as its nearest piece. Its asides stand under another name, because
-        Qdrant brings vectors to length one, and count a little less.
+        A passage is as near as its nearest piece. Asides count a little less; they have their own
+        name, because Qdrant normalizes vectors.
         """
         if not collection.manifest.dims:
             return [{} for _ in to]
@@ -362,7 +362,7 @@ class QdrantView(msgspec.Struct, eq=False):
         found: list[dict[int, float]] = []
         for start in range(0, len(to), _QUERIES_AT_ONCE):
             some = to[start : start + _QUERIES_AT_ONCE].tolist()
-            # The nearest by their pieces, and by their asides: the nearest of all are among them.
+            # Search by pieces and by asides: the nearest overall are among the results.
             both = itertools.product(some, (MEANING, ASIDE_MEANING))
             params = {"hnsw_ef": _HNSW_EF}
             sides = self._near(name, [_search(*one, count, having, params) for one in both])
@@ -378,11 +378,11 @@ class QdrantView(msgspec.Struct, eq=False):
     def _complete(
         self, name: str, queries: list[list[float]], sides: list[dict[str, float]], also: list[str]
     ) -> None:
-        """Ask for the pieces and asides of points that only the other side found, and `also`."""
+        """Add the missing cosines: of points found only by pieces or only by asides, and `also`."""
         searches: dict[int, dict[str, Any]] = {}
         for n, side in enumerate(sides):
             missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
-            if missing and (side or n % 2 == 0):  # the main sides are the even ones
+            if missing and (side or n % 2 == 0):  # even sides are the pieces
                 having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
                 searches[n] = _search(queries[n // 2], using, len(missing), having, {"exact": True})
         found = self._near(name, list(searches.values())) if searches else []
@@ -390,15 +390,15 @@ class QdrantView(msgspec.Struct, eq=False):
             sides[n].update(more)
 
     def _near(self, name: str, searches: list[dict[str, Any]]) -> list[dict[str, float]]:
-        """The cosines of the points that each search finds and whose records are there whole."""
+        """Return the cosines of the points each search finds, if their records are complete."""
         body = {"searches": searches}
         answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
         whole = self._whole(name, [point for answer in answers for point in answer.points])
         return [{p.id: p.score for p in answer.points if p.id in whole} for answer in answers]
 
     def _whole(self, name: str, points: Iterable[StoredPoint]) -> set[str]:
-        """The points whose record is there whole: another process may be writing it just now, or
-        was killed while it did."""
+        """Return the points whose record is complete. Another process may be writing a record right
+        now, or was killed while writing it."""
         owned = (one for one in points if "record" in one.payload and "digest" in one.payload)
         heads = {one.id: _head_of(one.id, one.payload) for one in owned}
         self.heads |= {(name, head) for point, head in heads.items() if point == head}
@@ -428,7 +428,7 @@ class QdrantView(msgspec.Struct, eq=False):
     def dated(
         self, collection: Collection, first: str, end: str, count: int
     ) -> index.DatedPassages:
-        """The newest `count` records from the first moment on until before the end."""
+        """Return the newest `count` records from `first` on and before `end`."""
         name, having = collection.physical, holding(head=True, passage=True)
         if first:
             having["must"].append({"key": "at", "range": {"gte": f"{first}Z"}})
@@ -446,7 +446,7 @@ class QdrantView(msgspec.Struct, eq=False):
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, index.StoredPassage]:
-        """These passages, with their records if wanted."""
+        """Return these passages by row, with their records if requested."""
         name, wanted = collection.physical, {id_of(row): row for row in rows}
         if not records:
             missing = [point for point in wanted if (name, point) not in self.passages]
@@ -464,7 +464,7 @@ class QdrantView(msgspec.Struct, eq=False):
         }
 
     def _payloads(self, name: str, points: Sequence[str], keys: list[str]) -> dict[str, Any]:
-        """The payloads of all of these points; CollectionGone where one is missing."""
+        """Return the payloads of all these points. Raises CollectionGone if one is missing."""
         found: dict[str, Any] = {}
         for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
             found |= {point.id: point.payload for point in self._retrieve(name, some, keys)}
@@ -473,7 +473,7 @@ class QdrantView(msgspec.Struct, eq=False):
         return found
 
     def present(self, name: str, points: Sequence[str]) -> Iterator[str]:
-        """Those of these points that are there."""
+        """Yield the ids of the points that exist."""
         for some in chunks(points, PAGE):
             yield from (point.id for point in self._retrieve(name, some, False))
 
@@ -481,10 +481,10 @@ class QdrantView(msgspec.Struct, eq=False):
         body = {"ids": ids, "with_payload": keys}
         return self._of_points(name, "", body, returns=list[StoredPoint])
 
-    # -- for whoever syncs and checks
+    # -- for sync and verify
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
-        """Everything: to check it, or to use its vectors again (F16)."""
+        """Return everything, to check it or to reuse its vectors (F16)."""
         name, found = collection.physical, dict[bytes, bytes]()
         heads = self.scroll(name, holding(head=True), ["record", "digest"])
         keys = frozenset((one.payload["record"], one.payload["digest"]) for one in heads)
@@ -496,7 +496,7 @@ class QdrantView(msgspec.Struct, eq=False):
     def scroll(
         self, name: str, having: Filter, keys: list[str], vectors: bool = False, page: int = PAGE
     ) -> Iterator[StoredPoint]:
-        """Every point that fits, page by page."""
+        """Yield every point that fits, page by page."""
         body: dict[str, Any] = {"filter": having, "limit": _LARGE_PAGE if vectors else page}
         body |= {"offset": None, "with_vector": [MEANING, ASIDE_MEANING] if vectors else False}
         while True:

@@ -1,7 +1,7 @@
-"""The embedded store: one SQLite file in WAL mode, read by any number of processes at once.
+"""The embedded store: one SQLite file in WAL mode. Any number of processes can read it at once.
 
-A collection has its own tables, so dropping or rebuilding one touches no other. A rebuild grows
-beside the collection it replaces and takes its place in one transaction.
+Each collection has its own tables, so dropping or rebuilding one does not touch the others. A
+rebuild is written next to the collection it replaces, and replaces it in one transaction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ralph.text.tokens import PassageWords, tokens
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
-# In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
+# Part of the file's name: a Ralph with another schema uses its own file, and nothing is migrated.
 SCHEMA = 3
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -50,9 +50,9 @@ CREATE TABLE IF NOT EXISTS collection (
     position TEXT, sweep INTEGER NOT NULL DEFAULT 0, sweeping INTEGER NOT NULL DEFAULT 0,
     removals INTEGER NOT NULL DEFAULT 0, UNIQUE (name, live));
 """
-# Rows of passage and vector are never used twice: an open reader asks for those above the last
-# one it knows. A row of vector is a block with the vectors of several passages, because reading
-# them one by one is most of the time of a first search.
+# Row numbers of passage and vector are never reused: an open reader selects the rows after the
+# last one it knows. A row of vector is a block with the vectors of several passages, because
+# reading them one by one would take most of the time of a first search.
 _TABLES = """
 CREATE TABLE record_{n} (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, kind TEXT NOT NULL,
@@ -75,19 +75,19 @@ _DROP = "\n".join(
     f"DROP TABLE IF EXISTS {table}_{{n}};"
     for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
 )
-# Twice SQLite's own: blocks are read faster, and one record is written as fast.
+# Twice SQLite's default: reading blocks is faster, and writing one record is no slower.
 _PAGE_BYTES = 8192
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
 _BUSY_TIMEOUT_S = 5.0
-# In the file itself, so that whoever comes after a crash still cleans up.
+# Stored in the file itself, so that cleanup still happens after a crash.
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
-# Fewer than the parameters that any SQLite allows in a query.
+# Below the limit on query parameters of every SQLite build.
 _ROWS_AT_ONCE = 500
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
 class ViewFacts(msgspec.Struct):
-    """What a view has found out; it holds as long as nobody writes: until `version` changes."""
+    """Facts a view has looked up. Valid until `version` changes, that is, until somebody writes."""
 
     version: int = 0
     found: dict[str | None, list[Collection]] = {}
@@ -95,14 +95,14 @@ class ViewFacts(msgspec.Struct):
 
 
 class SqliteView(msgspec.Struct, eq=False):
-    """One unchanging state of the store, for as long as it is open."""
+    """A snapshot of the store, as long as the view is open."""
 
     connection: sqlite3.Connection
     loaded: LoadedCollections
     facts: ViewFacts = msgspec.field(default_factory=ViewFacts)
 
     def collections(self, name: str | None = None) -> list[Collection]:
-        """The collections of this name, or all: those that answer and those being built."""
+        """Return the collections with this name, or all: live ones and those being built."""
         if name in self.facts.found:
             return self.facts.found[name]
         columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
@@ -123,7 +123,7 @@ class SqliteView(msgspec.Struct, eq=False):
         return found
 
     def size(self, collection: Collection, *, texts: int = 0) -> index.CollectionSize:
-        """How much it holds, and the first so many texts that wait for a vector."""
+        """Return its size, and the first `texts` texts that wait for a vector."""
         n = collection.id
         waiting = f"passage_{n} WHERE waiting IS NOT NULL"
         tables = (f"record_{n}", f"passage_{n}", waiting)
@@ -135,7 +135,7 @@ class SqliteView(msgspec.Struct, eq=False):
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
-        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
+        """Return the best `count` passages with any of these tokens; for 0, only the counts."""
         loaded = self.loaded.of(collection)
         view = self.connection, self._last_row("passage", collection)
         passages, counts = loaded.count(*view), {one: loaded.count(*view, one) for one in query}
@@ -153,7 +153,7 @@ class SqliteView(msgspec.Struct, eq=False):
     def nearest(
         self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
-        """For each vector the cosines of the nearest passages and of those in `also`."""
+        """Return, for each vector, the cosines of the nearest passages and those in `also`."""
         loaded, last = self.loaded.of(collection), self._last_row("passage", collection)
         last_vector = self._last_row("vector", collection)
         return loaded.nearest(self.connection, last, last_vector, to, count, also, only)
@@ -161,7 +161,7 @@ class SqliteView(msgspec.Struct, eq=False):
     def dated(
         self, collection: Collection, first: str, end: str, count: int
     ) -> index.DatedPassages:
-        """The newest `count` records from the first moment on until before the end."""
+        """Return the newest `count` records from `first` on and before `end`."""
         n = collection.id
         first_passage = f"(SELECT min(row) FROM passage_{n} WHERE record = r.row)"
         select = (
@@ -175,7 +175,7 @@ class SqliteView(msgspec.Struct, eq=False):
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
-        """These passages, with their records if wanted."""
+        """Return these passages by row, with their records if requested."""
         n, wanted = collection.id, list(rows)
         known = self.loaded.of(collection).passages
         if fresh := [row for row in wanted if row not in known]:
@@ -190,7 +190,7 @@ class SqliteView(msgspec.Struct, eq=False):
         return {row: known[row] for row in wanted}
 
     def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
-        """What a SELECT gives for each of these rows, by the row, which stands first."""
+        """Return the columns of a SELECT for each of these rows; its first column is the row."""
         found: dict[int, Any] = {}
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[start : start + _ROWS_AT_ONCE]
@@ -202,7 +202,7 @@ class SqliteView(msgspec.Struct, eq=False):
         return found
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
-        """Everything: to check it, or to use its vectors again (F16)."""
+        """Return everything, to check it or to reuse its vectors (F16)."""
         n = collection.id
         keys = self.connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
         found: dict[bytes, bytes] = {}
@@ -232,15 +232,15 @@ def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
 
 
 class OpenConnection(msgspec.Struct, eq=False):
-    """What belongs to a connection: the lock of the thread that uses it (closing it meanwhile would
-    crash the process), what was loaded from its file, and what its last view has found out."""
+    """The state of a connection: a lock for the thread that uses it (closing a connection in use
+    crashes the process), the cache of its file, and the facts its last view has looked up."""
 
     lock: Any
     loaded: LoadedCollections
     facts: ViewFacts = msgspec.field(default_factory=ViewFacts)
 
 
-# By path and inode, which is not given to another file as long as a connection is open.
+# By path and inode; the inode is not reused as long as a connection is open.
 _loaded: WeakValueDictionary[tuple[Path, int], LoadedCollections] = WeakValueDictionary()
 _loaded_lock = threading.Lock()
 
@@ -248,7 +248,7 @@ _loaded_lock = threading.Lock()
 class SqliteStore:
     """All collections of one memory in one file. Each thread gets its own connection.
 
-    `folders` are where other files of the index may lie: set aside, of another schema or place.
+    `folders` may contain other index files: damaged, from another schema, or in another place.
     """
 
     title = "SQLite"
@@ -263,12 +263,12 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def state(self) -> Iterator[SqliteView]:
-        """A view in which nothing changes while it is open; writers go on beside it."""
+        """Yield a view in which nothing changes while it is open. It does not block writers."""
         with self._using() as connection:
             connection.execute("BEGIN")
             try:
                 opened = self._opened[connection]
-                # Changes with what others write; `_writing` sees to what this connection does.
+                # Changes when other connections write; `_writing` handles writes of this one.
                 [version] = connection.execute("PRAGMA data_version").fetchone()
                 if opened.facts.version != version:
                     opened.facts = ViewFacts(version)
@@ -316,14 +316,14 @@ class SqliteStore:
             found = view.collections(collection.name)
         [written] = (one for one in found if one.id == n)
         if batch.done and (written.needs_vacuum or not live):
-            with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
+            with contextlib.suppress(IndexOff):  # a reader takes long; the next sync tries again
                 self._vacuum(forgotten=written.needs_vacuum)
         return written
 
     def _divided(
         self, collection: Collection, batch: IndexBatch
     ) -> tuple[list[IndexedRecord], list[index.RecordKey]]:
-        """What must be written, and the keys that are indexed already."""
+        """Return the records to write, and the keys that are indexed already."""
         n = collection.id
         if not n:
             return batch.prepare((), ()), []
@@ -339,7 +339,7 @@ class SqliteStore:
         return batch.prepare(frozenset(seen), forgotten), seen
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
-        """Delete the collections of this name, or what of it is being built; or the whole file."""
+        """Delete the collections with this name, or only those being built; or the whole file."""
         if name is not None:
             with self._writing() as connection:
                 _drop(connection, "name = ? AND live = 0" if unfinished else "name = ?", name)
@@ -348,7 +348,7 @@ class SqliteStore:
         self._unlink(self._files(), "the index cannot be deleted")
 
     def prune(self) -> list[str]:
-        """Delete index files that no longer serve: set aside, of another schema or place."""
+        """Delete unused index files: damaged, from another schema, or in another place."""
         mine = {Path(f"{self.path}{side}") for side in _SIDE_FILES}
         others = [file for file in self._files() if file not in mine]
         self._unlink(others, "an old index cannot be deleted")
@@ -363,16 +363,16 @@ class SqliteStore:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
         for side in _SIDE_FILES:
-            # SQLite itself takes the log away with the last connection.
+            # SQLite deletes the log itself when the last connection closes.
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self.path}{side}").replace(f"{aside}{side}")
         warning = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
-        import logging  # which a search does not need
+        import logging  # a search does not need it
 
         logging.getLogger("ralph").warning(warning, damage, aside.name)
 
     def check(self, *, deep: bool = False) -> list[str]:
-        """Look into the file; `deep` tells what SQLite itself finds wrong with it."""
+        """Try to read the file; with `deep`, return the problems SQLite itself finds in it."""
         with self.state() as view:
             view.collections()
         with self._using() as connection:
@@ -380,15 +380,15 @@ class SqliteStore:
         return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def close(self) -> None:
-        """Close every connection; the store may be used again afterwards."""
+        """Close every connection. The store can be used again afterwards."""
         for opened in list(self._opened.items()):
             self._close(*opened)
 
     # -- inside
 
     def _vacuum(self, *, forgotten: bool) -> None:
-        """Give back the space of what was dropped; and make sure that what was forgotten cannot be
-        read from the file's bytes any more."""
+        """Free the space of dropped collections; with `forgotten`, also make sure that the file's
+        bytes contain no forgotten text."""
         with self._using() as connection:
             self._opened[connection].facts = ViewFacts()
             if forgotten:
@@ -413,7 +413,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection; nobody closes it meanwhile."""
+        """Yield this thread's connection. No other thread closes it in the meantime."""
         with self._translated():
             while True:
                 connection, lock = self._connection()
@@ -430,13 +430,14 @@ class SqliteStore:
                 return opened, used.lock
             self._close(opened, used)  # the file was deleted or replaced under us
         disk.make_folder(self.path.parent)
-        # Made here, because SQLite would let everybody read it; its log gets the same mode.
+        # Create it here, because SQLite would make it readable for everyone. Its log gets the same
+        # mode.
         if not self.path.exists():
             os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
         self._local.inode = self._inode()
         lock = threading.RLock()
         with lock:
-            # Only its own thread uses a connection; closing may happen from another.
+            # Only its own thread uses a connection, but another thread may close it.
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -444,10 +445,10 @@ class SqliteStore:
             with _loaded_lock:
                 loaded = _loaded.setdefault((self.path, inode), LoadedCollections())
             self._opened[connection] = OpenConnection(lock, loaded)
-            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # for a new file
             connection.execute("PRAGMA synchronous = NORMAL")
-            # Forgotten content is wiped by `_vacuum`; zeroing every page of a dropped collection
-            # would only make rebuilds slow.
+            # `_vacuum` wipes forgotten content. Zeroing every page of a dropped collection would
+            # only make rebuilds slow.
             connection.execute("PRAGMA secure_delete = FAST")
             connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
             self._use_wal(connection)
@@ -461,7 +462,7 @@ class SqliteStore:
             self._opened.pop(connection, None)
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
+        """Switch the file to WAL mode, once. Here SQLite does not wait for other processes."""
         deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
@@ -504,11 +505,11 @@ class SqliteStore:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether rebuilding the file would help; it does not where space or a permission lacks."""
+    """Whether rebuilding the file would help; not if disk space or a permission is missing."""
     if isinstance(error, sqlite3.OperationalError):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column that is not there
-    # Using a connection that another thread has closed is no damage to the file.
+        return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column is missing
+    # Using a connection that another thread has closed does not mean the file is damaged.
     return not isinstance(error, OSError | sqlite3.ProgrammingError)
 
 
@@ -516,7 +517,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def _create(connection: sqlite3.Connection, collection: Collection) -> Collection:
-    """New, empty tables; the collection answers at once where none does."""
+    """Create empty tables. The collection is live at once if no other has its name."""
     name = collection.name
     _drop(connection, "name = ? AND live = 0", name)
     select = "SELECT 1 FROM collection WHERE name = ?"
@@ -529,7 +530,7 @@ def _create(connection: sqlite3.Connection, collection: Collection) -> Collectio
 
 
 def _switch(connection: sqlite3.Connection, collection: Collection) -> None:
-    """Let a complete collection answer, and drop the one before."""
+    """Make a complete collection live, and drop the one before."""
     n, name = collection.id, collection.name
     select = "SELECT id FROM collection WHERE name = ? AND live = 1"
     for (old,) in connection.execute(select, (name,)).fetchall():
@@ -548,7 +549,7 @@ def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
 
 
 def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
-    """A new row; its number."""
+    """Insert a row and return its number."""
     columns, places = ", ".join(values), ", ".join("?" * len(values))
     insert = f"INSERT INTO {table} ({columns}) VALUES ({places})"
     return connection.execute(insert, tuple(values.values())).lastrowid or 0
@@ -557,7 +558,7 @@ def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, obj
 def _insert_record(
     connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int
 ) -> Iterator[PassageVectors]:
-    """A record with its passages and their words; gives the vectors there are."""
+    """Insert a record, its passages and their words; yield the vectors that exist."""
     columns = ("id", "digest", "kind", "number", "at", "body")
     values = {name: getattr(row.record, name) for name in columns}
     values |= {"source": msgspec.json.encode(row.record.source).decode(), "sweep": sweep}
@@ -575,7 +576,7 @@ def _insert_record(
 
 
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
-    """Take records out with everything that belongs to them; how many there were."""
+    """Delete records with everything that belongs to them; return how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
     block_of: dict[int, int | None] = {}
     for number in found:
@@ -592,7 +593,7 @@ def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int
 
 
 def _script(connection: sqlite3.Connection, script: str, n: int) -> None:
-    """Run statements one by one: executescript() would commit the transaction under way."""
+    """Run statements one by one, because executescript() would commit the open transaction."""
     for statement in script.format(n=n).split(";"):
         if statement.strip():
             connection.execute(statement)

@@ -1,9 +1,8 @@
-"""The index of one memory: brought up to its journal, one writer at a time, and repaired.
+"""The index of one memory: synced with its journal by one writer at a time, and repaired.
 
-This is the only place where the index is written.
-Each batch moves the position in the same transaction as its rows, so that a sync that was killed
-goes on where it stopped. What no longer fits (another embedder, tokeniser or way of cutting) is
-built anew beside the old and then takes its place.
+Only this module writes to the index. Each batch saves its rows and the new position in one
+transaction, so a sync that was killed continues where it stopped. If the embedder, the tokeniser or
+the way of cutting records changes, a new collection is built next to the old one and replaces it.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from ralph.text.tokens import TOKENISER_VERSION
 _BATCH = 512
 _PORTIONS = 8
 
-# Told how many records the index has by now, while a sync goes on.
+# Called during a sync with the number of records indexed so far.
 Progress = Callable[[int], None]
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """How far a sync got: whether the collection is complete, and what stood in the way."""
+    """The result of a sync: whether the collection is complete, and any embedder error."""
 
     complete: bool
     rebuilt: bool = False
@@ -58,28 +57,28 @@ class IndexSpec(msgspec.Struct, frozen=True):
     embedder: index.Embedder | None
 
     def manifest(self) -> index.Manifest:
-        """What the collection must have been built with."""
+        """Return what the collection must be built with."""
         identity = self.embedder.identity if self.embedder else "none"
         dims = self.embedder.dims if self.embedder else 0
         return index.Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
 def live_of(view: index.IndexView, name: str) -> index.Collection | None:
-    """The collection that answers under this name."""
+    """Return the live collection with this name."""
     return next((one for one in view.collections(name) if one.live), None)
 
 
 def is_current(store: index.IndexStore, spec: IndexSpec) -> bool:
-    """Whether there is nothing to do; cheap, for every query."""
+    """Whether there is nothing to sync. Cheap enough for every query."""
     with store.state() as view:
         return is_current_in(view, spec)
 
 
 def is_current_in(view: index.IndexView, spec: IndexSpec) -> bool:
-    """The same, of one state of the store."""
+    """Whether there is nothing to sync, as this view sees it."""
     found = view.collections(spec.name)
     if len(found) != 1:
-        return False  # nothing yet, or one is being built to replace the other
+        return False  # none exists yet, or a replacement is being built
     [one] = found
     if not one.live or one.sweeping or one.waiting or one.needs_vacuum:
         return False
@@ -87,11 +86,11 @@ def is_current_in(view: index.IndexView, spec: IndexSpec) -> bool:
 
 
 class EmbedderChanged(Exception):
-    """The embedder turned out to be another one than the collection is built with."""
+    """The embedder is not the one that this collection is being built with."""
 
 
 class SyncRun(msgspec.Struct, eq=False):
-    """One sync of one collection, by whoever holds the lock."""
+    """One sync of one collection. The caller holds the lock."""
 
     store: index.IndexStore
     spec: IndexSpec
@@ -103,7 +102,7 @@ class SyncRun(msgspec.Struct, eq=False):
     written: int = 0
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
-        """Sync it."""
+        """Run the sync."""
         with self.store.state() as view:
             found = view.collections(self.spec.name)
             live = next((one for one in found if one.live), None)
@@ -169,13 +168,13 @@ class SyncRun(msgspec.Struct, eq=False):
         ]
 
     def _embed(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
-        """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
+        """Return vectors by hash, for as many texts as time allows; the other passages wait."""
         embedder = self.spec.embedder
         made: dict[bytes, bytes] = {}
         if embedder is None or self.embedder_off is not None:
             return made
         try:
-            # No more pieces at once than the embedder likes; a text is whole.
+            # At most as many pieces as the embedder wants, but all pieces of a text together.
             pieces = ((h, _pieces(text, embedder)) for h, text in wanted.items())
             most = embedder.batch
             for some in batches(pieces, lambda one: len(one[1]), most=_BATCH, largest=most):
@@ -183,7 +182,7 @@ class SyncRun(msgspec.Struct, eq=False):
                     break
                 made |= self._vectors(embedder, dict(some))
         except EmbedderOff as error:
-            self.embedder_off = str(error)  # words go on without it
+            self.embedder_off = str(error)  # words are indexed without it
         return made
 
     def _vectors(
@@ -195,14 +194,15 @@ class SyncRun(msgspec.Struct, eq=False):
         left_s = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
         vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
         if self.spec.manifest() != self.manifest:
-            raise EmbedderChanged  # its server has told us only now which one it is
+            raise EmbedderChanged  # its server reports the model only now
         if vectors.shape != (len(pieces), embedder.dims) or vectors.dtype != "float32":
             what = f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape}"
             what += f" instead of float32 of {(len(pieces), embedder.dims)}"
             raise EmbedderOff(what, todo="Choose another embedder: ralph config embedder NAME")
         if any(weight != 1.0 for _, weight in pieces):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
-        # As SQLite's readers keep them in memory, so that every store gives the same scores.
+        # Round the vectors as SQLite's readers do in memory, so that every store gives the same
+        # scores.
         numbers, scales = quantized(vectors)
         vectors = numbers * scales[:, None]
         ends = itertools.accumulate(map(len, some.values()))
@@ -212,7 +212,7 @@ class SyncRun(msgspec.Struct, eq=False):
         }
 
     def _embed_waiting(self, collection: index.Collection) -> bool:
-        """Catch up on passages that were indexed while the embedder was off."""
+        """Embed the passages that were indexed while the embedder was off."""
         while self.embedder_off is None and not self._late():
             with self.store.state() as view:
                 waiting = view.size(collection, texts=self._limit()).texts
@@ -224,7 +224,7 @@ class SyncRun(msgspec.Struct, eq=False):
         return False
 
     def _limit(self) -> int:
-        """How many records at once: what a slow embedder has done is kept more often."""
+        """Return how many records to read at once; fewer save a slow embedder's work more often."""
         embedder = self.spec.embedder
         return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
 
@@ -232,7 +232,7 @@ class SyncRun(msgspec.Struct, eq=False):
         return self.deadline is not None and time.monotonic() >= self.deadline
 
 
-# A text that is embedded at once, and how much its nearness counts.
+# A text that the embedder takes as a whole, and the weight of its vector.
 _Piece = tuple[str, float]
 
 
@@ -249,7 +249,7 @@ def _pieces(text: str, embedder: index.Embedder) -> list[_Piece]:
 def batches(
     items: Iterable[_T], size: Callable[[_T], int], *, most: int, largest: int
 ) -> Iterator[list[_T]]:
-    """As many items at once as a request may hold, by their number and their size; one at least."""
+    """Yield at most `most` items at once, up to `largest` in total size; at least one."""
     some: list[_T] = []
     total = 0
     for item in items:
@@ -266,23 +266,23 @@ def _hash(passage: index.Passage) -> bytes:
     return hashlib.sha256(passage.embed.encode()).digest()[:16]
 
 
-# -- The index of one memory: where it is, who may write it at a time, and how it is repaired.
+# -- The index of one memory: where it is, how it is locked for writing, and how it is repaired.
 
 
 LOCK_NAME = "index.lock"
 _TRIES = 3
 # A lock that takes longer than this to get was held by someone else.
 _NOT_AT_ONCE_S = 0.001
-# Up to so many, a collection from which something was forgotten is written anew on a server.
+# On a server, collections with at most this many passages are rewritten after a `forget`.
 _RENEWED_PASSAGES = 5000
 _T = TypeVar("_T")
 
 
 class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
-    """A store with what SQLite and Qdrant share: one writer at a time on this machine, repair.
+    """A store, and what SQLite and Qdrant have in common: a lock for writers, and repair.
 
-    Between machines nothing is locked: what two of them write is the same, and a position that
-    goes back only means that a part of the journal is read again.
+    The lock works only on this machine. Two machines write the same content, and if one moves the
+    position back, a part of the journal is only read again.
     """
 
     open_store: Callable[[], index.IndexStore]
@@ -296,12 +296,12 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
 
     @functools.cached_property
     def path(self) -> Path:
-        """The file of the index, or beside which its lock lies."""
+        """The file of the index; on a server, a path next to the index's lock."""
         return self.find_path()
 
     @property
     def where(self) -> str:
-        """The file or the server, for people."""
+        """The file or the server, to show to people."""
         return self.store.where
 
     def sync(
@@ -315,11 +315,11 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
         changed: bool = False,
         renew: bool = False,
     ) -> Synced:
-        """Index what the journal has and a collection lacks, for as long as the budget allows.
+        """Index what is new in the journal, as far as the budget allows.
 
-        `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
-        `changed`: there surely is something to do. One process at a time works on an index; whoever
-        finds it taken answers from what is there.
+        `afresh` rebuilds everything; `renew` does, too, but reuses the vectors. `changed`: the
+        caller knows that there is something new. Only one process works on an index at a time; if
+        another one does, nothing is done here, and searches use the index as it is.
         """
 
         def work() -> Synced:
@@ -331,21 +331,21 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
                 with self._locked(lock_timeout_s):
                     waited = time.monotonic() - begin > _NOT_AT_ONCE_S
                     if waited and not anyway and is_current(self.store, spec):
-                        return Synced(complete=True)  # whoever had the lock has done it
+                        return Synced(complete=True)  # the process that had the lock did it
                     for _ in range(_TRIES):
                         with contextlib.suppress(EmbedderChanged):
                             end = None if budget_s is None else time.monotonic() + budget_s
                             report = progress or (lambda done: None)
                             run = SyncRun(self.store, spec, spec.manifest(), end, report)
                             return run.go(afresh=afresh, renew=renew)
-            except IndexBusy:  # answer from what is there
+            except IndexBusy:  # use the index as it is
                 return Synced(complete=is_current(self.store, spec))
             raise IndexOff("the embedder keeps changing its model", where=self.where)
 
         return self.with_repair(work)
 
     def with_repair(self, work: Callable[[], _T]) -> _T:
-        """Do the work; what is damaged is repaired first, and the work done again."""
+        """Do the work. If the index is damaged, repair it and do the work again."""
         for _ in range(_TRIES):
             try:
                 return work()
@@ -367,7 +367,7 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             raise IndexOff(what, where=self.where, todo=todo) from error
 
     def erase(self, spec: IndexSpec, *, lock_timeout_s: float) -> None:
-        """Leave nothing of what was forgotten in the index, nor in older or damaged files."""
+        """Remove all forgotten text from the index, and from older or damaged files."""
         synced = self.sync(spec, lock_timeout_s=lock_timeout_s)
 
         def look() -> tuple[bool, int]:
@@ -384,7 +384,7 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             self.sync(spec, lock_timeout_s=lock_timeout_s, renew=True)
 
     def collections(self) -> list[index.Collection]:
-        """Everything that is indexed here."""
+        """Return all collections in this index."""
 
         def look() -> list[index.Collection]:
             with self.store.state() as view:
@@ -394,17 +394,17 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
 
     @contextlib.contextmanager
     def answering(self, name: str) -> Iterator[tuple[index.IndexView, index.Collection | None]]:
-        """One state of the store, and the collection of this name that answers in it."""
+        """Yield a view of the store, and the live collection with this name."""
         with self.store.state() as view:
             yield view, live_of(view, name)
 
     def clear(self, name: str, ids: Sized[str]) -> None:
-        """Take records out of a collection; the next sync brings back those of the journal."""
+        """Remove records from a collection; the next sync restores those that the journal has."""
         with self._locked():
             with self.answering(name) as (_, live):
                 pass
             if live is not None:
-                # From no position the journal is read again; what is still in the index stays.
+                # Without a position the journal is read again; records still in the index stay.
                 self.store.write(live, index.IndexBatch(forget=set(ids), position=""))
 
     def drop(self, name: str) -> None:
@@ -428,40 +428,39 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             raise IndexOff(what, where=str(lock), todo=todo) from error
 
     def prune(self) -> list[str]:
-        """Delete what no longer serves, and name it."""
+        """Delete what is no longer used, and return its names."""
         try:
             with self._locked():
                 return self.store.prune()
         except IndexBusy:
-            return []  # whoever is at work may need it
+            return []  # the other process may need it
 
     def delete(self) -> None:
-        """Throw the index away; IndexOff when that cannot be."""
+        """Delete the index. Raises IndexOff if that fails."""
         self.store.drop()
 
     def close(self) -> None:
-        """Let go of it; it opens again by itself."""
+        """Close the store. It opens again when it is used."""
         if "store" in self.__dict__:
             self.store.close()
             del self.store
 
 
-# By the setting that names a server for the index, the module of this room whose `open_store`
-# opens it.
+# For each setting with a server's URL, the module in this package whose `open_store` opens it.
 SERVERS = {"qdrant_url": "qdrant_start"}
 
 
 def open_index(
     settings: Any, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
 ) -> Index:
-    """The index of one memory that the settings name; nothing is opened before its first use.
+    """Return the index of one memory, as the settings say. It is opened when first used.
 
-    `folders` are where an embedded index, or the lock of another, may lie; `scope` tells what
-    the names of this memory's collections begin with.
+    `folders` may contain an embedded index, or the lock of one on a server. `scope` returns how the
+    names of this memory's collections begin.
     """
     timeout_s = settings.index_lock_timeout_s
     if module := next((SERVERS[one] for one in SERVERS if getattr(settings, one)), None):
-        # Its lock may lie in the system's folder too; nothing of the index does.
+        # The lock may also be in the system's temporary folder. The index itself is not there.
         places = [*folders, Path(tempfile.gettempdir())]
         open_store = import_module(f"ralph.index.{module}").open_store
         store = functools.partial(open_store, settings, folders[0], home, scope)
@@ -471,7 +470,7 @@ def open_index(
 
 
 def _writable(folders: Sequence[Path]) -> Path:
-    """The first folder that files can be made in; asking its permissions alone is not enough."""
+    """Return the first writable folder. Permissions alone do not tell, so create a file."""
     for folder in folders:
         try:
             disk.make_folder(folder)
@@ -484,9 +483,10 @@ def _writable(folders: Sequence[Path]) -> Path:
 
 
 def choose_embedder(settings: Any, cache: Path | None) -> index.Embedder | None:
-    """The embedder that the settings name; None where words alone are wanted.
+    """Return the embedder from the settings; None to search by words only.
 
-    `cache` keeps which files were checked, and what servers said of their models.
+    `cache` is a folder that records which files were checked, and what servers reported about their
+    models.
     """
     if settings.embedder == "none":
         return None

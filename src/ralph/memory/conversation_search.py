@@ -1,4 +1,4 @@
-"""Search past conversations: which hits a question may have, their order, and their conversations.
+"""Searching past conversations: which hits are allowed, their order, and their conversations.
 
 An exchange is lifted by its conversation. A conversation is found by its summary or by any of its
 exchanges.
@@ -23,15 +23,16 @@ from ralph.records.conversation import Conversation, Exchange
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import compiled, spellings
 
-# An exchange is lifted by the better of its two neighbors and by its conversation: by the best of
-# it, each counting less than the one before, and by the words of the question that it holds in
-# all. A short turn ("yes, it was great") is lifted much, a long exchange speaks for itself.
+# An exchange is lifted by the better of its two neighbors and by its conversation: by the values of
+# the conversation's best exchanges, each counting less than the one before, and by the words of the
+# question that occur anywhere in it. Short turns ("yes, it was great") are lifted much; a long
+# exchange speaks for itself.
 _NEIGHBOR, _SHORT_NEIGHBOR = 0.05, 0.25
 _CONVERSATION, _SHORT_CONVERSATION = 0.15, 0.40
 _SHORT_HELD = 0.40
 _LEAST_SHORT = 0.05
 _BEST, _FADING = 12, 0.8
-# Where the question counts or lists, what repeats a conversation is not lifted.
+# If the question counts or lists, only the best exchange of each conversation is lifted.
 _LISTS = (
     r"\bhow (?:many|much|often)\b|\b(?:all (?:the|my|our)|every|each|in total|altogether)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^s\W]s (?:did|do|have|had) (?:I|we)\b|\A\W*list\b"
@@ -43,14 +44,14 @@ WordsHeld = Callable[[Iterable[Candidate]], float]
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What may be shown: conversations with these tags, all but one, and none of some kinds."""
+    """What may be shown: conversations with these tags, except one, and without some kinds."""
 
     tags: frozenset[str] = frozenset()
     exclude: str | None = None
     without: frozenset[str] = frozenset()
 
     def allows(self, record: Record, home: str, histories: Sequence[ConversationStates]) -> bool:
-        """Whether this may be shown; `home` is its conversation."""
+        """Whether a record may be shown; `home` is its conversation."""
         if record.kind in self.without or (self.exclude and home == self.exclude):
             return False
         if not self.tags:
@@ -59,12 +60,12 @@ class SearchFilter(msgspec.Struct, frozen=True):
         return any(self.tags.issubset(state.tags) for state in states)
 
 
-# The conversation of a record, its exchanges, and where the record is among them.
+# The conversation of a record, its exchanges, and the record's place among them.
 Seat = tuple[str, Sequence[str], int]
 
 
 def _seats(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, Seat]:
-    """The seat of each record, by the record's id; a document has no conversation."""
+    """Return the seat of each record, by the record's id; documents have no conversation."""
     found: dict[str, Seat] = {}
     for record in records:
         target = record.id
@@ -84,10 +85,10 @@ def _seats(records: Iterable[Record], histories: Sequence[ConversationStates]) -
 def show_exchanges(
     candidates: Sequence[Candidate], histories: Sequence[ConversationStates], *, summaries: bool
 ) -> list[Candidate]:
-    """Exchanges, documents and notes; an exchange that was found by its summary takes its place.
+    """Return exchanges, documents and notes. An exchange replaces the summary that found it.
 
-    With `summaries` that of a conversation stays where nothing else of it was found; else it speaks
-    for the best of its exchanges, if it matches better.
+    With `summaries`, the summary of a conversation stays if none of its exchanges was found. If
+    some were, the best of them gets the summary's value if that is higher.
     """
     found: dict[str, Candidate] = {}
     best: dict[str, Candidate] = {}
@@ -117,7 +118,7 @@ def show_exchanges(
 
 
 def lists(question: str) -> bool:
-    """Whether the question counts or lists, so that its answer is in many conversations."""
+    """Whether the question counts or lists things, so its answer is in many conversations."""
     return compiled(_LISTS, re.I).search(question) is not None
 
 
@@ -131,12 +132,12 @@ def lift(
     half_life_days: float,
     away: bool,
 ) -> list[Candidate]:
-    """What may be shown, each lifted by its neighbors and its conversation.
+    """Return the allowed candidates, each lifted by its neighbors and its conversation.
 
-    `words_held` gives the weight of the words of the question that some candidates hold together.
-    `spread`: the best of each conversation comes before what repeats one. Ratings count, too;
-    `half_life_days` of 0: nothing fades with time. `away`: the journals' server is, and the index
-    may know more than can be read.
+    `words_held` returns the total weight of the question's words in some candidates. `spread`: the
+    best of each conversation comes before further hits from the same one. Ratings count, too. With
+    `half_life_days` of 0, values do not fade with time. `away`: the journals' server is down, so
+    the index may have records that cannot be read.
     """
     now = datetime.now(UTC)
     seats = _seats((one.record for one in candidates), histories)
@@ -158,7 +159,7 @@ def lift(
             one.value *= 0.5 ** (max(0.0, age) / half_life_days)
     talks: dict[str, list[Candidate]] = {}
     for one in sorted(chosen, key=lambda one: -one.value):
-        # A document or a note stands beside them as if it were a conversation.
+        # A document or a note counts as a conversation of its own.
         talks.setdefault(seats[one.record.id][0] or one.record.id, []).append(one)
     own = {one.record.id: one.value for one in chosen}
     if talks:
@@ -197,10 +198,10 @@ def _lift_by_conversation(
 def _spread(
     candidates: Sequence[Candidate], own: Mapping[str, float], home: Mapping[str, str]
 ) -> None:
-    """Let the best of each conversation come before what repeats one.
+    """Put the best of each conversation before further hits from the same one.
 
-    `own` are the values without a lift: the best of a conversation needs none, and what repeats
-    one gets none.
+    `own` has the values without a lift: the best of a conversation does not need one, and further
+    hits get none.
     """
     order = sorted(candidates, key=lambda one: -one.value)
     scale = order[0].value / (max(own.values()) or 1.0)
@@ -218,14 +219,14 @@ def _spread(
 
 
 class RelatedExchange(msgspec.Struct, frozen=True):
-    """An exchange that matches, and how surely."""
+    """An exchange that matches, and its score."""
 
     exchange: Exchange
     similarity: float
 
 
 class RelatedConversation(msgspec.Struct, frozen=True):
-    """A past conversation that matches, and the exchanges in it that do."""
+    """A past conversation that matches, and its matching exchanges."""
 
     conversation: Conversation
     similarity: float
@@ -235,7 +236,7 @@ class RelatedConversation(msgspec.Struct, frozen=True):
 
 
 class Related(msgspec.Struct, frozen=True):
-    """What past conversations say on a question; `line` names a topic that comes up often."""
+    """Past conversations for a question; `line` is a sentence about a topic that is frequent."""
 
     conversations: tuple[RelatedConversation, ...] = ()
     line: str | None = None
@@ -243,7 +244,7 @@ class Related(msgspec.Struct, frozen=True):
 
     @property
     def exchanges(self) -> int:
-        """How many exchanges were found in all."""
+        """The number of exchanges in all conversations."""
         return sum(len(one.exchanges) for one in self.conversations)
 
 
@@ -257,10 +258,10 @@ def grouped(
     exchanges: int,
     notes: tuple[str, ...],
 ) -> Related:
-    """The best conversations and the best exchanges in each, none under the floor.
+    """Return the best conversations and the best exchanges in each, none below the floor.
 
-    A conversation is as similar as its summary or the best of its exchanges: one that its summary
-    does not mention is found as well.
+    The similarity of a conversation is that of its summary or its best exchange, so exchanges that
+    the summary does not mention are found, too.
     """
     home = {
         hit.id: hit.record.conversation if hit.kind == schema.EXCHANGE else hit.record.target
@@ -293,7 +294,7 @@ def grouped(
 def _topic_line(
     question: str, hits: Sequence[Hit], conversations: Sequence[Conversation]
 ) -> str | None:
-    """`This is the 5th conversation about authentication`: where a topic comes up often."""
+    """Return `This is the 5th conversation about authentication.`, if a topic is frequent."""
     number = len(conversations) + 1
     counts: Counter[str] = Counter()
     for hit in hits:

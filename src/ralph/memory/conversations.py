@@ -35,16 +35,16 @@ from ralph.text.times import TimeRange, event_range
 
 _ID_CHARS = 16
 _MIN_SCORE = 0.25
-# How many passages are looked at: they are grouped, filtered and lifted afterwards.
+# How many hits to look at; they are grouped and filtered afterwards.
 _DEPTH = 40
-# A lift by neighbors needs to know of more than is shown.
+# A lift by neighbors needs more candidates than are shown.
 _CANDIDATES = 200
 _OPENED = (schema.EXCHANGE, schema.DOCUMENT, NOTE, schema.CONVERSATION)
 _T = TypeVar("_T")
 
 
 class SavedExchange(msgspec.Struct, frozen=True):
-    """An exchange as memory has it now, and whether it was new."""
+    """An exchange as it is saved, and whether it was new."""
 
     id: str
     record: Exchange
@@ -52,14 +52,14 @@ class SavedExchange(msgspec.Struct, frozen=True):
 
 
 class Conversations:
-    """The conversations of one project, or of none; those of others can be asked for too."""
+    """The conversations of one project, or of none. Can also search those of other projects."""
 
     def __init__(
         self, *, ids: Sequence[str] = (GENERAL,), project: str = "", **opened: Any
     ) -> None:
         name = store.CONVERSATIONS
         self.store = Store.in_home(name, f"{store.short_hash(name)}-", **opened)
-        # Conversations of this project may be kept under other ids, too.
+        # Conversations of this project may also be stored under other ids.
         self._own, *self._other_ids = ids
         self._project = "" if self._own == GENERAL else project
         self._streams: dict[str, ConversationStream] = {}
@@ -83,19 +83,19 @@ class Conversations:
         return self._streams[name]
 
     def within(self, everywhere: bool) -> Sequence[ConversationStream]:
-        """The conversations of this project, or those of every project too, each by itself."""
+        """Return the stream of this project; with `everywhere`, also those of all others."""
         own = {part.name for part in self.stream.parts}
         others = self.store.journals.names() if everywhere else ()
         return [self.stream, *(self._stream(name) for name in others if name not in own)]
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
-        """Bring the index up to this project's conversations, or build it anew."""
+        """Update the index of this project's conversations, or rebuild it."""
         return [part.sync(budget_s=budget_s, afresh=afresh) for part in self.stream.parts][-1]
 
     # -- writing
 
     def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
-        """Start a conversation and return its id; a session that is known continues."""
+        """Start a conversation and return its id; a known session continues."""
         identity = schema.conversation_id(source, session or uuid.uuid4().hex)
         self.add(Conversation(id=identity, title=title, source=source, created=now()), [])
         return identity
@@ -103,14 +103,14 @@ class Conversations:
     def exchange(
         self, conversation: str, *, user: str, assistant: str, key: str | None = None, **more: Any
     ) -> SavedExchange:
-        """Save one exchange of a conversation that was started; the same key twice is one."""
+        """Save one exchange of a started conversation; the same key twice is one exchange."""
         begins = True
         try:
             talk = self.conversation(conversation)
         except NotFound:
             if self.store.journals.trouble() is None or len(conversation) < _ID_CHARS:
                 raise
-            # Its server is away: the conversation is there, and what is said in it waits here.
+            # The server is down. It has the conversation, and new exchanges wait here.
             talk, begins = Conversation(id=conversation), False
         identity = schema.exchange_id(talk.id, key or uuid.uuid4().hex)
         try:
@@ -124,10 +124,10 @@ class Conversations:
     def add(
         self, conversation: Conversation, exchanges: Sequence[Exchange], *, begins: bool = True
     ) -> list[SavedExchange]:
-        """Save a conversation and many of its exchanges with one flush: all of them, or none.
+        """Save a conversation and its exchanges with one flush: all of them, or none.
 
-        What is known by its id is not written again, nor is what was forgotten. `begins`: whether
-        the conversation itself is saved too.
+        Records with known or forgotten ids are not written again. `begins`: whether to save the
+        conversation itself, too.
         """
         named = msgspec.structs.replace(conversation, project=conversation.project or self._project)
         known = self.stream.history.records
@@ -147,13 +147,13 @@ class Conversations:
     ) -> list[str]:
         """Remove conversations and exchanges from journal and index for good.
 
-        A conversation goes with its exchanges, and with the last of them. `titles` names those
-        that only lose theirs.
+        A conversation is removed with all its exchanges, or when its last exchange is. `titles` are
+        the conversations that only lose their title.
         """
         return self.stream.forget(ids, reason=clean(reason), titles=titles)
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
-        """Make sure that what has these ids is never saved, whether it was or not."""
+        """Make sure that records with these ids are never saved; delete those that exist."""
         stream, at = self.stream, now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
         for part in stream.parts if stones else ():
@@ -161,7 +161,7 @@ class Conversations:
             if part.journal.forget(ids, reason=reason, stones=own):
                 self.store.erase_soon(part.target())
 
-    # -- what is said of them later
+    # -- annotations: tags, titles, ratings
 
     def tag(
         self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
@@ -191,9 +191,9 @@ class Conversations:
         return identity
 
     def say_all(self, said: Sequence[tuple[Annotation, str]]) -> list[bool]:
-        """Save many with one flush, all of them or none; returns which were new.
+        """Save many with one flush, all of them or none; return which were new.
 
-        What was forgotten once stays so.
+        Forgotten records are not saved again.
         """
         met = self.stream.met()
         fresh = [(one, identity) for one, identity in said if identity not in met]
@@ -203,35 +203,36 @@ class Conversations:
     # -- looking up
 
     def states(self, *, everywhere: bool = False) -> dict[str, ConversationState]:
-        """Every conversation now, by its id."""
+        """Return the state of every conversation, by its id."""
         found: dict[str, ConversationState] = {}
         for stream in self.within(everywhere):
             found |= stream.history.conversations
         return found
 
     def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
-        """A conversation by its id or a prefix of it."""
+        """Return a conversation by its id or a prefix of it."""
         states = self.states(everywhere=everywhere)
         return the_only(states, wanted, schema.CONVERSATION).conversation
 
     def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
-        """A conversation's exchanges, in the order they were held."""
+        """Return a conversation's exchanges, oldest first."""
         name = self.conversation(conversation, everywhere=everywhere).id
         streams = self.within(everywhere)
         found = [one for stream in streams for one in stream.history.read_exchanges([name])]
         return sorted(found, key=held_at)
 
     def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
-        """One exchange by its id or a prefix of it."""
+        """Return one exchange by its id or a prefix of it."""
         kind, hits = schema.EXCHANGE, self.find(wanted, everywhere=everywhere)
         return the_only({hit.id: hit for hit in hits if hit.kind == kind}, wanted, kind)
 
     def find(
         self, record_id: str, *, everywhere: bool = False, newest: int | None = None
     ) -> list[Hit]:
-        """Everything whose id begins so, oldest first: exchanges, documents, notes, conversations.
+        """Return all exchanges, documents, notes and conversations whose id begins like this.
 
-        `newest`: only so many of each.
+        Each kind is ordered oldest first. `newest`: only this many of each kind, and no
+        conversations.
         """
         begins = record_id.lower()
         found: list[Record] = []
@@ -247,18 +248,18 @@ class Conversations:
         return [hit for hit in hits if hit.kind != schema.CONVERSATION or not newest]
 
     def remember(self, note: Note) -> tuple[Note, bool]:
-        """Keep a private note; returns it as it is kept, and whether it is new."""
+        """Save a private note; return it as saved, and whether it is new."""
         if note.id in self.stream.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         [fresh] = self.say_all([(note, note.id)])
         return schema.content_of(self.stream.history.records[note.id]), fresh
 
     def said(self, kind: str) -> list[Record]:
-        """Every record of one kind in this project, in journal order."""
+        """Return every record of one kind in this project, in journal order."""
         return [one for one in self.stream.history.records.values() if one.kind == kind]
 
     def summary(self, target: str, *, everywhere: bool = False) -> Summary | None:
-        """The newest summary of a conversation or an exchange."""
+        """Return the newest summary of a conversation or an exchange."""
         found = (one.history.summaries.get(target) for one in self.within(everywhere))
         return next((one for one in found if one is not None), None)
 
@@ -274,13 +275,14 @@ class Conversations:
         until: str | None = None,
         **how: Any,
     ) -> Answer:
-        """The exchanges that answer the question, best first; `exclude` names a conversation.
+        """Return the exchanges that answer the question, best first.
 
-        `since` and `until` are days, both included; else a time that the question plainly names
-        counts. `documents` brings in sections of the user's own documents, `notes` private notes.
+        `since` and `until` are days, inclusive; without them, a time that the question clearly
+        names counts. `exclude` is a conversation to leave out. `documents` includes sections of the
+        user's own documents, `notes` private notes.
         """
-        # A list to look through may hold more doubtful hits than what a prompt is given: doors that
-        # tell an agent pass the floor that holds everywhere else.
+        # A list for people may have more doubtful hits than a prompt: doors that answer agents pass
+        # the floor used everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
         days = {"since": since, "until": until}
         question = self.store.question(query, limit=limit, min_score=floor, **days)
@@ -300,7 +302,7 @@ class Conversations:
         notes: bool = False,
         summaries: bool = False,
     ) -> Found:
-        """What may answer the question; `summaries`: those of conversations too."""
+        """Return what may answer the question; with `summaries`, also those of conversations."""
         streams = self.within(everywhere)
         parts = [part for stream in streams for part in stream.parts]
         optional = {schema.DOCUMENT: documents, NOTE: notes}
@@ -309,7 +311,7 @@ class Conversations:
         allowed = SearchFilter(wanted, exclude, frozenset(without))
         how: dict[str, Any] = {"meaning": not words_only, "budget_s": budget_s}
         if question.days is None and (event := event_range(question.text)):
-            # `before the release`: the day is that of the exchange which tells of it most surely.
+            # `before the release`: take the day of the exchange that matches the event best.
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
             dated = self.store.ask(parts, asked, **how)
@@ -349,7 +351,7 @@ class Conversations:
         min_similarity: float | None = None,
         tags: Collection[str] = (),
     ) -> Related:
-        """The past conversations that matter for a question, and their exchanges that do."""
+        """Return the past conversations that match a question, and their matching exchanges."""
         settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
@@ -370,32 +372,32 @@ class Conversations:
     def list(
         self, limit: int | None = None, *, everywhere: bool = False, tags: Collection[str] = ()
     ) -> list[ConversationState]:
-        """The conversations, those with the newest exchange first."""
+        """Return the conversations; those with the newest exchange come first."""
         wanted = {tag.casefold() for tag in tags}
         states = self.states(everywhere=everywhere).values()
         listed = [state for state in states if wanted.issubset(state.tags)]
-        # Of those that ended in the same moment, the one begun later.
+        # Of those that ended at the same time, the one that began later comes first.
         return sorted(reversed(listed), key=lambda state: state.last, reverse=True)[:limit]
 
 
 def the_only(found: Mapping[str, _T], wanted: str, what: str) -> _T:
-    """The one whose id starts so, or an error that helps."""
+    """Return the only one whose id starts with `wanted`, or raise an error that says what to do."""
     todo = "Listing, showing and searching conversations gives the ids."
     missing = NotFound(f"there is no {what} {wanted!r}", todo=todo)
     return found[store.find_id(wanted, found, missing, shortest=store.SHORTEST_ID)]
 
 
 def held_at(exchange: Exchange) -> tuple[str, int]:
-    """What orders the exchanges of a conversation."""
+    """Return the sort key for the exchanges of a conversation."""
     return exchange.started or exchange.completed or "", exchange.number or 0
 
 
-# -- One conversation, or one exchange of it, with all that was said of it later.
+# -- One conversation, or one of its exchanges, with tags and summaries.
 
 
 class ConversationDetails(msgspec.Struct, frozen=True):
-    """A conversation, the exchanges that were asked for, its tags, and summaries by what they
-    are about."""
+    """A conversation, the requested exchanges, its tags, and summaries by the id of what they
+    summarize."""
 
     conversation: Conversation
     exchanges: Sequence[Exchange]
@@ -410,7 +412,7 @@ def details(
     exchange: str | None = None,
     everywhere: bool = False,
 ) -> ConversationDetails:
-    """What is known of a conversation or of one exchange, by its id or a prefix of it."""
+    """Return the details of a conversation or of one exchange, by its id or a prefix of it."""
     there: Any = memory
     if getattr(memory, "remote", False):
         return there.details(conversation, exchange)  # type: ignore[no-any-return]
@@ -420,7 +422,7 @@ def details(
     wanted = (exchange or conversation or "").strip()
     if len(wanted) < store.SHORTEST_ID:
         raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
-    # Another project's conversations do not exist here, unless all were asked for.
+    # Conversations of other projects count as missing, unless `everywhere` is set.
     exchanges: Sequence[Exchange] | None = None
     try:
         if exchange is not None:
@@ -441,16 +443,16 @@ def details(
     return ConversationDetails(talk, exchanges, tags, summaries)
 
 
-# -- Retention: what was said longer ago than the person wants to keep goes, everywhere.
+# -- Retention: old conversations are forgotten, in all projects.
 #
-# Off unless `conversations_keep_days` says otherwise. Documents stay: nobody said them.
+# Off unless `conversations_keep_days` is set. Documents stay, because they are not conversations.
 
 
 REASON = "older than conversations_keep_days"
 
 
 class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
-    """What is older than `before`: how many exchanges, and conversations none of which is left."""
+    """How many exchanges are older than `before`, and how many conversations have none left."""
 
     before: str
     exchanges: int = 0
@@ -460,7 +462,7 @@ class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
 def prune(
     memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
 ) -> PrunedConversations:
-    """Forget what is too old, in every project; or only say what that would be."""
+    """Forget what is too old, in every project; with `dry_run`, only count it."""
     days = memory.store.settings.conversations_keep_days
     if not days:
         raise BadInput(
@@ -472,7 +474,7 @@ def prune(
     for name in memory.store.journals.names():
         stream = ConversationStream(name, memory.store)
         history = stream.history
-        # Exchanges that ended before, and conversations begun before in which nothing was said.
+        # Old exchanges, and old conversations without any exchange.
         records = history.records.values()
         silent = {x.id for x in records if x.kind == schema.CONVERSATION} - set(history.exchanges)
         held = [x for x in records if x.kind == schema.EXCHANGE or x.id in silent]
@@ -490,7 +492,7 @@ def prune(
 def prune_if_due(
     memory: Conversations, *, at: datetime | None = None
 ) -> PrunedConversations | None:
-    """Prune where that is wanted and the last time was a day ago; None when it was not."""
+    """Prune if that is set and the last time was a day ago or more; otherwise return None."""
     if not memory.store.settings.conversations_keep_days:
         return None
     stamp = memory.store.home / "cache" / "pruned"

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 class _Reach(msgspec.Struct, frozen=True):
-    """The kinds, memories and features that a call reaches, and from when until before when."""
+    """The kinds, memories and features that a call covers, and its time range (end excluded)."""
 
     kinds: frozenset[str]
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
-    # Before and after every moment.
+    # Before and after every timestamp.
     first: str = ""
     end: str = "9"
 
     def has(self, hit: Hit) -> bool:
-        """Whether a record is among them; notes of the project are of every feature."""
+        """Whether a hit is covered; the project's own notes belong to every feature."""
         feature = getattr(hit.record, "feature", None)
         return (
             hit.kind in self.kinds
@@ -55,7 +55,7 @@ class _Reach(msgspec.Struct, frozen=True):
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
-    # Whether they are on a server.
+    # Whether the memories are on a server.
     remote = False
 
     def __init__(self, store: ProjectStore, config: Config) -> None:
@@ -75,14 +75,14 @@ class Ralph:
 
     @functools.cached_property
     def conversations(self) -> Conversations:
-        """The conversations that were held in this project; they are kept in Ralph's home."""
+        """The conversations of this project. They are stored in Ralph's home."""
         project = self.project
         return Conversations(ids=project.ids, project=project.root.name, **self._shared())
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
-        """What all projects learned; for whoever directs agents, not for the agents."""
-        from ralph.memory.knowledge import Knowledge  # a hook starts without it
+        """What all projects learned. For orchestrators, not for the agents themselves."""
+        from ralph.memory.knowledge import Knowledge  # hooks start faster without it
 
         return Knowledge(project_id=self.project.id, **self._shared())
 
@@ -91,7 +91,7 @@ class Ralph:
         return {name: getattr(self.store, name) for name in names}
 
     def feature(self, name: str) -> FeatureMemory:
-        """The memory of one feature, whether or not a plan names it."""
+        """Return the memory of one feature, even if it is not in the plan."""
         if name in (NOTES, PLAN):
             raise BadInput(f"no feature can be called {name!r}: the name is Ralph's own")
         if name not in self._features:
@@ -99,7 +99,7 @@ class Ralph:
         return self._features[name]
 
     def features(self) -> list[FeatureMemory]:
-        """Every feature that has a journal."""
+        """Return every feature that has a journal."""
         return [self.feature(name) for name in self.store.journals.names() if name != NOTES]
 
     @functools.cached_property
@@ -110,12 +110,12 @@ class Ralph:
     @functools.cached_property
     def plan(self) -> PlanStream:
         """The plan's learnings and features, as search sees them."""
-        from ralph.memory.plan_stream import PlanStream  # a hook starts without it
+        from ralph.memory.plan_stream import PlanStream  # hooks start faster without it
 
         return PlanStream(self.store)
 
     def __repr__(self) -> str:
-        """The project that it is of."""
+        """Return a short text with the project's folder."""
         return f"<Ralph {self.project.root}>"
 
     # -- writing
@@ -123,9 +123,9 @@ class Ralph:
     def remember(
         self, text: str, *, feature: str = "", private: bool = False, by: Author = "human"
     ) -> tuple[Note, bool]:
-        """Keep a note of the project, or of one feature; returns it and whether it is new.
+        """Save a note about the project or one feature; return it and whether it is new.
 
-        A private one is kept in Ralph's home, where nobody else who has the project sees it.
+        A private note is stored in Ralph's home, where others who have the project do not see it.
         """
         note = make_note(clean_text(text), feature=feature, by=by)
         return (self.conversations if private else self.notes).remember(note)
@@ -136,7 +136,7 @@ class Ralph:
         *,
         sources: Sequence[Source | None] | None = None,
     ) -> list[SavedIteration]:
-        """Keep many, each under the feature it names; nothing is written unless all of them fit."""
+        """Save many iterations, each under its feature; nothing unless all of them are valid."""
         given = sources or [None] * len(iterations)
         ready: dict[str, dict[int, Iteration]] = {}
         for n, (told, source) in enumerate(zip(iterations, given, strict=True)):
@@ -149,7 +149,7 @@ class Ralph:
             saved.update(zip(mine, results, strict=True))
         return [saved[n] for n in range(len(iterations))]
 
-    # -- asking: everything that the asker may see, as one memory
+    # -- searching: everything that the caller may see, as one memory
 
     def search(
         self,
@@ -168,10 +168,11 @@ class Ralph:
         budget_s: float | None = None,
         scope: Scope = PERSON,
     ) -> Answer:
-        """Search everything that the asker may see, as one: each hit says of what kind it is.
+        """Search everything that the caller may see; each hit has its kind.
 
-        `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
-        `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
+        `kinds`, `features` and `tags` narrow the search; `since` and `until` are days, inclusive.
+        `exclude` is a conversation to leave out. `budget_s` limits the time to index what is new in
+        the journals.
         """
         bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
         question = self.store.question(query, since=since, until=until, **bounds)
@@ -210,7 +211,7 @@ class Ralph:
         everywhere: bool = False,
         scope: Scope = PERSON,
     ) -> Answer:
-        """What happened last, whatever its kind, newest first."""
+        """Return the latest records of any kind, newest first."""
         if count < 1:
             raise BadInput(f"count must be at least 1, not {count}")
         count = min(count, sys.maxsize)
@@ -220,7 +221,7 @@ class Ralph:
         hits = self._find("", reach, everywhere=everywhere, newest=newest)
         fit = list(filter(reach.has, reversed(hits)))
         fit.sort(key=lambda hit: hit.at, reverse=True)
-        # An iteration that was an exchange of a person's session is listed as the iteration.
+        # If an exchange in a person's session was also an iteration, list only the iteration.
         iterations = {event_of(hit) for hit in fit if hit.kind == ITERATION}
         return Answer([h for h in fit if h.kind == ITERATION or h.id not in iterations][:count])
 
@@ -231,9 +232,9 @@ class Ralph:
         everywhere: bool = False,
         scope: Scope = PERSON,
     ) -> Hit:
-        """One record of any kind, by its id or the beginning of it.
+        """Return one record of any kind, by its id or a prefix of it.
 
-        `everywhere`: where this project has none, the conversations of others are looked through.
+        `everywhere`: if this project has none, look in the conversations of other projects, too.
         """
         reach = self._reach(scope, (), None)
         todo = "`ralph recent` lists records with their ids."
@@ -251,12 +252,12 @@ class Ralph:
         return found[-1]
 
     def _find(self, begins: str, reach: _Reach, **conversations: Any) -> list[Hit]:
-        """Every record of these memories whose id begins so."""
+        """Return every record of these memories whose id begins like this."""
         hits: list[Hit] = []
         if "project" in reach.keepers:
             newest = conversations.get("newest")
             for one in self._streams(reach):
-                # A journal of iterations has one kind alone, and may be long.
+                # A feature's journal has only one kind, iterations, and may be long.
                 most = newest if isinstance(one, FeatureMemory) else None
                 hits += one.find(begins, newest=most)
         if "conversations" in reach.keepers:
@@ -274,7 +275,7 @@ class Ralph:
         since: str | None = None,
         until: str | None = None,
     ) -> _Reach:
-        """What a call reaches in this scope."""
+        """Return what a call covers in this scope."""
         wanted = kinds_of(kinds)
         keepers = scope.keepers & {one for kind in wanted for one in KINDS[kind].keepers}
         if scope.feature is not None:
@@ -294,9 +295,9 @@ class Ralph:
     def _streams(
         self, reach: _Reach | None = None, names: Set[str] | None = None
     ) -> list[ProjectStream]:
-        """The project's own streams, all or those that can have what a call reaches.
+        """Return the project's own streams: all, or those that may have what a call covers.
 
-        `names`: those there is anything in, where they are known already.
+        `names`: the streams that are not empty, if known already.
         """
         streams: list[ProjectStream] = []
         kinds = {KINDS[kind].stream for kind in (reach.kinds if reach else KINDS)}
@@ -312,7 +313,7 @@ class Ralph:
         return streams
 
     def streams(self, feature: str | None = None) -> list[Stream]:
-        """Every stream of this project that has anything in it, or the one of a feature."""
+        """Return every stream of this project that is not empty, or only that of a feature."""
         if feature is not None:
             return [self.feature(feature)]
         names = self.store.names()
@@ -321,20 +322,20 @@ class Ralph:
         return found + ([self.knowledge] if self.knowledge.store.names() else [])
 
     def orphans(self) -> list[index.Collection]:
-        """Collections whose journal is gone, or that belong to another project (F24)."""
-        self.store.need_journals()  # one that is away is not gone
+        """Return collections whose journal is gone, or that belong to another project (F24)."""
+        self.store.need_journals()  # a journal on a server that is down is not gone
         expected = {stream.target().name for stream in self._streams()}
         return [one for one in self.store.index.collections() if one.name not in expected]
 
     def prune(self) -> list[str]:
-        """Delete orphan collections and index files that no longer serve, and name them."""
+        """Delete orphan collections and unused index files; return their names."""
         gone = list(dict.fromkeys(one.name for one in self.orphans()))
         for name in gone:
             self.store.index.drop(name)
         return gone + self.store.index.prune()
 
     def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
+        """Close files. Nothing is lost without it."""
         _claim(self.project)
         self.store.close()
         for name in {"conversations", "knowledge"} & self.__dict__.keys():
@@ -358,20 +359,20 @@ def open_ralph(
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
 
-    A path that holds no project yet gets one when the first record is kept. An address like
-    `https://HOST/projects/NAME` is a project on a server; without `token` it takes RALPH_TOKEN.
+    A folder without a project gets one when the first record is saved. A URL like
+    `https://HOST/projects/NAME` is a project on a server; without `token` it uses RALPH_TOKEN.
     """
     if isinstance(path, str) and path.startswith(("https://", "http://")):
         from ralph.memory.remote import RemoteRalph
 
-        # It has the same calls, and says so of those it has not.
+        # It has the same methods; those it does not support raise an error that says so.
         return cast("Ralph", RemoteRalph(path, token or os.environ.get("RALPH_TOKEN", "").strip()))
     home_path = Path(home) if home is not None else home_folder()
     if path is None:
         project = project or need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
-        if not root.parent.exists():  # a folder may be new, but not the one above it too
+        if not root.parent.exists():  # the folder may be new, but its parent must exist
             todo = "Check the path, or create the folder."
             raise NotAProject("there is no such folder", where=str(root), todo=todo)
         project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
@@ -388,6 +389,6 @@ def open_ralph(
 
 
 def _claim(project: Project) -> None:
-    """Note whose the id is, before and after anything private is kept under it."""
+    """Note that the id belongs to this folder, before and after private records are saved."""
     if disk.is_folder(project.home):
         project.claim()

@@ -1,4 +1,4 @@
-"""What every memory is built on: journals, the index that follows them, the embedder."""
+"""The base of every memory: its journals, the index that follows them, and the embedder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Answer(list[Hit]):
-    """Hits, best first, and what the reader should know about how they were found."""
+    """Hits, best first, with notes on how they were found."""
 
     def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
         super().__init__(hits or [])
@@ -40,25 +40,25 @@ class Answer(list[Hit]):
 
 
 def unasked(record: Record, when: str, content: Any) -> Hit:
-    """A record that nothing was asked of, as an answer."""
+    """Return a record as a hit without a score."""
     return Hit(record.id, record.kind, None, None, when, None, content, at=record.at)
 
 
 def when(at: str, *, today: datetime | None = None) -> str:
-    """The day of a moment, and how long ago that is."""
+    """Return the day of a timestamp, and how long ago that is."""
     try:
         moment = datetime.fromisoformat(at).astimezone()
     except (ValueError, OverflowError):
         return "at an unknown time"
     days = ((today or datetime.now(UTC)).astimezone().date() - moment.date()).days
-    if days < -1:  # whoever wrote it had another clock
+    if days < -1:  # the clock of the writer was ahead
         return moment.date().isoformat()
     ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
     return f"{moment.date().isoformat()}, {ago}"
 
 
 def moment_given(text: str, field: str) -> str:
-    """The moment that a person gives: that time, or the beginning of that day."""
+    """Return the timestamp a person gives as a time or a day; a day means its beginning."""
     if ":" in text:
         return utc(text, field=field)
     from ralph.text.times import day_of, moment_of
@@ -66,14 +66,14 @@ def moment_given(text: str, field: str) -> str:
     return f"{moment_of(date.fromisoformat(day_of(text, field)))}Z"
 
 
-# -- Where the journals of each memory are: in files, or on the server that the settings name.
+# -- Where the journals of each memory are: in files, or on the server in the settings.
 
 
 MOST_HITS = 20
 FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
-# Streams of a project beside those of its features, which cannot be called so.
+# Streams of a project besides its features. No feature can have these names.
 NOTES, PLAN = "~notes", "~plan"
-# Where in Ralph's home what must wait for a server is kept.
+# The folder in Ralph's home for records that wait for a server.
 SPOOL = "spool"
 _T = TypeVar("_T")
 
@@ -81,16 +81,16 @@ _T = TypeVar("_T")
 def open_journals(
     memory: str, settings: Settings, home: Path, *, of: Project | None = None, warns: bool = True
 ) -> Journals:
-    """The journals of what was said or learned, one a project; or those `of` one's features.
+    """Open the journals of a memory, one per project; or those of the features `of` a project.
 
-    `warns` of what waits though no server is set.
+    `warns`: log a warning if records wait for a server, but none is set.
     """
 
     def name() -> str:
         return memory if of is None else f"feature/{of.id}"
 
     if of is None:
-        with contextlib.suppress(OSError):  # where there is a home that can be read
+        with contextlib.suppress(OSError):  # there is no home yet, or it cannot be read
             refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
     spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
     if settings.journal_url:
@@ -98,8 +98,8 @@ def open_journals(
 
         patience = {"lock_s": lock_timeout_s, "connect_s": settings.wait_s}
         return server_journals(settings.journal_url, name, spools, **patience)
-    # What waits for a server is not brought into these files: whoever lacks the address (an agent
-    # does) must not decide that.
+    # Do not move records that wait for a server into these files: a process that does not know the
+    # URL (an agent's, for example) must not decide that.
     if warns and spools.is_dir():
         from ralph.journal.spool import spool_folder, waiting_names
 
@@ -114,7 +114,7 @@ def open_journals(
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
-    """The journals as those of a server; None where they are files."""
+    """Return the journals if they are on a server; None if they are files."""
     if isinstance(journals, JournalFolder):
         return None
     from ralph.journal.spool import SpooledJournals
@@ -123,19 +123,19 @@ def on_server(journals: Journals) -> SpooledJournals | None:
 
 
 def _warn(text: str) -> None:
-    import logging  # which takes time to load, and most processes have nothing to warn of
+    import logging  # slow to load, and most processes have no warnings
 
     logging.getLogger("ralph").warning("memory: %s", text)
 
 
 _SHORTEST_QUERY = 3
-# An id may be given by its beginning, but not by less of it.
+# The shortest prefix of an id that is accepted.
 SHORTEST_ID = 4
 _TRIES = 3
 
 
 def find_id(wanted: str, ids: Iterable[str], missing: NotFound, *, shortest: int = 1) -> str:
-    """The id that is meant by itself or by its beginning."""
+    """Return the only id that starts with `wanted`, or raise an error."""
     long = len(wanted) >= shortest
     found = {one for one in ids if long and one.startswith(wanted.lower())}
     if not found:
@@ -146,69 +146,69 @@ def find_id(wanted: str, ids: Iterable[str], missing: NotFound, *, shortest: int
 
 
 def numbered(record: Record) -> Draft:
-    """The record under the number that the journal gives it."""
+    """Return a draft of the record, which takes the number from the journal."""
     return lambda number: msgspec.structs.replace(record, number=number)
 
 
 class Stream(ABC):
-    """One journal as its memory understands it, and the collection of the index that follows it."""
+    """One journal as its memory reads it, and the index collection that follows it."""
 
     cut_version: str
-    # Whether it belongs to another project, whose embedder may be another one.
+    # Whether it belongs to another project, which may use another embedder.
     foreign = False
 
     def __init__(self, name: str, store: Store, journal: Any) -> None:
         self.name = name
-        # What people call it.
+        # The name shown to people.
         self.label = {NOTES: "notes", PLAN: "plan"}.get(name, name)
         self.store = store
-        # A plan, and the knowledge of all projects, can only be followed.
+        # The plan and the knowledge of all projects can only be followed, not written here.
         self.journal: Journal = journal
         self._fold = Fold(journal)
 
     @abstractmethod
     def content(self, record: Record) -> Any:
-        """The content of a record; None for a kind that does not belong here."""
+        """Return the content of a record; None for a kind that does not belong here."""
 
     @abstractmethod
     def passages(self, record: Record) -> Sequence[Passage]:
-        """The record as the index has it."""
+        """Return the passages of a record, for the index."""
 
     def when(self, record: Record, last_number: int) -> str:
-        """When it was, in words."""
+        """Return when the record was made, in words."""
         return when(record.at)
 
     def target(self) -> IndexSpec:
-        """What the index needs to know to follow the journal."""
+        """Return what the index needs to follow the journal."""
         name, how = self.store.collection_name(self.name), (self.passages, self.cut_version)
         return IndexSpec(name, self.name, self.journal, *how, self.store.embedder)
 
     def sync(self, *, afresh: bool = False, budget_s: float | None = None) -> Synced:
-        """Bring the index up to the journal, or build it anew."""
+        """Update the index from the journal, or rebuild it."""
         index, progress = self.store.index, self.store.progress
         return index.sync(self.target(), afresh=afresh, budget_s=budget_s, progress=progress)
 
     def records(self) -> list[Record]:
-        """Every living record, whatever its kind."""
+        """Return all records of any kind that are not forgotten."""
         return [located.record for located in self._fold.records()]
 
     def forgotten(self) -> frozenset[str]:
-        """The ids of what was forgotten here."""
+        """Return the ids of forgotten records."""
         return self._fold.forgotten()
 
     def hit(self, record: Record, last_number: int) -> Hit:
-        """A record that recall found, as an answer without a score."""
+        """Return a record that a search found, as a hit without a score."""
         return unasked(record, self.when(record, last_number), self.content(record))
 
     def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
+        """Return how many records can be read, and every problem found in the journal."""
         return verify_records(self.journal, self._fold, self.content)
 
 
 def verify_records(
     journal: Journal, fold: Fold, read: Callable[[Record], object]
 ) -> tuple[int, list[Complaint]]:
-    """How many records can be read, and everything that looks wrong in the journal."""
+    """Return how many records can be read, and every problem found in the journal."""
     count, complaints = journal.verify()
     for located in fold.records():
         try:
@@ -220,7 +220,7 @@ def verify_records(
 
 
 class Store:
-    """Journals in a folder, the index that follows them, and the embedder they share."""
+    """The journals of a memory, the index that follows them, and the embedder they share."""
 
     def __init__(
         self,
@@ -246,36 +246,36 @@ class Store:
     def in_home(
         cls, memory: str, scope: str, *, home: Path, settings: Settings, **more: Any
     ) -> Self:
-        """The store of what all projects keep in Ralph's home."""
+        """Open a store in Ralph's home, which all projects share."""
         journals, cache = open_journals(memory, settings, home), home / "cache" / memory
         return cls(journals, cache, lambda: scope, home=home, settings=settings, **more)
 
     def collection_name(self, stream: str) -> str:
-        """The collection of a stream; two projects never share one (F18)."""
+        """Return the name of a stream's collection; two projects never share one (F18)."""
         return f"{self._scope()}{short_hash(stream)}"
 
     def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
+        """Close files. Nothing is lost without it."""
         self.index.close()
         self.journals.close()
 
     def names(self) -> set[str]:
-        """The streams there is anything in."""
+        """Return the names of the streams that are not empty."""
         return set(self.journals.names())
 
     def need_journals(self) -> None:
-        """Refuse with JournalDown while their server is away: what is known here is not all."""
+        """Raise JournalDown if the journals' server is down: then not all records are here."""
         server = on_server(self.journals)
         if server is not None:
             server.server.names()
 
     def sync_soon(self, target: IndexSpec) -> None:
-        """Index within the budget. The journal has the record already, so trouble is only told."""
+        """Index within the budget. The journal has the record, so failures are only logged."""
         try:
             budget_s = self.settings.remember_budget_s
             synced = self.index.sync(target, budget_s=budget_s, changed=True)
         except JournalDown:
-            pass  # that was told when the server was not reached
+            pass  # logged already, when the server was not reached
         except MemoryOff as error:
             self._tell(f"not indexed yet: {error}")
         else:
@@ -283,16 +283,16 @@ class Store:
                 self._tell(f"indexed by words alone: {synced.embedder_off}")
 
     def erase_soon(self, target: IndexSpec, *, afresh: bool = False) -> None:
-        """Take what the journal no longer has out of the index's file, its bytes too.
+        """Remove what the journal no longer has from the index, including the file's bytes.
 
-        `afresh`: build the collection anew, because its journal keeps no tombstones.
+        `afresh`: rebuild the collection, because its journal has no tombstones.
         """
         try:
             if afresh:
                 self.index.drop(target.name)
             self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
         except MemoryOff as error:
-            # The truth is clean already. An index that cannot be cleaned is thrown away.
+            # The journal is clean already. If the index cannot be cleaned, delete it.
             self._tell(f"the index could not be cleaned, so it is deleted: {error}")
             try:
                 self.index.delete()
@@ -308,8 +308,8 @@ class Store:
         since: str | None = None,
         until: str | None = None,
     ) -> Question:
-        """The question with the defaults filled in, or an error that helps."""
-        # A terminal may hand over bytes that are no text.
+        """Return the question with defaults filled in, or raise an error that says what to do."""
+        # A terminal may pass bytes that are not valid text.
         plain = text.encode(errors="replace").decode().strip()
         if len(plain) < _SHORTEST_QUERY and plain.isascii():
             todo = 'Ask in a few words, for example: "login form validation".'
@@ -333,7 +333,7 @@ class Store:
         return asked
 
     def ask(self, streams: Sequence[Stream], question: Question, **how: Any) -> Answer:
-        """Search these streams as one; `how` is as for `find`."""
+        """Search these streams as one; `how` has the options of `find`."""
         found = self.find(streams, question, **how)
         return Answer(conclude(question, [found]), found.notes)
 
@@ -347,15 +347,15 @@ class Store:
         names: Set[str] | None = None,
         **depth: int,
     ) -> Found:
-        """What these streams have, by what is there: meaning and words, or words alone.
+        """Return what these streams have: by meaning and words if possible, otherwise by words.
 
-        `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
-        `names`: the streams there is anything in, if known. `depth` is as in `recall.search.find`.
+        `budget_s` limits the time to index what is new in the journals; the rest is not found yet.
+        `names`: the streams that are not empty, if known. `depth` is as in `recall.search.find`.
         """
         names = self.names() if names is None else names
         by_name = {one.name: one for one in streams if one.name in names}
         if not by_name:
-            return Found()  # and no index is made where there is nothing to find
+            return Found()  # create no index if there is nothing to find
         notes: list[str] = []
         try:
             found, last = self.index.with_repair(
@@ -392,23 +392,23 @@ class Store:
         budget_s: float | None,
         **depth: int,
     ) -> tuple[Found, dict[str, int]]:
-        """What was found, and the last number of each stream."""
+        """Return what was found, and the last record number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
         behind: set[str] = set()
         ready = set(targets)
         for tries_left in reversed(range(_TRIES + 1)):
-            if tries_left < _TRIES:  # at first they are taken to be up to date, as most are
+            if tries_left < _TRIES:  # the first try assumes that all are up to date, as most are
                 behind, ready = self._caught_up(streams, targets, notes, budget_s)
             with self.index.store.state() as view:
                 if tries_left and not all(
                     sync.is_current_in(view, targets[name]) for name in ready
                 ):
-                    continue  # or it was deleted, replaced or written to in between
+                    continue  # behind, or deleted, replaced or written to meanwhile
                 before = self.embedder and self.embedder.identity
                 vector = self._vector(question, notes) if meaning else None
                 identity = self.embedder and self.embedder.identity
                 if tries_left and identity != before:
-                    continue  # its server turned out to have another model
+                    continue  # its server has another model now
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 found = find(
@@ -418,7 +418,7 @@ class Store:
         if len(live) < len(targets):
             what = "the index is deleted again and again"
             raise errors.IndexOff(what, where=str(self.index.path))
-        # The index may not know yet what was forgotten; nor does anybody while the server is away.
+        # The index may not know yet what was forgotten. While the server is down, nobody knows.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
             known = found.candidates
@@ -432,19 +432,19 @@ class Store:
         notes: list[str],
         budget_s: float | None,
     ) -> tuple[set[str], set[str]]:
-        """Bring the index up to the journals: the streams it lags behind, and the others."""
+        """Update the index; return the streams that it is still behind, and those up to date."""
         notes.clear()
         behind: set[str] = set()
         ready: set[str] = set()
         for name, target in targets.items():
             if streams[name].foreign and self._built_otherwise(target):
-                continue  # its own project keeps it up; here it is searched by words
+                continue  # its own project updates it; search it by words
             synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
             if synced.embedder_off:
                 notes.append(f"searched by words alone: {synced.embedder_off}")
             elif synced.complete:
                 ready.add(name)
-            else:  # somebody else is at it
+            else:  # another process is working on it
                 behind.add(name)
                 notes.append("the index is not complete yet; ask again soon")
         return behind, ready
@@ -458,7 +458,7 @@ class Store:
         if self.embedder is None:
             notes.append("searched by words alone: the setting embedder is none")
             return None
-        known: dict[str, Vectors] = question.vectors  # other memories are asked the same
+        known: dict[str, Vectors] = question.vectors  # shared with the other memories
         embedder = self.embedder
         try:
             if embedder.identity not in known:
@@ -477,7 +477,7 @@ class Store:
 
 @functools.lru_cache(maxsize=1024)  # every search asks for the names of its collections
 def short_hash(text: str) -> str:
-    """Eight digits that tell one text from another."""
+    """Return a hash of eight hex digits."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
@@ -497,7 +497,7 @@ class ProjectStore(Store):
         self.project = project
 
     def names(self) -> set[str]:
-        """The streams there is anything in: features, notes, and the plan where there is one."""
+        """Return the streams that are not empty: features, notes, and the plan if there is one."""
         plan = {PLAN} if disk.exists(self.project.db / "features.yaml") else set()
         dropped = set(disk.names(self.dropped))
         found = super().names() | plan
@@ -505,11 +505,11 @@ class ProjectStore(Store):
 
     @property
     def dropped(self) -> Path:
-        """The folder with a file for each feature that was deleted and is not worked on again."""
+        """The folder with a file for each deleted feature, unless work on it began again."""
         return self.project.cache / "dropped"
 
     def ensure(self) -> None:
-        """Make the project's files before the first record is kept."""
+        """Create the project's files before the first record is saved."""
         if self.project.exists and self.project.has_id:
             return
         try:
@@ -519,19 +519,19 @@ class ProjectStore(Store):
             raise disk_error(what, self.project.folder, error, FREE_SPACE) from error
 
 
-# -- Retention: how old something is, and what is done at most once a day.
+# -- Retention: how old a record is, and work that is done at most once a day.
 
 
 _EVERY = timedelta(days=1)
 
 
 def days_before(days: int, at: datetime | None = None) -> datetime:
-    """The moment so many days ago."""
+    """Return the time this many days ago."""
     return (at or datetime.now(UTC)) - timedelta(days=days)
 
 
 def is_before(at: str, limit: datetime) -> bool:
-    """Whether this was before; never of an unknown time, which `journal verify` reports."""
+    """Whether a time is before the limit; False for a bad one, which `journal verify` reports."""
     try:
         return datetime.fromisoformat(utc(at)) < limit
     except errors.BadRecord:
@@ -539,12 +539,12 @@ def is_before(at: str, limit: datetime) -> bool:
 
 
 def once_a_day(stamp: Path, at: datetime | None, work: Callable[[datetime], _T]) -> _T | None:
-    """Do the work unless that was done within a day; None when it was.
+    """Do the work and return its result, or return None if it was done within a day.
 
-    A stamp of the future is a clock that was wrong.
+    A stamp in the future is ignored: the clock was wrong.
     """
     moment = at or datetime.now(UTC)
-    with contextlib.suppress(OSError, ValueError, TypeError):  # never yet, or nobody knows when
+    with contextlib.suppress(OSError, ValueError, TypeError):  # never done, or unreadable
         last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
         if timedelta() <= moment - last < _EVERY:
             return None

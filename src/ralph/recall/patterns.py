@@ -1,6 +1,6 @@
-"""Patterns: entries that tell the same, as one thing with a history; how far it can be trusted.
+"""Patterns: entries that say the same, merged into one with a history, and how reliable it is.
 
-Pure: entries and counts in, values and an order out.
+Pure functions: entries and counts in, values and an order out.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ralph.records.knowledge import Entry, EntryType, FailureSolution, GateRejec
 from ralph.text.sanitize import sanitize
 from ralph.text.tokens import plural
 
-# A human's word counts a little more than what a machine saw succeed.
+# What a person confirmed counts a little more than what a machine saw succeed.
 _QUALITY: dict[Quality, float] = {"high": 1.0, "highest": 1.05}
-# What one success and nothing else says of the next time: two in three, as Laplace counted.
+# The success rate after a single success: two in three, by Laplace's rule of succession.
 _ONE_SUCCESS = 2 / 3
 _SHOWN_ERROR_CHARS = 160
-# Some that contradict others are left out again, so a few more are compared than are wanted.
+# Some conflicting patterns are left out later, so a few more are compared than wanted.
 _SPARE = 5
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem with one solution: who told it, how often it held, how well it fits a question.
+    """One problem with one solution: its entries, how often it worked, how well it fits a question.
 
-    `score`, `relevance` and `why` are None where nothing was asked. `conflicts` are the ids of
-    patterns in the same answer that say something else about the same problem.
+    `score`, `relevance` and `why` are None without a question. `conflicts` are the ids of patterns
+    in the same answer that contradict it on the same problem.
     """
 
     id: str
@@ -52,24 +52,24 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its published name."""
+        """Return every field under its published name."""
         plain = {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
         return {**plain, "record": self.record.to_json()}
 
 
 class Patterns(list[Pattern]):
-    """Patterns, best first, and what the reader should know about how they were found."""
+    """Patterns, best first, with notes on how they were found."""
 
     notes: tuple[str, ...] = ()
 
 
 def success_rate(successes: int, failures: int) -> float:
-    """How likely it helps the next time: one success of one is two in three, not certainty."""
+    """Return how likely it helps next time; after one success that is 2/3, not certainty."""
     return (successes + 1) / (successes + failures + 2)
 
 
 def worth(fit: float, pattern: Pattern) -> float:
-    """What a pattern's place in an answer goes by: how well it fits, times how far it held."""
+    """Return what patterns are ordered by: how well one fits, times how reliable it is."""
     return fit * pattern.success_rate / _ONE_SUCCESS * _QUALITY[pattern.quality]
 
 
@@ -81,10 +81,10 @@ def in_order(
     conflicts_max: int,
     limit: int,
 ) -> list[Pattern]:
-    """The best, in order; contradicting ones side by side, no more than `conflicts_max` of them.
+    """Return the best patterns in order; of those in conflict, at most `conflicts_max`, together.
 
-    Of those that answer the same problem the one that held best comes first, however well the
-    words of each happen to fit the question.
+    Among patterns for the same problem, the most reliable comes first, however well the words of
+    each happen to fit the question.
     """
     ranked = [one for _, one in sorted(found, key=lambda pair: (-worth(*pair), pair[1].id))]
     ranked = _best_of_alternatives_first(ranked[: limit + _SPARE], alternative)
@@ -109,7 +109,7 @@ def in_order(
 
 
 def _dispute(one: Pattern, against: Mapping[str, Sequence[Pattern]]) -> set[str]:
-    """The ids of a pattern, of those it contradicts, of those that these contradict, and so on."""
+    """Return the ids of a pattern, of those it conflicts with, of those they conflict with, etc."""
     found = {one.id}
     left = [one]
     while left:
@@ -122,7 +122,7 @@ def _dispute(one: Pattern, against: Mapping[str, Sequence[Pattern]]) -> set[str]
 def _best_of_alternatives_first(
     ranked: Sequence[Pattern], alternative: Callable[[Pattern, Pattern], bool]
 ) -> list[Pattern]:
-    """Each group of alternatives keeps its places and fills them anew, by success."""
+    """Reorder each group of alternatives by success, within the places of the group."""
     groups: list[list[int]] = []
     for place, one in enumerate(ranked):
         home = next((group for group in groups if alternative(ranked[group[0]], one)), None)
@@ -133,7 +133,8 @@ def _best_of_alternatives_first(
     for group in groups:
         held = sorted(
             (ranked[place] for place in group),
-            # What a person said comes before what was seen, however often; stable: else by fit.
+            # What a person confirmed comes first, however often the others worked. The sort is
+            # stable, so equal ones stay ordered by fit.
             key=lambda one: (one.quality != "highest", -one.success_rate, -one.success_count),
         )
         for place, one in zip(group, held, strict=True):
@@ -142,7 +143,7 @@ def _best_of_alternatives_first(
 
 
 def case_of(entry: Entry) -> Case:
-    """The problem and the solution of an entry."""
+    """Return the problem and the solution of an entry."""
     match entry:
         case FailureSolution():
             parts = [entry.failure_description, entry.error_message]
@@ -153,7 +154,7 @@ def case_of(entry: Entry) -> Case:
 
 
 def when_to_try(entry: Entry) -> str:
-    """By what a reader knows that the pattern is meant for them."""
+    """Return a sentence that tells readers when to try the pattern."""
     work = f" in {entry.technology} work" if entry.technology else ""
     match entry:
         case FailureSolution(error_message=message) if message.strip():
@@ -167,7 +168,7 @@ def when_to_try(entry: Entry) -> str:
 
 
 def described(entry: Entry) -> str:
-    """The problem as a reader is told it."""
+    """Return the problem, worded for readers."""
     if isinstance(entry, FailureSolution):
         return case_of(entry).problem
     gate = f"The {entry.gate_type} gate{f' of {entry.subject}' if entry.subject else ''}"
@@ -176,10 +177,10 @@ def described(entry: Entry) -> str:
     return f"{gate} had to be passed"
 
 
-# -- The block an orchestrator puts into an agent's prompt: what helped elsewhere, exactly
-# delimited.
+# -- The block an orchestrator puts into an agent's prompt: what helped elsewhere, between fixed
+# markers.
 #
-# Text of other projects is data: it is made harmless, and cannot end the block early.
+# Text from other projects is data: it is sanitized, and cannot end the block early.
 
 
 OPENING = "[ORCHESTRATOR CONTEXT: Historical Knowledge]"
@@ -194,7 +195,7 @@ _SENTENCE_ENDS = (".", ",", ";", ":", "!", "?", "...")
 
 
 def context_block(patterns: Sequence[Pattern]) -> str:
-    """The patterns for an agent to read; nothing when there are none."""
+    """Return the patterns as text for an agent; empty if there are none."""
     if not patterns:
         return ""
     parts = [OPENING, _INTRODUCTION]
@@ -210,7 +211,7 @@ def context_block(patterns: Sequence[Pattern]) -> str:
 
 
 def label(successes: int) -> str:
-    """How common a pattern is, in words."""
+    """Return how common a pattern is, in words."""
     if successes >= _MOST_COMMON:
         return "Most Common"
     return "Moderate" if successes >= _MODERATE else "Less Common"

@@ -1,7 +1,7 @@
-"""Whether two entries of knowledge are the same problem with the same solution. Pure.
+"""Whether two knowledge entries are the same problem with the same solution. Pure functions.
 
-Words are compared as in text/sameness.py, and meaning by embeddings: of the problems, the
-solutions, and both together. The weights stand in the table there.
+Words are compared as in text/sameness.py, and meaning by embeddings: of the problems, of the
+solutions, and of both together. The weights are in the table in that module.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from ralph.text import sameness as texts
 
-# Problems with more words in common than this are one: the solutions alone decide.
+# Problems that share more words than this are the same; then only the solutions decide.
 _ONE_PROBLEM = 0.7
-# Below these cosines two problems have nothing in common, and are too different to conflict.
+# Below these cosines, two problems have nothing in common, or are too different to conflict.
 _MEET = 0.12
 _SAME_PROBLEM = 0.5
-# Above both, solutions of one problem are the same.
+# Solutions of the same problem are the same if both numbers are at least these.
 _NEAR_WORDS, _NEAR_SOLUTIONS = 0.4, 0.6
 
 
 class Case(NamedTuple):
-    """What an entry of knowledge says: a problem and its solution."""
+    """The problem and the solution of a knowledge entry."""
 
     problem: str
     solution: str
@@ -31,11 +31,12 @@ class Case(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """How near two texts are by their embeddings, and by those of their words.
+    """How near two texts are by their embeddings, and by the embeddings of their words.
 
-    aligned: the mean of each word's nearest in the other text, of the text that has less of it;
-    aligned_most: of the other. covered: the share of words with a near one. weakest: the mean of
-    the three words that have the least.
+    For each word, take the similarity of its nearest word in the other text. aligned: the mean of
+    these, for the text where it is lower; aligned_most: for the other text. covered and
+    covered_most: the same for the share of words with a near one. weakest: the mean of the three
+    lowest.
     """
 
     cosine: float
@@ -47,7 +48,7 @@ class Meaning(NamedTuple):
 
 
 class Nearness(NamedTuple):
-    """The meaning of two cases compared."""
+    """How near two cases are: their problems, their solutions, and both together."""
 
     problem: Meaning
     solution: Meaning
@@ -55,9 +56,9 @@ class Nearness(NamedTuple):
 
 
 def case_features(one: Case, other: Case, near: Nearness) -> dict[str, float]:
-    """The features of two cases: of their problems, their solutions, and both together.
+    """Return the features of two cases: of their problems, their solutions, and both together.
 
-    Where the problems are told in the same words, the solutions alone decide.
+    If the problems have the same words, there are only features of the solutions.
     """
     found: dict[str, float] = {}
     for half in ("problem", "solution", "whole"):
@@ -80,7 +81,7 @@ def same(one: Case, other: Case, near: Nearness) -> bool:
 def conflicting(one: Case, other: Case, cosine: float) -> bool:
     """Whether two cases are the same problem with solutions that contradict each other.
 
-    The cosine is that of the problems.
+    `cosine` compares the problems.
     """
     a, b = texts.gist(one.solution), texts.gist(other.solution)
     if a == b or cosine < _SAME_PROBLEM:
@@ -91,21 +92,21 @@ def conflicting(one: Case, other: Case, cosine: float) -> bool:
 
 
 def decide_cases(one: Case, other: Case, near: Nearness) -> bool | None:
-    """Whether two cases are the same, where that is plain without weighing."""
+    """Whether two cases are the same; None if only the weighted features can tell."""
     solutions = texts.gist(one.solution), texts.gist(other.solution)
     problems = texts.gist(one.problem), texts.gist(other.problem)
     if near.problem.cosine < _MEET:
         return False  # one fix for two problems is two lessons
     if texts.apart(*solutions) or texts.flipped(*solutions) or _problems_differ(*problems):
         return False
-    # The same words in another order: who does what to whom.
+    # The same words in another order may say something else: who does what to whom.
     if solutions[0].parts == solutions[1].parts and solutions[0].couples != solutions[1].couples:
         return False
     if _word_exchanged(*problems):
         return False
     if texts.jaccard(*solutions) > texts.THRESHOLD and solutions[0].denials != solutions[1].denials:
         return False
-    # What a case is about stands in its problem and in its solution.
+    # Words in both the problem and the solution say what a case is about.
     about, other_about = (p.parts & s.parts for p, s in zip(problems, solutions, strict=True))
     every, other_every = (p.parts | s.parts for p, s in zip(problems, solutions, strict=True))
     if about - other_every and other_about - every:
@@ -114,13 +115,13 @@ def decide_cases(one: Case, other: Case, near: Nearness) -> bool | None:
         return None
     if texts.repeats(*solutions) and texts.couples(*solutions) > texts.THRESHOLD:
         return True
-    # Each word of one solution has one of the other that means much the same.
+    # Each word of one solution has a word in the other with nearly the same meaning.
     near_words = near.solution.weakest >= _NEAR_WORDS and near.solution.cosine >= _NEAR_SOLUTIONS
     return True if near_words else None
 
 
 def _word_exchanged(a: texts.Gist, b: texts.Gist) -> bool:
-    """Whether two texts are one sentence about two things."""
+    """Whether two texts are the same sentence about different things."""
     only_a, only_b = a.words - b.words - texts.light(), b.words - a.words - texts.light()
     exchanged_words = any(map(str.isalpha, only_a)) and any(map(str.isalpha, only_b))
     return exchanged_words and texts.shared(a, b) > texts.TWINS
@@ -130,6 +131,6 @@ def _problems_differ(a: texts.Gist, b: texts.Gist) -> bool:
     if texts.exchanged(a, b) or texts.differ(a.codes, b.codes):
         return True
     return texts.jaccard(a, b) > texts.TWINS and (
-        # How long or how much differs from day to day.
+        # One number may differ between days (how long, how much), so all must differ.
         texts.no_number_agrees(a.numbers, b.numbers) or texts.contradict(a, b)
     )

@@ -1,14 +1,15 @@
-"""The order of candidates, and the score of a hit: how likely it is what was asked for, 0-1.
+"""The order of candidates, and the score of a hit: how likely it answers the question, 0-1.
 
-Pure: numbers in, numbers out. The index finds the candidates with its own BM25; here they are
-weighed again, with more weight on rare words, and words and meaning are put together.
+Pure functions of numbers. The index finds the candidates with its own BM25. Here they are weighed
+again, with more weight on rare words, and words and meaning are combined.
 
-Two logistics over the whole list make the scores. `SURE` says how likely the first hit is right: by
-the words it holds, how near its meaning is, and how far it stands out from the next ones. `THERE`
-says how likely the answer is among the first hits at all, also by how far the nearest of them is
-above the crowd: then the list is shown, from the floor on. Later hits follow the first one by their
-share of its value, so the order of a list is the order of its scores. `scripts/bench calibrate`
-finds the constants, docs/quality.md says on what.
+Two logistic models score the whole list. `SURE` gives the probability that the first hit is right,
+from its matching words, how near its meaning is, and how far it stands out from the next hits.
+`THERE` gives the probability that the answer is among the first hits at all; it also looks at how
+much nearer the nearest of them is than the crowd. If that is likely enough, the list is shown: its
+first hit scores at least the floor. Later hits are scored by their share of the first hit's value,
+so the order of a list is the order of its scores. `scripts/bench calibrate` fits the constants;
+docs/quality.md says on which data.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ import msgspec
 from ralph.recall import Relevance
 from ralph.text.tokens import STOP_WORDS, PassageSize, PassageWords, spellings, stem
 
-# Possibly what was asked for, relevant, and sure enough to be given to a model unasked.
+# Scores from which a hit is possibly right, relevant, and sure enough to give to a model unasked.
 FLOOR = 0.40
 RELEVANT = 0.55
 INJECTED = 0.70
 
 # -- How much a word says.
 
-# In a memory of five records every word is rare, so a word's rarity starts from what is known of
-# it beforehand and gives way to the collection's own counts. As if so many passages had been read:
+# In a memory of five records every word is rare. So a word's rarity starts from a prior, which the
+# collection's own counts outweigh as it grows. The prior counts like this many passages:
 _PRIOR_PASSAGES = 60
 _SHARE_EVERYWHERE = 0.25
 _SHARE_COMMON = 0.06
@@ -65,18 +66,18 @@ python server sql src ts tsx txt url web windows www yaml yml
 
 @functools.lru_cache(maxsize=4096)
 def rarity(token: str, frequency: int, count: int) -> float:
-    """What finding the token says: the negative logarithm of its share of the passages."""
+    """Return how much a match of this token says: minus the log of its share of passages."""
     prior = _prior_share(token)
-    # A word that stands nowhere weighs what it would weigh if it stood here.
+    # A word that occurs nowhere weighs as much as one that occurs once.
     seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
     share = seen / (max(count, 1) + _PRIOR_PASSAGES)
-    # A word everybody uses says little, even where few have used it yet; and a word of one's own
-    # (`login` where everything is about the login) keeps saying something.
+    # A common word says little, even in a memory where it is still rare. A project's own word still
+    # says something, even if every passage has it (`login` in a project about logins).
     return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
 
 
 def _prior_share(token: str) -> float:
-    """The share of texts anywhere that hold the token."""
+    """Return the share of texts that contain the token, in general."""
     number = len(token) == 1 or (token.isdigit() and len(token) < 3)
     return _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
 
@@ -87,21 +88,24 @@ def _common_shares() -> dict[str, float]:
     return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
 
 
-# -- The order: by words, and by words and meaning in one sum.
+# -- The order: by words, and by a weighted sum of words and meaning.
 
 
 _SATURATION = 1.6
 _LENGTH = 0.85
-# Plain BM25 weighs a word by its rarity; a power of it tells near twins apart by their rarest word.
+# Plain BM25 weighs a word by its rarity. A power of the rarity lets the rarest word decide between
+# passages that are nearly the same.
 _SHARPNESS = 1.6
 
 Counts = Mapping[str, int]
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """How well each passage fits by its words, the largest share of the question that one of them
-    holds, the largest weight (in nats) of the words that one of them holds, and their average
-    length in words."""
+    """How well passages fit by their words.
+
+    `coverage` is the largest share of the question that one passage has, `nats` the largest weight
+    of the words that match in one passage, `length` the average number of words.
+    """
 
     weights: list[float] = []
     coverage: float = 0.0
@@ -111,7 +115,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 def joined(tables: Sequence[Any], width: int) -> Any:
     """Join tables of `width` columns."""
-    np = sys.modules.get("numpy")  # a hook starts without it
+    np = sys.modules.get("numpy")  # hooks start without numpy
     if np is None or not width:
         return [row for table in tables for row in table]
     return np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1, width) for one in tables])
@@ -130,8 +134,11 @@ def weigh_words(
     frequencies: Counts,
     count: int,
 ) -> Weighed:
-    """Weigh passages by how often each token asked for (a column of `times`) occurs in each of them
-    (a row). `frequencies`: how many of the `count` passages of the memory contain each token."""
+    """Weigh passages by how often each token of the question occurs in them.
+
+    `times` has a row per passage and a column per token. `frequencies`: how many of the `count`
+    passages of the memory contain each token.
+    """
     if not sizes:
         return Weighed()
     shares = [(count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked]
@@ -139,7 +146,7 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     average = sum(length for length, _ in sizes) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
-    if (np := sys.modules.get("numpy")) is None:  # a hook starts without it
+    if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
         weights = [
             sum(w * t * (_SATURATION + 1.0) / (t + norm) for w, t in zip(sharp, row, strict=True))
             for row, norm in zip(times, norms, strict=True)
@@ -157,22 +164,21 @@ def weigh_words(
     return Weighed(weights, best / (sum(sharp) or 1.0), most, length)
 
 
-# The share of meaning beside words that say enough: matched words of so many nats in one passage.
-# One weak word in common decides nothing, and a long passage holds many words by chance.
+# The share of meaning if the words say enough, that is, if one passage matches words worth
+# ENOUGH_NATS. One weak common word decides nothing, and a long passage matches many by chance.
 _MEANING, _MEANING_IF_SHORT, _SHORT_WORDS = 0.65, 0.55, 60
 ENOUGH_NATS = 12.0
-# Where one short passage holds all the words of a question (a name, an error message), it is the
-# one.
+# If one short passage has all the words of a question (a name, an error message), it is the answer.
 _OF_WORDS_FOUND = 0.7
 
 
 def shortness(length: float) -> float:
-    """1 for passages of a few words, 0 for long ones; `length` is their average in words."""
+    """Return 1 for passages of a few words, 0 for long ones; `length` is the average in words."""
     return 1.0 / (1.0 + (length / _SHORT_WORDS) ** 2)
 
 
 def meaning_share(by_words: Weighed) -> float:
-    """How much meaning counts beside words that weigh so much."""
+    """Return the share of meaning, given how much the words weigh."""
     short = shortness(by_words.length)
     meaning = _MEANING + (_MEANING_IF_SHORT - _MEANING) * short
     meaning *= 1.0 - _OF_WORDS_FOUND * short * by_words.coverage**4
@@ -181,9 +187,9 @@ def meaning_share(by_words: Weighed) -> float:
 
 
 def mix(words: Sequence[float], cosines: Sequence[float | None], weight: float) -> list[float]:
-    """The value of each passage, 0-1, by its words (BM25, 0 where none matches) and its meaning.
+    """Return the value of each passage, 0-1, by its words (BM25, 0 for no match) and its meaning.
 
-    `weight` is the share of meaning, 0-1. Where only one of the two is known, it decides alone.
+    `weight` is the share of meaning, 0-1. If only one of the two is known, it decides alone.
     """
     near = [0.0 if one is None or one < 0.0 else one for one in cosines]
     if all(one is None for one in cosines):
@@ -196,7 +202,7 @@ def mix(words: Sequence[float], cosines: Sequence[float | None], weight: float) 
 
 
 def best_places(values: Sequence[float], most: int) -> list[int]:
-    """The places of at most so many of the largest values, best first; equal ones in order."""
+    """Return the places of the `most` largest values, best first; equal ones in order."""
     least = sorted(values)[-most] if most < len(values) else -math.inf
     places = [place for place, value in enumerate(values) if value >= least]
     return sorted(places, key=values.__getitem__, reverse=True)[:most]
@@ -205,41 +211,43 @@ def best_places(values: Sequence[float], most: int) -> list[int]:
 # -- The score.
 
 _SHOWN = 6
-# The cosines of texts that have nothing in common, of texts on one subject, and from which on two
-# texts are more and more the same; by the longest prefix of the embedder's identity. "" is for
-# embedders nobody has measured.
+# Typical cosines of unrelated texts, of texts on the same subject, and from which on two texts are
+# more and more the same. Looked up by the longest prefix of the embedder's identity; "" is for
+# embedders that were not measured.
 _COSINES = {
     "static:": (0.12, 0.32, 0.60),
     "minilm:": (0.20, 0.55, 0.75),
     "": (0.35, 0.75, 0.85),
 }
-# A question of so many words is long enough; each it lacks lifts the cosines of unrelated texts.
+# A question with fewer words than this has higher cosines with unrelated texts: the second number
+# is added for each missing word.
 _PLAIN_WORDS, _NOISE = 4, 0.03
-# So much of a cosine at most is put down to the words that both texts hold.
+# The largest part of a cosine that is explained by the words both texts share.
 _MOST_SHARED = 0.3
-# From how many nats on a word by itself begins to say something, and says enough.
+# The nats from which a single word starts to say something, and from which it says enough.
 _COMMONPLACE, _TELLING = 1.4, 4.0
-# Standing out further says no more: in a small memory even a wrong hit stands out.
+# Standing out further than this says nothing more: in a small memory even wrong hits stand out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
 _NEXT, _BEST = 5, 3
-# What fits as well as the first hit and stands under it counts a little less.
+# A later hit that fits as well as the first counts a little less.
 _LATER = 0.7
-# Smaller memories than this are taken as this large: none was measured.
+# Smaller memories are treated as if they had this many passages, because none was measured.
 _FEWEST = 8
-# A list is shown from this probability of an answer on; among many exchanges, where something
-# always sounds alike, from the second.
+# A list is shown if the probability of an answer is at least this; at least the second number among
+# many exchanges, where something always sounds similar.
 LISTED, _LISTED_IN_TALK, _MANY_EXCHANGES = 0.27, 0.54, 200
-# Hits of less than this share of the first one's value are not shown for the list's sake.
+# Even in a shown list, hits below this share of the first hit's value stay below the floor.
 _HALF = 0.5
 _PER_SHARE = 0.30
 
 
 class Logistic(msgspec.Struct, frozen=True):
-    """What the evidence counts, in nats.
+    """A logistic model: the weight of each kind of evidence, in nats.
 
-    `words` and `meaning` are of the hit. `gap` is its distance from the next one; for a list it is
-    how near the nearest hit is. `rest_...` count times its distance from the next five. `few`
-    counts more the smaller the memory is. Both count as far as the hit fits.
+    `words` and `meaning` weigh how well the hit matches. `gap` weighs its distance from the next
+    hit; for a list, how near the nearest hit is. The `rest_` weights are multiplied by the distance
+    from the next five hits. `few` counts more in a smaller memory. `gap` and `few` count only as
+    far as the hit fits.
     """
 
     base: float
@@ -259,20 +267,20 @@ class Logistic(msgspec.Struct, frozen=True):
 
 SURE = Logistic(-2.34, 0.0, 0.0, 2.4, 4.72, 0.17, 7.0, 6.99)
 THERE = Logistic(-2.62, 0.79, 0.0, 1.07, 3.69, 0.66, 7.78, 3.98)
-# The same where there are no vectors.
+# The same for searches without vectors.
 SURE_BY_WORDS = Logistic(-2.10, 0.00, 0.00, 2.89, 3.69, 0.00, 4.04, 2.94)
 THERE_BY_WORDS = Logistic(-1.93, 1.68, 0.00, 0.00, 2.58, 0.00, 8.79, -1.39)
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What speaks for a hit, in absolute terms."""
+    """The evidence for a hit, independent of the other hits."""
 
     matched: tuple[str, ...]
     asked: int
     coverage: float
     weight: float
     cosine: float | None
-    # The cosine that texts of this length have by these words alone, were all words unrelated.
+    # The cosine that the shared words alone would give texts of this length.
     shared: float = 0.0
 
 
@@ -286,11 +294,11 @@ def weigh(
     time_weight: float = 0.0,
     in_time: bool = False,
 ) -> Evidence:
-    """The evidence for one passage.
+    """Return the evidence for one passage.
 
-    `query`: its query_tokens(); `frequencies`: in how
-    many of the `count` passages of the collection each query token stands; `cosine`: None without
-    vectors. A time that the question names is one more word of it.
+    `query` is the question's query_tokens(). `frequencies`: how many of the `count` passages of the
+    collection contain each token. `cosine` is None without vectors. A time that the question names
+    counts like one more word.
     """
     rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
     matched = tuple(token for token in rarities if f" {token} " in passage.padded)
@@ -302,17 +310,21 @@ def weigh(
 
 
 def pointedness(query: Sequence[str], time_weight: float = 0.0) -> float:
-    """0 for a question of nothing but words everybody uses (`fix the error`), 1 for one with a word
-    of its own. Not by the words of this memory: where all is about the login, `login` says much."""
+    """Return how specific a question is: 0 if it has only common words (`fix the error`), up to 1.
+
+    The counts of this memory do not matter: `login` is specific even in a project about logins.
+    """
     nats = (0.0 if token in STOP_WORDS else -math.log(_prior_share(token)) for token in query)
     pointed = (max(nats, default=0.0) - _COMMONPLACE) / (_TELLING - _COMMONPLACE)
     return min(1.0, max(0.0, pointed, time_weight / 3.0))
 
 
 def nearness(one: Evidence, embedder: str) -> tuple[float, float]:
-    """0 for a cosine that unrelated texts have with this embedder, 1 for related ones; and 0 for
-    related ones, 1 for the same text. The fewer words a question has, the more a cosine varies; and
-    what the words in common make of it is counted with the words."""
+    """Return how related two texts are (0 to 1), and how far they are the same text (0 to 1).
+
+    The fewer words a question has, the more cosines vary. The part of the cosine that comes from
+    shared words is left out, because the words count already.
+    """
     unrelated, related, alike = _cosines(embedder)
     noise = _NOISE * max(0, _PLAIN_WORDS - one.asked) + one.shared
     near, same = (
@@ -327,14 +339,14 @@ def _cosines(embedder: str) -> tuple[float, float, float]:
 
 
 def closeness(first: Sequence[Evidence], crowd: float, embedder: str) -> float:
-    """How near the nearest of the first hits is, and how much nearer than the crowd."""
+    """Return how near the nearest of the first hits is, also compared to the crowd."""
     unrelated, _, alike = _cosines(embedder)
     nearest = max((one.cosine or 0.0 for one in first), default=0.0)
     return max(0.0, 2.0 * nearest - unrelated - crowd) / (alike - unrelated)
 
 
 def matched_words(evidence: Evidence) -> float:
-    """How much the words say that a hit holds: their weight, by the share of the question."""
+    """Return how much a hit's matching words say: their weight and their share of the question."""
     return math.log1p(evidence.weight * evidence.coverage / 3.0)
 
 
@@ -353,13 +365,13 @@ class Outstanding(msgspec.Struct, frozen=True):
         return cls(min(gap, _MOST_GAP), min(rest, _MOST_REST))
 
 
-# Words, meaning, gap, rest, few: what a logistic weighs.
+# The inputs of a logistic model: words, meaning, gap, rest, few.
 Clue = tuple[float, float, float, float, float]
 
 
 class Clues(msgspec.Struct, frozen=True):
-    """What the scores of a list are made of: for each hit by itself, whether it is all but the text
-    of the question, whether it is near the first hit, and for the answer to be among the first."""
+    """The inputs for the scores of a list: for each hit its clue, whether it is nearly the text of
+    the question, and whether it says the same as the first; and the clue for the whole list."""
 
     each: list[Clue]
     same: list[bool]
@@ -378,14 +390,15 @@ class Clues(msgspec.Struct, frozen=True):
         embedder: str | None,
         crowd: float = 0.0,
     ) -> Clues:
-        """For hits in their order; `near_first`: whether each says what the first does; `count`:
-        the passages searched; `embedder`: None without vectors; `crowd`: the cosine of passages
-        that are near and too far down to be the answer.
+        """Return the clues for hits in their order.
 
-        What is all but the text of the question needs neither rare words nor to stand out, and
-        nothing needs to stand out from what says the same. Standing out counts, and so does that a
-        memory is small, as far as the words or the meaning fit: in a small one something always
-        stands out.
+        `near_first`: whether each hit says the same as the first. `count`: how many passages were
+        searched. `embedder`: None without vectors. `crowd`: the cosine of passages that are near,
+        but too far down the list to be the answer.
+
+        A hit that is nearly the text of the question needs neither rare words nor to stand out, and
+        no hit needs to stand out from hits that say the same. Standing out and a small memory count
+        only as far as the words or the meaning fit: in a small memory something always stands out.
         """
         rivals = [value for value, near in zip(values, near_first, strict=True) if not near]
         first = Outstanding.of([*values[:1], *rivals]) if values else Outstanding(0.0, 0.0)
@@ -418,9 +431,9 @@ def scores(
     least: float = LISTED,
     by: tuple[Logistic, Logistic] | None = None,
 ) -> list[float]:
-    """The scores of a list, best first; `values` are what its hits are ordered by.
+    """Return the scores of a list, best first; its hits are ordered by `values`.
 
-    `least`: how likely an answer must be for the list to be shown for the list's sake.
+    `least`: how likely an answer must be for the whole list to be shown.
     """
     if not values:
         return []
@@ -445,19 +458,19 @@ def scores(
 
 
 def least_in_talk(count: int) -> float:
-    """How likely an answer must be among so many exchanges for the list to be shown."""
+    """Return how likely an answer must be for a list to be shown, among `count` exchanges."""
     return LISTED + (_LISTED_IN_TALK - LISTED) * min(1.0, count / _MANY_EXCHANGES)
 
 
 def relevance(value: float) -> Relevance | None:
-    """What a score means in words; nothing when only a lower floor let it through."""
+    """Return what a score means in words; None below the default floor."""
     if value < FLOOR:
         return None
     return "relevant" if value >= RELEVANT else "possibly"
 
 
 def why(evidence: Evidence, question: str = "") -> str:
-    """One line for a person: which words matched, as the question writes them, and how near."""
+    """Return one line for people: which words matched, spelled as in the question, and how near."""
     written = spellings(question)
     matched = ", ".join(written.get(token, token) for token in evidence.matched[:_SHOWN])
     if len(evidence.matched) > _SHOWN:

@@ -1,9 +1,10 @@
-"""A search: candidates by words and by meaning, one order, one score for the whole list.
+"""A search: find candidates by words and by meaning, order them, and score the whole list.
 
     find (each memory) -> mix words and meaning -> lift -> fold near-twins -> score -> floor, limit
 
-`find` gathers the candidates of one memory, with an index or without. `conclude` does the rest over
-the candidates of all memories that were asked, so that their scores mean the same.
+`find` and `find_plainly` collect the candidates of one memory, with and without an index.
+`conclude` does the rest for the candidates of all memories together, so that their scores are
+comparable.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ if TYPE_CHECKING:
 
 
 _CANDIDATES = 100
-# So many passages of a memory are weighed against each other, if nobody asks for more.
+# How many passages of a memory are compared, unless a caller wants more.
 _DEPTH = 60
-# How many of the nearest passages are looked at, and after how many of them the crowd begins.
+# How many of the nearest cosines are kept, and after how many of them the crowd begins.
 _NEARBY, _CROWD = 40, 20
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked, how many answers are wanted, how sure they must be, and of what.
+    """A question: its text, how many answers to return, their minimum score, and filters.
 
-    `days` are the moments in which the days begin and end that the question names; `rest` is what
-    it asks besides. Only what lies `within` two moments is an answer. `every` hit is wanted where
-    it counts how often something was met: else near-twins are folded into one. `vectors` are the
-    text's, by the identity of the embedder.
+    `days` is the start and end of the days that the question names; `rest` is the question without
+    them. Answers must be `within` these two times. With `every`, near-twins are kept, to count how
+    often something happened; otherwise they are folded into one hit. `vectors` has the vector of
+    the text for each embedder, by its identity.
     """
 
     text: str
@@ -81,29 +82,29 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def lists_days(self) -> bool:
-        """Whether it asks for nothing but what there is of some days."""
+        """Whether the question names only days, and asks for everything from them."""
         return self.days is not None and not self.rest
 
     def allows(self, record: Record) -> bool:
-        """Whether the record lies in the time that was given."""
+        """Whether the record is in the allowed time."""
         return self.within is None or self.within[0] <= record.at < self.within[1]
 
     def asked(self) -> list[str]:
-        """The words an answer should hold: a time is no word that it could lack."""
+        """Return the words an answer should contain; the words for a time are not among them."""
         return query_tokens(self.rest if self.days else self.text)
 
 
 class Candidate(msgspec.Struct, dict=True, eq=False):
     """A record that may be the answer, found by one of its passages.
 
-    `value` orders the candidates: words and meaning mixed, 0-1, and then what a lift makes of it. A
-    lift may also set `hit`, where another record is shown in this one's place.
+    Candidates are ordered by `value`: words and meaning combined, 0-1, then changed by a lift. A
+    lift may also set `hit`, to show another record instead of this one.
     """
 
     record: Record
     stream: str
     text: PassageWords
-    # Its row in the memory's table of words; None where it was found by its meaning alone.
+    # Its row in the memory's table of words; None if it was found only by meaning.
     held: int | None
     words: float
     cosine: float | None
@@ -114,28 +115,28 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
 
     @functools.cached_property
     def hit(self) -> Hit:
-        """The record as an answer, without a score; read when it is first needed."""
+        """The record as an answer without a score; read when first needed."""
         assert self.read is not None
         return self.read(self)
 
 
-# Changes the values of a memory's candidates, leaves some out, or shows other records in their
-# place. The best value of a memory stays as it was, so that no memory gains by its lift.
+# Changes the values of a memory's candidates, leaves some out, or replaces their hits by others.
+# The best value is restored afterwards, so that a lift gives no memory an advantage over others.
 Lift = Callable[[list[Candidate]], list[Candidate]]
 
 
 class Found(msgspec.Struct, dict=True):
-    """What one memory has on a question; `embedder` is None where it was searched by words alone.
+    """What one memory found for a question; `embedder` is None if it searched only by words.
 
-    `days` are those that the question names, as far as this memory knows; `in_days` of its `dated`
-    records are of these days. `least` is how likely an answer must be before a list is shown for
-    the list's sake.
+    `days` are the days that the question names, as this memory understands it; `in_days` of its
+    `dated` records are in them. `least` is how likely an answer must be for the whole list to be
+    shown.
     """
 
     asked: Sequence[str] = ()
     candidates: list[Candidate] = []
     embedder: str | None = None
-    # The passages searched, and how many of them hold each word of the question.
+    # How many passages were searched, and how many of them have each word of the question.
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
     by_words: Weighed = Weighed()
@@ -151,7 +152,7 @@ class Found(msgspec.Struct, dict=True):
     notes: tuple[str, ...] = ()
 
     def weigh(self, tables: Sequence[Any], sizes: Sequence[PassageSize]) -> list[float]:
-        """Weigh passages by their words; `tables`: how often each word occurs in them."""
+        """Return the weights of passages by words; `tables`: how often each word occurs in them."""
         self.times = joined(tables, len(self.asked))
         self.by_words = weigh_words(
             self.asked, self.times, sizes, frequencies=self.frequencies, count=self.count
@@ -159,7 +160,7 @@ class Found(msgspec.Struct, dict=True):
         return self.by_words.weights
 
     def words_held(self, candidates: Iterable[Candidate]) -> float:
-        """The weight of the words of the question that these candidates hold together."""
+        """Return the total weight of the question's words that occur in any of these candidates."""
         held: set[str] = set()
         rows = self._rows
         for one in candidates:
@@ -181,9 +182,9 @@ def find(
     embedder: str,
     depth: int = _DEPTH,
 ) -> Found:
-    """The candidates that these collections have, at most about so many passages.
+    """Return the candidates in these collections, from about `depth` passages.
 
-    A collection built with another embedder than the question's vector is searched by words.
+    A collection with another embedder than the question's vector is searched only by words.
     """
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     found = Found(question.asked(), [], days=question.days)
@@ -217,7 +218,7 @@ def find(
     for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
-            # What holds no word of the question is no candidate unless it is among the nearest.
+            # Passages without a word of the question are candidates only if among the nearest.
             count = min(most, _CANDIDATES)
             [near] = view.nearest(collection, vector[None, :], count, also=rows, only=question.only)
             found.embedder = embedder
@@ -243,7 +244,7 @@ def find(
 def find_plainly(
     records: Iterable[tuple[str, Record]], cuts: Mapping[str, Cut], question: Question
 ) -> Found:
-    """The candidates among records, each with its stream, by words: slower, and always there."""
+    """Return candidates by words, from records with their streams. Slower, but needs no index."""
     found = Found(question.asked(), [], days=question.days)
     wanted, frequencies = dict.fromkeys(query_tokens(question.text)), found.frequencies
     passages: list[tuple[str, Record, PassageWords]] = []
@@ -277,22 +278,23 @@ def find_plainly(
 # -- From candidates to hits.
 
 
-# The time that a question names decides the more, the less the rest of the question says.
+# The lift for records in the days that a question names: without other words, and with enough.
 _TIME, _TIME_BESIDE_WORDS = 1.0, 0.3
-# What being of those days weighs as a word of the question: at least, and by how few are.
+# The weight of those days as a word of the question: at least this, at most that, and more if few
+# records are in them.
 _TIME_NATS, _MOST_TIME_NATS = 5.0, 10.0
-# What each further passage of a record that matches adds, and how many of them count.
+# The share of its value that each further matching passage of a record adds, and how many count.
 _PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
-# What a person wrote down stands this much above what was extracted and matches as well.
+# A record that a person wrote ranks this much above an extracted one that matches as well.
 _BY_PERSON = 1.05
-# How surely a record of a day is meant where the day is all that was asked for.
+# The score of a record if the question asks only for its day.
 _OF_DAYS = 0.75
-# The score needs a few more than are shown.
+# Scoring needs a few more candidates than are shown.
 _SPARE = 6
 
 
 class Ranking(msgspec.Struct):
-    """Candidates in order, a few more than are wanted, and what their scores are made of."""
+    """Candidates in order, a few more than wanted, and the inputs for their scores."""
 
     chosen: list[Candidate]
     evidence: list[Evidence]
@@ -302,7 +304,7 @@ class Ranking(msgspec.Struct):
     crowd: float
     least: float
     twins: Twins | None
-    # Of all candidates: the weights of their words and their cosines, best last.
+    # For all candidates: the weights of their words, and their cosines; best last.
     words: list[float]
     cosines: list[float]
     timed: bool
@@ -310,21 +312,21 @@ class Ranking(msgspec.Struct):
 
     @property
     def values(self) -> list[float]:
-        """What the candidates are ordered by."""
+        """The values that the candidates are ordered by."""
         return [one.value for one in self.chosen]
 
     def scores(self) -> list[float]:
-        """The score of each candidate."""
+        """Return the score of each candidate."""
         if self.lists_days:
             return [_OF_DAYS] * len(self.chosen)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
 
     def near(self, place: int) -> bool:
-        """Whether the candidate at this place says what the first one does."""
+        """Whether the candidate at this place says the same as the first one."""
         return self.twins is not None and self.twins.near(place)
 
     def clues(self) -> Clues:
-        """What the scores are made of."""
+        """Return the inputs for the scores."""
         near_first = [place == 0 or self.near(place) for place in range(len(self.chosen))]
         return Clues.of(
             self.values,
@@ -340,7 +342,7 @@ class Ranking(msgspec.Struct):
 def conclude(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> list[Hit]:
-    """The best records of these memories, in order, near-twins folded, none under the floor."""
+    """Return the best records of these memories, in order, folded, none below the floor."""
     ranking = rank(question, parts, fits)
     hits: list[Hit] = []
     if ranking is None:
@@ -356,9 +358,9 @@ def conclude(
 def rank(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> Ranking | None:
-    """The candidates of these memories as one list: mixed, lifted, near-twins folded.
+    """Return the candidates of these memories as one list: mixed, lifted, near-twins folded.
 
-    `fits` says what may be shown; None where there is nothing.
+    `fits` tells which hits may be shown. Returns None if there are no candidates.
     """
     if question.lists_days:
         for part in parts:
@@ -428,12 +430,12 @@ def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
 
 
 def _rank(values: Sequence[float], value: float) -> int:
-    """The place of a value among all, best first; the same for equal ones."""
+    """Return the rank of a value, 1 for the best; equal values have the same rank."""
     return len(values) - bisect.bisect_right(values, value) + 1
 
 
 def _pooled(parts: Sequence[Found]) -> Found:
-    """What is known of all memories together; their words are weighed anew, on one scale."""
+    """Return the facts of all memories together; weigh their words again, on one scale."""
     if len(parts) == 1:
         return parts[0]
     whole = Found(parts[0].asked)
@@ -455,13 +457,13 @@ def _pooled(parts: Sequence[Found]) -> Found:
 
 
 def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
-    """Whether it is work of these days."""
+    """Whether the record is of a daily kind, and from these days."""
     kind = KINDS.get(one.record.kind)
     return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
 def _mix(candidates: Sequence[Candidate], by_words: Weighed) -> tuple[list[float], list[float]]:
-    """Give each candidate its value; returns the weights of words and the cosines, best last."""
+    """Set the value of each candidate; return the weights of words and the cosines, best last."""
     words, cosines = [one.words for one in candidates], [one.cosine for one in candidates]
     values = mix(words, cosines, meaning_share(by_words))
     for one, value in zip(candidates, values, strict=True):
@@ -470,8 +472,11 @@ def _mix(candidates: Sequence[Candidate], by_words: Weighed) -> tuple[list[float
 
 
 def _weigh_time(parts: Sequence[Found], nats: float) -> float:
-    """Lift what lies in the days that the question names; returns what they weigh as a word of it:
-    the more, the fewer lie in them."""
+    """Lift candidates in the days that the question names.
+
+    Return the weight of these days as a word of the question: the fewer records are in them, the
+    more.
+    """
     timed = [(one, part.days) for part in parts if part.days for one in part.candidates]
     for one, (first, end) in timed:
         one.in_time = first <= one.record.at < end
@@ -488,7 +493,7 @@ _value = operator.attrgetter("value")
 
 
 def _lifted(part: Found) -> list[Candidate]:
-    """The records of one memory by their best passage, after its lift."""
+    """Return the best passage of each record of one memory, after the lift."""
     by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
     for one in sorted(part.candidates, key=_value, reverse=True):
         by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
@@ -508,10 +513,10 @@ def _lifted(part: Found) -> list[Candidate]:
 
 
 def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """In their order. Who wrote a record is looked up when its turn may have come: it is read for
-    that."""
+    """Yield candidates in order. Whether a person wrote a record is checked only when its turn may
+    have come, because the record must be read for that."""
     ready: list[tuple[float, int, str, bytes, int, Candidate]] = []
-    # At first as if a person had written everything that a person may have.
+    # Upper bounds: as if a person had written every record that a person can write.
     hopes = [one.value * (_BY_PERSON if one.record.kind in WRITTEN else 1.0) for one in candidates]
     for n in sorted(range(len(hopes)), key=hopes.__getitem__, reverse=True):
         while ready and -ready[0][0] > hopes[n]:
@@ -519,7 +524,7 @@ def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         one = candidates[n]
         if one.record.kind in WRITTEN and KINDS[one.record.kind].by_person(one.hit.record):
             one.value *= _BY_PERSON
-        # Among equals the newest first: rows are numbered anew by every rebuild.
+        # Among equals the newest comes first. Index rows cannot decide: a rebuild changes them.
         record = one.record
         heapq.heappush(ready, (-one.value, -record.number, record.id, record.body, n, one))
     while ready:

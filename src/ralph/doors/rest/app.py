@@ -83,7 +83,7 @@ class Refusal(Exception):
 
 
 class TeamServer:
-    """What one `ralph serve` process has: projects, tokens, worker threads and metrics."""
+    """The state of one `ralph serve` process: projects, tokens, worker threads and metrics."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TeamServer:
     # -- access
 
     def allow(self, request: Request, call: ApiRoute | None) -> tuple[Token, Project]:
-        """The token of a request and its project, or a Refusal. Runs in a thread of `work`."""
+        """Return a request's token and project, or raise Refusal. Runs in a thread of `work`."""
         given = request.headers.get("authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "a token is needed", todo=_HOW)
@@ -162,7 +162,7 @@ class TeamServer:
     # -- work
 
     async def work(self, task: Callable[[], Any]) -> Any:
-        """Run this in a thread, with a time limit, unless too many calls wait already."""
+        """Run a task in a thread, with a time limit. Refused if too many calls are waiting."""
         self.begin()
         running = self._pool.submit(task)
         running.add_done_callback(lambda _: self.end())
@@ -184,7 +184,7 @@ class TeamServer:
 
     @contextlib.asynccontextmanager
     async def in_time(self, status: HTTPStatus) -> AsyncIterator[None]:
-        """Refuse with this status if it takes longer than a call may."""
+        """Refuse the call with this status if the block takes too long."""
         try:
             async with asyncio.timeout(self.limits.request_s):
                 yield
@@ -194,14 +194,17 @@ class TeamServer:
 
     @contextlib.contextmanager
     def memory(self, project: Project) -> Iterator[Ralph]:
-        """The memories of a project, for one call. Calls take turns, because threads that compute
-        at the same time slow each other down. A call that has waited too long goes on without its
-        turn: the one before it may be waiting for a server."""
+        """Yield the memories of a project, for one call.
+
+        Calls take turns, because threads that compute at the same time slow each other down. A call
+        that has waited too long continues without its turn: the call before it may be waiting for a
+        server.
+        """
         mine = self._turn.acquire(timeout=_TURN_S)
         try:
             with self._lock:
                 free = self._free.setdefault(project.id, [])
-                # The one used last knows most of what is new.
+                # The one used last is the most up to date.
                 ralph = free.pop() if free else None
             ralph = ralph or open_ralph(project=project, home=self._home)
             try:
@@ -213,7 +216,7 @@ class TeamServer:
                 self._turn.release()
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """One line of the access log: no content, no secret."""
+        """Write one line to the access log, without content or secrets."""
         if self._log is not None:
             self._log(json.dumps(line, separators=(",", ":")))
 
@@ -225,8 +228,8 @@ _HOW = "Create one with `ralph token create`, and send it as `Authorization: Bea
 
 
 def make_api(server: TeamServer, *more: Route) -> ASGIApp:
-    """The API as an ASGI application, with these routes added."""
-    # The name of a feature may have slashes, so the longer paths are tried first.
+    """Return the API as an ASGI application, with these routes added."""
+    # Feature names may contain slashes, so longer paths are tried first.
     routes = [
         Route(
             PREFIX + call.path.replace("{feature}", "{feature:path}"),
@@ -297,7 +300,7 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
 
 
 async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
-    """The argument of a call, from its body."""
+    """Return the argument of a call, from its body."""
     body = bytearray()
     too_large = Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
@@ -317,7 +320,7 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
 
 
 def _query(request: Request, call: ApiRoute) -> list[Any]:
-    """The argument of a call, from its query."""
+    """Return the argument of a call, from its query."""
     found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in _LISTS and call.path != "/tasks":
@@ -347,7 +350,7 @@ def _json(value: Any) -> Response:
 def problem(
     status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
 ) -> Response:
-    """An error as a problem-details response."""
+    """Return an error as a problem-details response."""
     told = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": what}
     told |= {"todo": todo} if todo else {}
     headers = {"retry-after": str(math.ceil(retry_s))} if retry_s else {}
@@ -363,7 +366,7 @@ def _refused(_: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, error: Exception) -> Response:
-    """An error of the memory, without the path on the server where it happened."""
+    """Return a memory error as a response, without the path on the server where it happened."""
     if isinstance(error, OSError):
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
@@ -427,7 +430,7 @@ class Figures:
         times[-1] += took_s
 
     def text(self) -> str:
-        """Everything counted since the process started."""
+        """Return everything counted since the process started."""
         lines = ["# TYPE ralph_requests_total counter"]
         for (method, path, status), count in sorted(self._calls.items()):
             named = f'method="{method}",path="{path}",status="{status}"'
@@ -468,7 +471,7 @@ class AccessLog:
         figures = self._server.figures
         figures.under_way += 1
         try:
-            # An unexpected error was answered already; its type goes to the log.
+            # Unexpected errors were answered already; their type goes into the log.
             with contextlib.suppress(Exception):
                 await self._app(scope, receive, send_counted)
         finally:
@@ -499,7 +502,7 @@ def log_to_stderr(line: str) -> None:
 
 
 def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
-    """A connection class that closes idle connections: each one takes a file descriptor."""
+    """Return a connection class that closes idle connections: each takes a file descriptor."""
 
     class LimitedConnection(H11Protocol):
         _seen: object = None
@@ -530,7 +533,7 @@ def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
 
 
 def openapi() -> dict[str, Any]:
-    """The OpenAPI document of all calls."""
+    """Return the OpenAPI document of all calls."""
     structs = [one.takes for one in CALLS if isinstance(one.takes, type) and one.takes is not dict]
     structs = [one for one in structs if issubclass(one, msgspec.Struct)]
     refs, components = msgspec.json.schema_components(

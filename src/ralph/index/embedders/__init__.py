@@ -1,4 +1,5 @@
-"""Embedders: each is a module here, named like the setting `embedder` names it.
+"""Embedders. Each is a module with the name used in the setting `embedder`.
 
-A module has `open_embedder(settings, cache)`. Nothing is loaded or asked before its first text.
+A module has `open_embedder(settings, cache)`. It loads nothing and sends no requests before the
+first text.
 """

@@ -1,7 +1,7 @@
-"""MiniLM, for text about code: a small sentence model that runs here, in ONNX Runtime.
+"""MiniLM, for text about code: a small sentence model that runs locally, in ONNX Runtime.
 
-The extra `minilm` brings it. The model and its tokeniser are read as files from the installed
-packages, which are never imported. It reads 256 tokens at most, so a long text is several pieces.
+The extra `minilm` installs it. The model and its tokeniser are read as files from the installed
+packages, which are never imported. It reads at most 256 tokens, so a long text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TOKENISER = (
     Path("embeddings") / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json",
 )
 _DIMS = 384
-# What the model was trained on, its two marks included.
+# The length the model was trained on, including its two marks ([CLS] and [SEP]).
 _WINDOW_TOKENS = 256
 _MARKS = 2
 _OVERLAP_TOKENS = 32
-# A shorter text has no more tokens than characters and needs no counting.
+# Texts up to this length surely fit: they have no more tokens than characters.
 _SURELY_SHORT_CHARS = 200
 _BATCH = 8
-# So many tokens in one run: more of them are hardly faster and hold much more memory.
+# How many tokens to run at once. More are hardly faster, and need much more memory.
 _RUN_TOKENS = 256
 _INSTALL = "Run: pip install 'ralph-rag[minilm]'"
 _REINSTALL = "Run: pip install --force-reinstall 'ralph-rag[minilm]'"
@@ -58,26 +58,26 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
     marks: tuple[int, int] = (0, 0)
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text in parts of one window, each overlapping the next."""
+        """Return the text in parts that fit the window and overlap each other."""
         if len(text) <= _SURELY_SHORT_CHARS:
             return (text,)
         offsets = self._opened_tokeniser().encode(text, add_special_tokens=False).offsets
         return cut(text, offsets, size=_WINDOW_TOKENS - _MARKS, overlap=_OVERLAP_TOKENS)
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row a text, of its first window; whoever has a budget hands over a few at a time."""
+        """Return one row per text, for its first window. Ignores the budget: batches are small."""
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
         ids = [self._ids(text) for text in texts]
-        # Texts of about the same length together, so that few tokens are padding.
+        # Run texts of similar length together, so that few tokens are padding.
         order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
         for rows in _runs(order, ids):
             vectors[rows] = self._run([ids[row] for row in rows])
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector; a long question is its beginning and its end."""
+        """Return one vector; of a long question, only the beginning and the end are read."""
         return mean_direction(self.embed_passages(ends(self.pieces(text))))
 
     def check(self) -> None:
@@ -86,7 +86,7 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
 
     def _ids(self, text: str) -> list[int]:
         if not text.strip():
-            return []  # nothing to read has no direction
+            return []  # an empty text has no direction
         tokeniser = self._opened_tokeniser()
         ids: list[int] = tokeniser.encode(text, add_special_tokens=False).ids
         first, last = self.marks
@@ -104,7 +104,7 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
         inputs = {"input_ids": tokens, "attention_mask": mask}
         inputs["token_type_ids"] = np.zeros_like(tokens)
         (hidden,) = self._opened_session().run(["last_hidden_state"], inputs)
-        # Summed, not averaged: brought to length one they are the same.
+        # The sum instead of the mean: after normalizing they are the same.
         return unit_rows(np.einsum("rtd,rt->rd", hidden, mask.astype(np.float32)))
 
     def _opened_tokeniser(self) -> Any:
@@ -122,7 +122,8 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
             file = self._file(_MODEL, MINILM_SHA256)
             onnxruntime = _import("onnxruntime")
             options = onnxruntime.SessionOptions()
-            # One core is the fastest where others work too, and what is idle gives back memory.
+            # One core is fastest if other processes work, too. Without the arena, memory is freed
+            # after each run.
             options.intra_op_num_threads = options.inter_op_num_threads = 1
             options.enable_cpu_mem_arena = False
             options.log_severity_level = 3
@@ -138,19 +139,19 @@ class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
 
 
 def open_embedder(settings: object, cache: Path | None) -> MiniLMEmbedder:
-    """The embedder; it has no settings."""
+    """Return the embedder. It has no settings."""
     return MiniLMEmbedder(stamp_folder=cache)
 
 
 def _import(name: str) -> Any:
-    """A library that the extra installs."""
+    """Import a library that the extra installs."""
     if find_spec(name) is None:
         raise EmbedderOff(f"MiniLM needs {name}, which is not installed", todo=_INSTALL)
     return import_module(name)
 
 
 def _find_package(name: str) -> Path:
-    """The folder of an installed package, which is never imported."""
+    """Return the folder of an installed package without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise EmbedderOff(f"MiniLM is not installed (no package {name})", todo=_INSTALL)
@@ -158,7 +159,7 @@ def _find_package(name: str) -> Path:
 
 
 def _runs(order: Sequence[int], ids: Sequence[list[int]]) -> Iterator[list[int]]:
-    """Rows to run together: the shorter their texts, the more of them."""
+    """Yield rows to run together: the shorter their texts, the more of them."""
     rows: list[int] = []
     for row in order:
         if rows and (len(rows) + 1) * len(ids[row]) > _RUN_TOKENS:

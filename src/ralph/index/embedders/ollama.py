@@ -1,4 +1,4 @@
-"""Ollama: a model on this machine or in its network, over Ollama's own HTTP interface."""
+"""Ollama: a model on this machine or in its network, over Ollama's own HTTP API."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class _OllamaModel(msgspec.Struct):
 
 
 class Ollama(Dialect):
-    """The dialect of Ollama: `/api/tags` tells its models, `/api/embed` makes vectors."""
+    """The API of Ollama: `/api/tags` lists its models, `/api/embed` returns vectors."""
 
     def __init__(self, wire: Wire[EmbedderOff], model: str = _DEFAULT_MODEL) -> None:
         super().__init__(wire, model, name=f"ollama:{plain_name(model)}", title=f"Ollama {model}")
 
     def version(self, deadline: Deadline) -> str:
-        """The model's digest: pulling another version is another model."""
+        """Return the model's digest; another digest is treated as another model."""
         reply = self._wire.call("GET", "/api/tags", deadline=deadline)
         if reply.status != 200:
             raise self.off(f"does not list its models ({reply.describe()})")
@@ -39,12 +39,12 @@ class Ollama(Dialect):
         return found.digest.removeprefix("sha256:")[:_VERSION_CHARS]
 
     def idle(self, deadline: Deadline) -> bool:
-        """Whether the model is not among those in memory; an older Ollama does not tell."""
+        """Whether the model is not loaded; False for an older Ollama, which does not say."""
         reply = self._wire.call("GET", "/api/ps", deadline=deadline)
         return reply.status == 200 and _tagged(self._model) not in self._models(reply)
 
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
-        """One list of numbers a text."""
+        """Return one list of numbers per text."""
         body = msgspec.json.encode({"model": self._model, "input": list(texts)})
         reply = self._wire.call("POST", "/api/embed", body, deadline=deadline)
         if reply.status == 404:
@@ -57,7 +57,7 @@ class Ollama(Dialect):
         return self.decoded(reply, "embeddings", list[list[float]])
 
     def _missing(self) -> EmbedderOff:
-        """Ollama is there, its model is not."""
+        """Return the error for a model that Ollama does not have."""
         return EmbedderOff(f"{self._model} not found", todo=f"Run: ollama pull {self._model}")
 
     def _models(self, reply: Reply) -> dict[str, _OllamaModel]:
@@ -66,13 +66,13 @@ class Ollama(Dialect):
 
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
-    """The embedder at the URL that the settings name."""
+    """Return the embedder at the URL in the settings."""
     url, model = settings.ollama_url, settings.ollama_model
     return open_served(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
 
 
 def ollama_wire(url: str) -> Wire[EmbedderOff]:
-    """The way to an Ollama."""
+    """Return a connection to Ollama."""
     return Wire(url, name="Ollama", todo="Start it: ollama serve", error=EmbedderOff, slow=SLOW)
 
 

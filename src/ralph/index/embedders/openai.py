@@ -1,4 +1,4 @@
-"""Embeddings over `/v1/embeddings`: OpenAI, and every server that speaks its dialect."""
+"""Embeddings over `/v1/embeddings`: OpenAI, and every server with the same API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _OpenAIVector(msgspec.Struct):
 
 
 class OpenAI(Dialect):
-    """The dialect of OpenAI's embeddings; the key goes into a header and nowhere else."""
+    """The API of OpenAI's embeddings. The key is sent in a header and appears nowhere else."""
 
     def __init__(
         self, url: str = _URL, model: str = _MODEL, *, key: str = "", dimensions: int | None = None
@@ -34,19 +34,19 @@ class OpenAI(Dialect):
         name = "OpenAI" if self._is_openai else "the embedding server"
         todo, url = "Check openai_base_url and the network.", with_version(url)
         wire = Wire(url, name=name, todo=todo, error=EmbedderOff, slow=SLOW, key=key)
-        # The same name may be another model on another server.
+        # The same name may mean another model on another server.
         server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]
         title = f"OpenAI {model}" if self._is_openai else model
         super().__init__(wire, model, name=f"openai:{plain_name(model)}:{server}", title=title)
 
     def version(self, deadline: Deadline) -> str:
-        """Nobody can know; but a key that is needed and not there is known at once."""
+        """Return the requested vector length, as the API has no versions. OpenAI needs a key."""
         if not self._key and self._is_openai:
             raise self.off("needs a key", "Set RALPH_OPENAI_API_KEY.")
         return "" if self._dimensions is None else f"cut{self._dimensions}"
 
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
-        """One list of numbers a text, in the order of the texts."""
+        """Return one list of numbers per text, in the order of the texts."""
         asked: dict[str, object] = {"model": self._model, "input": list(texts)}
         if self._dimensions is not None:
             asked["dimensions"] = self._dimensions
@@ -70,14 +70,14 @@ class OpenAI(Dialect):
 
 
 def split_model(name: str) -> tuple[str, int | None]:
-    """A model's name, and the length of the vectors that it is asked for."""
+    """Split `MODEL@LENGTH` into the model's name and the vector length to request, if any."""
     model, _, length = name.rpartition("@")
     chosen = model and length.isascii() and length.isdecimal() and len(length) < 6
     return (model, int(length)) if chosen else (name, None)
 
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
-    """The embedder at the URL that the settings name."""
+    """Return the embedder at the URL in the settings."""
     url, (model, dimensions) = settings.openai_base_url, split_model(settings.openai_model)
     dialect = OpenAI(url, model, key=settings.openai_api_key or "", dimensions=dimensions)
     return open_served(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -1,7 +1,7 @@
-"""An embedder on a server: asked in batches, checked, and left alone for a while when it fails.
+"""An embedder on a server: called in batches, checked, and not called for a while after a failure.
 
-What the server said of its model is kept on disk. So the index keeps its name while the server is
-down, and goes on answering by words; never by another model's vectors.
+What the server reports about its model is saved on disk. So while the server is down, the embedder
+keeps its identity, and the index still answers by words; never by another model's vectors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMEOUT_S = 60.0
 _CHECK_TIMEOUT_S = 30.0
 
 
-# -- What a server of an embedding model may refuse, and what to do about a slow one.
+# -- Statuses that refuse the texts, and what to do about a slow server.
 
 
 _UNWANTED = frozenset({400, 413, 422})
@@ -37,17 +37,17 @@ SLOW = "Look after the server; if it is only slow, raise remember_budget_s."
 
 
 class TextsRefused(Exception):
-    """The server is well but does not want these texts; the argument says why."""
+    """The server works but refuses these texts; the argument is the error."""
 
 
-# -- What known embedding models want around a text, and how much of one they read.
+# -- The prefixes that known embedding models want, and how long a text they read.
 
 
 _FOR_SEARCHING = "Represent this sentence for searching relevant passages: "
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """What is put before a question and before a passage, and the longest text in tokens."""
+    """The prefixes for a question and for a passage, and the longest text in tokens."""
 
     query: str = ""
     passage: str = ""
@@ -55,7 +55,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 _NOMIC = Recipe("search_query: ", "search_document: ", 2048)
-# By the model's name without its owner and tag; the longest beginning that fits counts.
+# By the beginning of the model's name, without owner and tag; the longest one that fits counts.
 _RECIPES = {
     "": Recipe(),
     "all-minilm": Recipe(window_tokens=256),
@@ -73,34 +73,34 @@ _RECIPES = {
 
 
 def recipe_for(model: str) -> Recipe:
-    """How texts are given to this model; an unknown one gets them as they are."""
+    """Return the recipe for this model; an unknown model gets texts as they are."""
     name = model.rpartition("/")[2].partition(":")[0].lower()
     return _RECIPES[max((known for known in _RECIPES if name.startswith(known)), key=len)]
 
 
 def plain_name(model: str) -> str:
-    """A model's name as it may stand in an identity: short, and of plain characters."""
+    """Return a model's name for use in an identity: short, with plain characters only."""
     if re.fullmatch(r"[\w./:+-]{1,48}", model, re.ASCII):
         return model
     return hashlib.sha256(model.encode(errors="replace")).hexdigest()[:12]
 
 
-# -- Cutting a long text into overlapping pieces that a model with a short window reads whole.
+# -- Cutting a long text into overlapping pieces that fit the window of a model.
 
 
-# The same as text/tokens.py counts, one match a token.
+# Counts tokens like text/tokens.py, one match per token.
 _ABOUT_A_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+")
 
 
 def about_tokens(text: str) -> list[tuple[int, int]]:
-    """Where tokens begin and end, estimated for a model whose tokeniser is elsewhere."""
+    """Return where tokens begin and end, estimated without the model's own tokeniser."""
     return [found.span() for found in _ABOUT_A_TOKEN.finditer(text)]
 
 
 def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int) -> list[str]:
-    """Pieces of at most `size` tokens; each begins a little before the one ahead of it ends.
+    """Return pieces of at most `size` tokens; each starts a little before the previous one ends.
 
-    Inside the overlap a piece begins at a word, where there is one.
+    A piece starts at the beginning of a word, if one begins in the overlap.
     """
     found: list[str] = []
     first = begin = 0
@@ -113,15 +113,15 @@ def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int
 
 
 def ends(pieces: Sequence[str]) -> Sequence[str]:
-    """The first piece and the last: where somebody who pastes a long text says what he wants."""
+    """Return the first and last piece: people who paste a long text put their question there."""
     return pieces if len(pieces) < 3 else (pieces[0], pieces[-1])
 
 
-# -- Vectors of length one; what has no direction stays zero.
+# -- Unit vectors; zero vectors stay zero.
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
-    """Each row brought to length one."""
+    """Normalize each row to unit length."""
     import numpy as np
 
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
@@ -131,41 +131,42 @@ def unit_rows(vectors: Vectors) -> Vectors:
 
 
 def mean_direction(vectors: Vectors) -> Vectors:
-    """One vector that points where the rows point together."""
+    """Return the sum of the rows, normalized if there is more than one."""
     import numpy as np
 
     whole: Vectors = np.add.reduce(vectors, axis=0)
     return whole if len(vectors) == 1 else unit_rows(whole[None, :]).reshape(-1)
 
 
-# Of a model's window, for tokens are only estimated here; and of that, what two pieces share.
+# The share of a model's window to use, because tokens are only estimated; and the share of that
+# which two pieces have in common.
 _SAFE_SHARE = 0.8
 _OVERLAP_SHARE = 0.125
-# A server that failed is not asked again for so long, and a model's version not looked up again.
+# How long a server is not called after a failure, and how long a model's version is valid.
 _REST_S = 30.0
 _LOOK_AGAIN_S = 30.0
-# How long a question's vector serves the other memories of the same search.
+# How long a question's vector is reused, for the other memories in the same search.
 _SAME_SEARCH_S = 2.0
 _SHORTEST_S = 0.25
 _REQUEST_CHARS = 200_000
-# So slow is no server that works: how long it may be depends on what it is given.
+# Every working server is faster than this. Timeouts grow with the length of the texts.
 _SLOWEST_CHARS_A_S = 200.0
-# A text that is refused is tried shorter and shorter, down to this.
+# A refused text is halved and tried again, down to this length.
 _SHORTEST_CHARS = 200
 _TRIAL = "ready?"
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """What the server said of its model: how long its vectors are, and which version it is."""
+    """What the server reported about its model: the length of its vectors, and its version."""
 
     dims: Annotated[int, msgspec.Meta(gt=0)]
     version: str
 
 
 class Dialect(ABC):
-    """How one kind of server is asked. All raise EmbedderOff, `vectors` also TextsRefused.
+    """The API of one kind of server. Calls raise EmbedderOff; `vectors` also TextsRefused.
 
-    `name` begins the identity: the kind of server and its model. `title` is what people call it.
+    `name`, the kind of server and its model, begins the identity. `title` is shown to people.
     """
 
     def __init__(self, wire: Wire[EmbedderOff], model: str, *, name: str, title: str) -> None:
@@ -177,26 +178,26 @@ class Dialect(ABC):
 
     @abstractmethod
     def version(self, deadline: Deadline) -> str:
-        """Which version of the model is there now; empty where nobody can know."""
+        """Return the current version of the model; empty if the server does not tell."""
 
     def idle(self, deadline: Deadline) -> bool:
-        """Whether the model must be loaded first, which takes its time."""
+        """Whether the model must be loaded first, which takes time."""
         return False
 
     @abstractmethod
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
-        """What the server makes of these texts, as it gave it."""
+        """Return the server's vectors for these texts, unchecked."""
 
     def off(self, what: str, todo: str | None = None) -> EmbedderOff:
-        """An error about this server."""
+        """Return an error about this server."""
         return self._wire.off(what, todo)
 
     def refusal(self, reply: Reply, error: EmbedderOff) -> Exception:
-        """The error; but some statuses speak of the texts: one is too long, or too many."""
+        """Return the error; as TextsRefused if the status blames the texts (too long, too many)."""
         return TextsRefused(error) if reply.status in _UNWANTED else error
 
     def decoded(self, reply: Reply, key: str, kind: type[_T]) -> _T:
-        """What the answer has under this key, as this type."""
+        """Return the value of this key in the answer, as this type."""
         try:
             answer = msgspec.json.decode(reply.body, type=dict[str, msgspec.Raw])
             return msgspec.json.decode(answer.get(key, b""), type=kind)
@@ -205,7 +206,7 @@ class Dialect(ABC):
 
 
 class ServedEmbedder(msgspec.Struct, eq=False):
-    """Texts to vectors through a server's dialect."""
+    """An embedder that calls a server through its dialect."""
 
     dialect: Dialect
     memo: Path | None = None
@@ -217,7 +218,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
     looked_at: float = -math.inf
     worked_at: float = -math.inf
     rest: tuple[float, EmbedderOff] | None = None
-    # The last question, when it was asked, and its vector: one search asks several memories.
+    # The last question, its time and its vector, because one search asks several memories.
     asked: tuple[str, float, Vectors] | None = None
 
     def __post_init__(self) -> None:
@@ -227,7 +228,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
     def identity(self) -> str:
         if (known := self._remembered()) is None:
             return f"{self.dialect.name}:unknown"
-        # Everything beside the model that shapes the numbers.
+        # Everything besides the model that affects the numbers.
         manner = msgspec.json.encode([self.dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
         short = hashlib.sha256(manner).hexdigest()[:6]
         return f"{self.dialect.name}:{known.version or 'any'}:{known.dims}:{short}"
@@ -238,14 +239,14 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return known.dims if known else 0
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text in parts that surely fit into the model's window."""
+        """Return the text in parts that surely fit the model's window."""
         size = int(self.dialect.recipe.window_tokens * _SAFE_SHARE)
         if len(text) <= size:
             return (text,)
         return cut(text, about_tokens(text), size=size, overlap=int(size * _OVERLAP_SHARE))
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row a text; a server that hangs shows it at a short text, within a short time."""
+        """Return one row per text. A short request comes first, to find out if the server hangs."""
         import numpy as np
 
         if not texts:
@@ -261,7 +262,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return np.concatenate(rows)
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector, or EmbedderOff, within the short timeout."""
+        """Return one vector, or raise EmbedderOff, within the short timeout."""
         if self.asked and self.asked[0] == text and self.clock() - self.asked[1] < _SAME_SEARCH_S:
             return self.asked[2]
         deadline = Deadline(self.query_timeout_s)
@@ -272,19 +273,19 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return vector
 
     def check(self) -> None:
-        """Reachable, its model there, a vector made; what it says of itself counts from now on."""
+        """Check the server and its model, make a vector, and save what the server reports."""
         self.rest = None
         with self._resting():
             version = self.dialect.version(Deadline(self.query_timeout_s))
             self._learnt(version, Deadline(_CHECK_TIMEOUT_S))
 
-    # -- asking
+    # -- requests
 
     def _rows(self, dims: int, texts: Sequence[str], prefix: str, deadline: Deadline) -> Vectors:
         import numpy as np
 
         rows = np.zeros((len(texts), dims), dtype=np.float32)
-        # What holds no text has no direction, and servers refuse it.
+        # An empty text has no direction, and servers refuse it.
         places = [place for place, text in enumerate(texts) if text.strip()]
         if places:
             given = self._given([prefix + texts[place] for place in places], deadline)
@@ -292,7 +293,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return rows
 
     def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
-        """What the server gives; one text it does not want shall not cost the others theirs."""
+        """Return the server's vectors. If texts are refused, split the batch and shorten them."""
         try:
             return self.dialect.vectors(texts, deadline)
         except TextsRefused as refused:
@@ -305,7 +306,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             return self._given([shorter], deadline)
 
     def _checked(self, rows: list[list[float]], count: int, dims: int | None) -> Vectors:
-        """The server's numbers as vectors of length one, if they are what they should be."""
+        """Return the server's numbers as unit vectors, or raise an error if they are wrong."""
         import numpy as np
 
         if len(rows) != count:
@@ -327,10 +328,10 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         allowed_s = min(self.query_timeout_s + work_s, _TIMEOUT_S)
         return Deadline(allowed_s) if whole is None else whole.within(allowed_s)
 
-    # -- knowing the server
+    # -- the server's model
 
     def _greeted(self, whole: Deadline | None) -> ServedModel:
-        """Who is there, and that it works, before it gets much to do and time for it."""
+        """Return the server's model, and check that it works before it gets long requests."""
         before, fresh = self._remembered(), self.clock() - self.looked_at < _LOOK_AGAIN_S
         if before is not None and fresh:
             return before
@@ -343,7 +344,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         return known
 
     def _looked(self, deadline: Deadline) -> ServedModel:
-        """Which model is there now; a new one is tried."""
+        """Return the current model; try it if it is new."""
         known = self._remembered()
         if known is not None and self.clock() - self.looked_at < _LOOK_AGAIN_S:
             return known
@@ -359,7 +360,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         self.model = known = ServedModel(vectors.shape[1], version)
         self.looked_at = self.clock()
         if self.memo is not None:
-            with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
+            with contextlib.suppress(OSError):  # cannot be saved: the next process asks again
                 disk.make_folder(self.memo.parent)
                 disk.replace(self.memo, msgspec.json.encode(known))
         return known
@@ -372,7 +373,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
-        """A server that failed is left alone for a while: one wait is enough."""
+        """After a failure, raise the same error for a while: waiting once is enough."""
         if self.rest is not None and self.clock() < self.rest[0]:
             raise self.rest[1].with_traceback(None)
         try:
@@ -386,7 +387,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
 
 def open_served(dialect: Dialect, settings: Any, cache: Path | None, *facts: str) -> ServedEmbedder:
-    """An embedder as the settings want it; the facts tell servers and models apart."""
+    """Return an embedder; `facts` identify the server and the model in the memo's name."""
     digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
     memo = cache / f"embedder-{digest[:16]}.json" if cache else None
     return ServedEmbedder(dialect, memo=memo, query_timeout_s=settings.wait_s)

@@ -3,9 +3,9 @@
 No server, no key, no download: NumPy is all it needs. `embedder/MODEL_CARD.md` in the repository
 says what the table was trained on and how good it is; docs/formats.md describes the file.
 
-A text becomes words (identifiers are split, accents dropped), and a word the longest pieces that
-the vocabulary has. The vector is the weighted sum of the pieces' rows: a piece that fits the whole
-text counts more than one that does not, and the first pieces of a long text count once more.
+A text is split into words (identifiers are split, accents dropped), and each word into the longest
+pieces in the vocabulary. The vector is the weighted sum of the pieces' rows. A piece that fits the
+whole text counts more, and the first pieces of a long text count twice.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _BATCH = 512
 _REINSTALL = "Run: pip install --force-reinstall ralph-rag"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-# How much of a word and of a text is read.
+# The part of a word and of a text that is read.
 _WORD_LETTERS = 32
 _TEXT_PIECES = 2000
 _CACHED_WORDS = 50_000
-# How many pieces are looked up in the text of the vocabulary before a dictionary is made of it.
+# How many pieces are searched in the vocabulary's text before a dictionary is built.
 _LOOKED_UP = 200
-# A piece that fits a text counts at most e to the power of this.
+# The weight of a piece that fits a text is at most e to the power of this.
 _MOST_FIT = 4.0
 
 
 class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
-    """The 256-dimensional table, memory-mapped, opened at the first text."""
+    """The 256-dimensional table, memory-mapped when the first text comes."""
 
     identity = f"static:ralph-1:{TABLE_SHA256[:12]}"
     title = "static"
@@ -64,7 +64,7 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
     opened: _WordTable | None = None
 
     def pieces(self, text: str) -> Sequence[str]:
-        """The text itself: a sum has no longest text."""
+        """Return the text itself: a sum of word vectors has no length limit."""
         return (text,)
 
     def check(self) -> None:
@@ -72,7 +72,7 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
         self.embed_query("ready?")
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row a text, so fast that no budget matters."""
+        """Return one row per text. Ignores the budget, because it is fast."""
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
@@ -83,7 +83,7 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector."""
+        """Return one vector."""
         vector: Vectors = self.embed_passages([text])[0]
         return vector
 
@@ -96,10 +96,10 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
 
 
 class _Vocabulary:
-    """The pieces, one a line, and their rows: the numbers of the lines.
+    """The pieces, one per line; the row of a piece is its line number.
 
-    A dictionary of them takes longer to make than all else a question needs, so the first few are
-    looked up in the text.
+    Building a dictionary takes longer than everything else a question needs, so the first pieces
+    are searched in the text.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -114,7 +114,7 @@ class _Vocabulary:
         return len(self._ends) - 1
 
     def row(self, piece: str) -> int | None:
-        """The row of a piece."""
+        """Return the row of a piece, or None."""
         if self._looked_up < _LOOKED_UP:
             self._looked_up += 1
             at = self._text.find(f"\n{piece}\n".encode())
@@ -126,8 +126,8 @@ class _Vocabulary:
 
 
 class _WordTable(NamedTuple):
-    """What the file holds: the rows of all pieces, then those for letter pairs of scripts that the
-    vocabulary does not have. Row i stands for `scale[i] * rows[i]`."""
+    """The content of the file: a row for each piece, then rows for letter pairs of scripts that are
+    not in the vocabulary. The vector of row i is `scale[i] * rows[i]`."""
 
     vocabulary: _Vocabulary
     hashed: int
@@ -139,7 +139,7 @@ class _WordTable(NamedTuple):
     cache: dict[str, tuple[int, ...]]
 
     def ids(self, text: str) -> list[int]:
-        """The rows of a text, in order."""
+        """Return the rows of a text, in order."""
         found: list[int] = []
         for word in _WORD.findall(text if text.isascii() else _NOT_ASCII.sub(_plain, text)):
             rows = self.cache.get(word)
@@ -169,7 +169,7 @@ class _WordTable(NamedTuple):
         return tuple(found)
 
     def vector(self, ids: list[int]) -> Vectors:
-        """The unit vector of these rows."""
+        """Return the unit vector of these rows."""
         whole = self._sum(ids)
         return _unit(whole + self._sum(ids[: self.lead])) if len(ids) > self.lead > 0 else whole
 
@@ -185,7 +185,7 @@ class _WordTable(NamedTuple):
 
 
 def _plain(letters: re.Match[str]) -> str:
-    """Letters without their accents, ligatures and wide forms apart."""
+    """Return letters without accents, with ligatures and wide forms decomposed."""
     apart = unicodedata.normalize("NFKD", letters[0])
     return "".join(char for char in apart if not unicodedata.combining(char))
 
@@ -197,9 +197,9 @@ def _unit(vector: Vectors) -> Vectors:
 
 @functools.lru_cache(maxsize=2)
 def _read(file: Path) -> _WordTable:
-    """The table straight from the disk's pages; its hash was checked, so its parts are there.
+    """Map the table into memory. Its hash was checked, so it is complete.
 
-    One for all memories of a process.
+    All memories of a process share it.
     """
     import numpy as np
 
@@ -209,7 +209,7 @@ def _read(file: Path) -> _WordTable:
         vocabulary = _Vocabulary(zlib.decompress(opened.read(head["vocabulary"])))
         start = -(-opened.tell() // 64) * 64
     count = head["rows"]
-    # The plain arrays are indexed faster than the mapped ones.
+    # Plain arrays are indexed faster than memmap objects.
     whole = np.asarray(np.memmap(file, np.uint8, "r", offset=start))
     gate_at, rows_at = 4 * count, 4 * count + 2 * _DIMS**2
     gate = whole[gate_at:rows_at].view(np.float16).astype(np.float32).reshape(_DIMS, _DIMS)
@@ -220,17 +220,17 @@ def _read(file: Path) -> _WordTable:
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
-    """The embedder; it has no settings."""
+    """Return the embedder. It has no settings."""
     return StaticEmbedder(stamp_folder=cache)
 
 
-# -- Files of a model that come inside a package: checked to be the ones we know.
+# -- Model files from installed packages, checked by hash.
 
 
 def model_file(
     what: str, package: Path, name: Path, hashes: Sequence[str], stamps: Path | None, todo: str
 ) -> Path:
-    """A file of a model, checked once for each installed copy; a stamp remembers it was right."""
+    """Return a model's file after checking its hash; a stamp file saves the next check."""
     file = package / name
     try:
         stat = file.stat()
@@ -247,7 +247,7 @@ def model_file(
         reason = "this is not the file Ralph's vectors are made with (its SHA-256 differs)"
         raise EmbedderOff(reason, where=str(file), todo=todo)
     if stamp:
-        with contextlib.suppress(OSError):  # nowhere to write: it is checked again next time
+        with contextlib.suppress(OSError):  # cannot be saved: checked again next time
             disk.make_folder(stamp.parent)
             disk.write(stamp, seen)
     return file
