@@ -24,7 +24,7 @@ from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
 from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
 from ralph.records import Record, Source
-from ralph.text.tokens import PassageWords
+from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -45,7 +45,6 @@ _QUERIES_AT_ONCE = 32
 # How many words are counted in parallel.
 _THREADS = 8
 # The BM25 parameters of the embedded index. For both, candidates are scored again afterwards.
-_FIELD_WEIGHTS = (2.0, 1.0, 0.5)
 _SATURATION, _LENGTH = 1.2, 0.75
 # The rarity of tokens so frequent that it would be negative; the same as in FTS5.
 _LEAST_RARITY = 1e-6
@@ -220,7 +219,7 @@ def _vectors_blob(vectors: Any) -> bytes:
 def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
     """Return the BM25 weight of each token in a passage, without its rarity, by vector index."""
     times: dict[str, float] = {}
-    for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
+    for field, weight in zip(fields, FIELD_WEIGHTS, strict=False):  # there are no facets here
         for token in field:
             times[token] = times.get(token, 0.0) + weight
     norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)

@@ -246,7 +246,9 @@ class Ralph:
             found += self.conversations.find(record_id, everywhere=True)
         found = list(filter(reach.has, found))
         streams = self._streams(reach) if "project" in reach.keepers else []
-        if not found and any(i.startswith(record_id) for one in streams for i in one.forgotten()):
+        if not found and any(
+            i.startswith(record_id.lower()) for one in streams for i in one.forgotten()
+        ):
             raise NotFound(f"record {record_id!r} was forgotten, and stays so")
         find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
