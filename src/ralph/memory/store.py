@@ -69,7 +69,7 @@ def moment_given(text: str, field: str) -> str:
 
 
 MOST_HITS = 20
-FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
+FEATURES, CONVERSATIONS, KNOWLEDGE, TOKENS = "features", "conversations", "knowledge", "tokens"
 # Streams of a project beside those of its features, which cannot be called so.
 NOTES, PLAN = "~notes", "~plan"
 # Where in Ralph's home what must wait for a server is kept.
