@@ -246,7 +246,7 @@ class Ralph:
         found = list(filter(reach.has, found))
         streams = self._streams(reach) if "project" in reach.keepers else []
         if not found and any(i.startswith(record_id) for one in streams for i in one.forgotten()):
-            raise NotFound(f"record {record_id!r} was forgotten, and stays so")
+            raise NotFound(f"record {record_id!r} was forgotten")
         find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
 

@@ -203,7 +203,7 @@ def test_a_server_that_is_down_gets_nothing_and_nothing_waits_for_it(
         url = server.url
     ran = ralph("journal", "move", "--to", url)
     assert ran.code == 1
-    assert "is not reached" in ran.err
+    assert "cannot reach the journal server" in ran.err
     assert PASSWORD not in ran.err
     assert [file for file in (home / "spool").rglob("*.jsonl") if file.stat().st_size] == []
 
@@ -330,7 +330,7 @@ def test_what_waits_of_every_project_is_delivered(
             other.conversations.start(title="meanwhile")
         down = ralph("journal", "deliver")
         assert down.code == 1
-        assert "is not reached" in down.err
+        assert "cannot reach the journal server" in down.err
         server.start()
         told = ralph.well("journal", "deliver", "--json").json
         assert sorted(told["delivered"].values()) == [1, 1, 1]
