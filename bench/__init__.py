@@ -15,14 +15,14 @@ from ralph.errors import BadInput, RalphError
 
 BENCHES = {
     "speed": "start, search, remember, lag, ingest, rebuild, disk and memory per record",
-    "loop": "what an iteration costs beside its agent",
+    "loop": "what an iteration costs besides its agent",
     "start": "how long hooks delay a client, and how soon the MCP server answers",
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
     "everything": "one search over iterations, conversations and knowledge together",
     "page": "start, every view and memory of the page in the browser",
-    "server": "searches a second of two servers on one PostgreSQL, compared with an echo",
+    "server": "searches per second of two servers on one PostgreSQL, compared with an echo",
     "paths": "how many files and functions each data path crosses",
     "calibrate": "what a score means: its constants, and how well they fit",
 }

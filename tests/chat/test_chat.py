@@ -367,7 +367,7 @@ def test_a_pause_of_the_project_holds_in_the_chat_too(
         assert talk.ask(QUESTION).exchange is None
 
     assert HEADING not in sent(server.requests[0])
-    assert any("so nothing is kept" in note for note in talk.screen.notes)
+    assert any("so nothing is saved" in note for note in talk.screen.notes)
 
 
 def test_without_a_project_a_chat_is_kept_apart(tmp_path: Path, project: Path) -> None:

@@ -231,7 +231,7 @@ def test_it_does_not_come_back_by_remembering_it_again(
 ) -> None:
     auth = memory.feature("auth")
     auth.forget([written.id])
-    with pytest.raises(RecordForgotten, match="stays so"):
+    with pytest.raises(RecordForgotten, match="was forgotten and cannot be added again"):
         auth.remember(secretive())
     assert_gone(memory, written)
 

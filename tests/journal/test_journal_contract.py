@@ -158,7 +158,7 @@ def test_the_same_id_with_other_content_is_kept_twice_and_reported(ground: Groun
     assert readable == 2
     name = journal.read().records[0].file
     assert [str(c) for c in complaints] == [
-        f"{name}:2: record {one.id} stands on line 1 with other content; both are kept"
+        f"{name}:2: record {one.id} is also on line 1 with different content; both are kept"
     ]
 
 

@@ -78,9 +78,9 @@ def still_takes_a_record(journal: JsonlJournal, text: str = "next") -> bool:
         (b'{"v":2,"kind":"iteration","id":"x"}', "was written by a newer Ralph (version 2)"),
         (b'{"v":2,"shape":["all","new"]}', "was written by a newer Ralph (version 2)"),
         (b'{"v":2,"kind":7,"id":8}', "was written by a newer Ralph (version 2)"),
-        (b"\0" * 4096, "holds NUL bytes"),
-        (A.rstrip().replace(b"auth", b"au\0th"), "holds NUL bytes"),
-        (b"\xff\xfe{\0}\0", "holds NUL bytes"),  # UTF-16
+        (b"\0" * 4096, "contains NUL bytes"),
+        (A.rstrip().replace(b"auth", b"au\0th"), "contains NUL bytes"),
+        (b"\xff\xfe{\0}\0", "contains NUL bytes"),  # UTF-16
         (A.rstrip().replace(b"auth", b"au\xffth"), "is not UTF-8 text"),
         (b"\x80abc", "is not UTF-8 text"),
         (b'{"v":1,"kind":"k","id":"\\ud800"}', "is not an entry of this journal"),
@@ -147,7 +147,7 @@ def test_zeros_at_the_end_as_a_power_cut_leaves_them_are_told_and_kept(
     journal.path.write_bytes(A + B[:50] + b"\0" * 5000)
     ((number, told),) = complaints(journal)
     assert number == 2
-    assert told.startswith("is torn: it holds NUL bytes")
+    assert told.startswith("is torn: it contains NUL bytes")
     assert still_takes_a_record(journal)
 
 

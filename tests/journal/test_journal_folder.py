@@ -113,7 +113,7 @@ def test_a_name_that_a_file_system_takes_for_another_is_refused(tmp_path: Path) 
     if not (tmp_path / "auth.jsonl").exists():  # where upper and lower case are two, play it
         (tmp_path / "auth.jsonl").hardlink_to(tmp_path / "Auth.jsonl")
         folder.names = lambda: ["Auth"]  # type: ignore[method-assign]
-    with pytest.raises(BadInput, match="differs from a name already used only in upper and lower"):
+    with pytest.raises(BadInput, match="differs from an existing name only by case"):
         folder.journal("auth")
 
 

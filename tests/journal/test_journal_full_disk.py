@@ -78,7 +78,7 @@ print(appended.fresh, living(journal))
     *refused, after = run_child(TELL + script, journal.path)
     assert refused == 4 * [
         f"JournalError {journal.path}: cannot write the journal (File too large); nothing was "
-        "written. Free space or permit writing there, then try again."
+        "written. Free up disk space or fix the permissions, then try again."
     ]
     assert after == "True ['a', 'b', 'c']"
     assert living(journal) == ["a", "b", "c"]

@@ -526,7 +526,7 @@ def test_a_row_that_was_changed_by_hand_is_reported(link: Link, journal: Postgre
     assert "does not match its digest" in told[0]
     assert "was written by a newer Ralph (version 9)" in told[1]
     assert "has a source that does not fit" in told[2]
-    assert "4 entries stand here and 5 were written" in told[3]
+    assert "found 4 entries but 5 were written" in told[3]
 
 
 def test_a_database_that_went_back_in_time_is_read_from_the_start(

@@ -419,8 +419,8 @@ def test_trouble_is_told_while_it_lasts(place: Place, caplog: pytest.LogCaptureF
         journal.append([note("b", 2)])
         journal.append([note("c", 3)])
     trouble = journals.trouble() or ""
-    assert trouble.startswith(f"the journal's server is not reached (127.0.0.1:{place.wire.port}/")
-    assert trouble.endswith("; answers are as of the last time")
+    assert trouble.startswith(f"cannot reach the journal server (127.0.0.1:{place.wire.port}/")
+    assert trouble.endswith("; results may be out of date")
     assert "not-a-secret" not in trouble
     assert len(caplog.messages) == 1  # once, however often it is met
     place.mend()

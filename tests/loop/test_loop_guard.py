@@ -369,7 +369,7 @@ def test_what_a_person_edits_while_the_agent_thinks_stays_or_is_kept_and_told(
         kept = "".join((loop.root / path).read_text() for path in copies(loop))
         assert "A trie in src/search.py." in kept
         assert "priority: 1" in kept
-        assert "If such a change was yours" in loop.repairs
+        assert "If you made this change" in loop.repairs
 
 
 def test_two_loops_whose_agents_edit_the_files_themselves_undo_nothing_of_each_other(

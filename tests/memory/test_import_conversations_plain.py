@@ -219,7 +219,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"messages": [{"content": "a"}]}', r"messages\[0\]: a message needs a role"),
     (
         b'{"messages": [{"role": "robot", "content": "a"}]}',
-        r"messages\[0\]\.role: nobody knows the role 'robot'",
+        r"messages\[0\]\.role: unknown role 'robot'",
     ),
 ]
 

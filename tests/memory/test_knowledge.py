@@ -183,7 +183,11 @@ def test_the_project_is_the_own_one_unless_another_is_named(
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [(" \t ", "needs the project"), (TOKEN, "looks like a secret"), ("a\u200bb", "cannot be seen")],
+    [
+        (" \t ", "needs the project"),
+        (TOKEN, "looks like a secret"),
+        ("a\u200bb", "contains invisible characters"),
+    ],
 )
 def test_a_project_without_a_decent_name_is_refused(
     knowledge: Knowledge, home: Path, name: str, what: str
@@ -401,13 +405,13 @@ def test_a_project_that_gives_nothing_stages_and_publishes_nothing(
     with opened(project) as knowledge:
         knowledge.capture(lesson(0))
     with opened(project, knowledge_give=False) as knowledge:
-        with pytest.raises(BadInput, match="gives no knowledge") as caught:
+        with pytest.raises(BadInput, match="does not share knowledge") as caught:
             knowledge.capture(lesson(1))
         assert caught.value.todo == "Run: ralph config knowledge_give true"
         done = knowledge.checkpoint()
         assert (done.published, done.notes) == (
             (),
-            ("this project gives no knowledge: knowledge_give is false",),
+            ("this project does not share knowledge (knowledge_give is false)",),
         )
         assert knowledge.search("database migration fails", min_score=0.0) == []
         # Others are not its to decide about.
@@ -428,7 +432,7 @@ def test_a_project_that_receives_nothing_is_told_nothing(project: Path) -> None:
         ):
             assert found == []
             assert found.notes == (
-                "this project receives no knowledge: knowledge_receive is false",
+                "this project does not use shared knowledge (knowledge_receive is false)",
             )
         context = knowledge.context_for_task(question, basic="Do it.")
         assert (context.text, context.block, context.patterns) == ("Do it.", "", ())

@@ -124,7 +124,7 @@ def test_there_are_four_kinds_of_checkpoint(knowledge: Knowledge) -> None:
         knowledge.capture(lesson(n))
         assert knowledge.checkpoint(kind=kind).kind == kind
     knowledge.capture(lesson(5))
-    with pytest.raises(BadInput, match="'whenever' is no kind of checkpoint") as caught:
+    with pytest.raises(BadInput, match="unknown checkpoint kind 'whenever'") as caught:
         knowledge.checkpoint(kind="whenever")
     assert caught.value.todo == "It is one of phase_complete, project_complete, cancelled, manual."
     assert len(knowledge.staged()) == 1

@@ -363,7 +363,7 @@ def test_a_project_that_may_only_be_read_is_searched_with_an_index_at_home(
     assert json.loads(lines[1]) == []
     assert lines[2] == "10 (20, [])"
     assert lines[3].startswith("JournalError")
-    assert "permit writing" in lines[3]
+    assert "fix the permissions" in lines[3]
     assert lines[4].startswith("JournalError")
     assert lines[5] == "pruned []"
     assert everything(project) == before
@@ -437,7 +437,7 @@ def test_a_full_disk_loses_nothing_acknowledged_and_leaves_nothing_half_written(
     assert lines[0].startswith("JournalError")
     assert "No space left" in lines[0]
     assert "nothing was written" in lines[0]
-    assert "Free space" in lines[0]
+    assert "Free up disk space" in lines[0]
     assert lines[1] == "0"
     told = json.loads(lines[2])
     assert told
@@ -470,7 +470,7 @@ def test_a_disk_that_is_full_from_the_start_is_a_clear_error(tmp_path: Path) -> 
     """
     lines = run_child(script, tmp_path, under=OWN_MOUNTS)
     assert "No space left" in lines[0]
-    assert "Free space" in lines[0]
+    assert "Free up disk space" in lines[0]
     assert lines[1:] == ["0", "1"]
 
 

@@ -78,7 +78,9 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             assert (kept.fresh, kept.record.iteration_number) == (True, 2)
             answer = ralph.feature("auth").search("session token rotated")
             assert [hit.record.summary for hit in answer] == ["rotated the session token"]
-            assert any("is not reached (127.0.0.1" in note for note in answer.notes)
+            assert any(
+                "cannot reach the journal server (127.0.0.1" in note for note in answer.notes
+            )
             assert found(ralph, "login form validated") == ["validated the login form"]
             with pytest.raises(JournalDown):
                 ralph.feature("auth").forget([kept.id])

@@ -297,10 +297,10 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(home: Path) -> Non
     home.mkdir(parents=True, exist_ok=True)
     (home / NAME).write_text("[", encoding="utf-8")
 
-    with pytest.raises(BadInput, match="nothing is kept") as error:
+    with pytest.raises(BadInput, match="nothing is saved") as error:
         in_force(home)
 
-    assert error.value.todo == "Mend or delete it."
+    assert error.value.todo == "Fix or delete the file."
 
 
 # -- the command line

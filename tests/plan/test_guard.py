@@ -435,7 +435,7 @@ def test_the_report_reads_like_sentences(plan: Plan, guard: Guard, before: Snaps
         "it is another feature's, and was changed without a call through Ralph"
     )
     assert lines[1].startswith(f"the file as it was found is kept in {plan.cache / 'rejected'}/")
-    assert lines[2].startswith("If such a change was yours, take it from the copy")
+    assert lines[2].startswith("If you made this change, copy it back from the saved file")
 
 
 # -- what others did stands

@@ -369,6 +369,17 @@ def test_a_plan_from_a_newer_ralph_is_an_error(plan: Plan) -> None:
         plan.load()
 
 
+@pytest.mark.parametrize("version", ["'1'", "1.5", "one", "", "[1]"])
+def test_a_version_that_is_no_number_is_an_error_and_not_called_newer(
+    plan: Plan, version: str
+) -> None:
+    write(plan, "tasks", f"version: {version}\ntasks: []\n")
+    (problem,) = check(plan)
+    assert str(problem).startswith(".ralph/db/tasks.yaml:1:")
+    assert "version must be a number, not " in str(problem)
+    assert "Write `version: 1`." in str(problem)
+
+
 # -- several at once
 
 

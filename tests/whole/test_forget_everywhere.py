@@ -342,7 +342,7 @@ def test_what_was_learned_stays_where_old_records_are_cleared_away(
     left = ralph.well("forget", *words, "--yes", "--json").json["remains"]
 
     [learning] = Plan(project).feature("login").learnings
-    [command] = [one for one in left if one.startswith("learned from it: ")]
+    [command] = [one for one in left if one.startswith("learned from these records: ")]
     assert learning.id in command
     ralph.well(*command.partition(": ralph ")[2].split())
     assert traces(project, home) == []
@@ -461,7 +461,7 @@ def test_names_in_the_plan_stay_and_are_told_with_their_place(ralph: Line, proje
     left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
 
     [told] = [one for one in left if "features.yaml" in one]
-    line = int(told.partition("features.yaml:")[2].partition(",")[0])
+    line = int(told.partition("features.yaml:")[2].partition(" ")[0])
     plan: Any = (project / ".ralph/db/features.yaml").read_text(encoding="utf-8").splitlines()
     assert plan[line - 1] == f"  - name: {WORD}"
     assert Plan(project).feature(WORD).description == "All about [forgotten]."
@@ -477,7 +477,7 @@ def test_a_run_under_way_stays_and_is_told(ralph: Line, project: Path) -> None:
     with disk.lock(run / "lock", timeout_s=1.0):
         left = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
 
-    assert ["a run under way" in one for one in left] == [True]
+    assert ["is used by an active run" in one for one in left] == [True]
     ralph.well("forget", "--match", WORD, "--yes")
     assert not run.exists()
 
@@ -491,7 +491,7 @@ def test_the_plan_is_left_alone_where_only_other_things_are_to_go(
     left = ralph.well("forget", "--match", WORD, option, "--yes", "--json").json["remains"]
 
     assert len(Plan(project).feature("login").learnings) == 1
-    assert any("your plan" in one for one in left)
+    assert any("is in your plan: edit it there" in one for one in left)
 
 
 def test_an_exchange_that_is_private_takes_its_iteration_along(

@@ -31,7 +31,7 @@ from ralph.memory.transfer import waiting_records
 
 # A slow machine is no failure.
 UNHURRIED = {"RALPH_HOOK_TIMEOUT_S": "30"}
-LOGGED = "memory: the journal's server is not reached"
+LOGGED = "memory: cannot reach the journal server"
 
 
 class Deaf:
@@ -148,14 +148,14 @@ def test_a_process_that_begins_meanwhile_searches_the_index_keeps_what_comes_and
     with opened(project, journal_url=server.url) as late:
         answer = late.feature("auth").search(topical(1)[0].summary)
         assert answer[0].record.summary == topical(1)[0].summary
-        assert any("answers are as of the last time" in note for note in answer.notes)
+        assert any("results may be out of date" in note for note in answer.notes)
         # A conversation that was begun before goes on.
         late.conversations.exchange(held, user="and now?", assistant="a larger pool")
         late.feature("auth").remember(made("while away"))
         assert summaries(late.feature("auth").recent()) == ["while away"]
         patterns = late.knowledge.query_for_failure(lesson(0)["failure_description"])
-        assert any("is not reached" in note for note in patterns.notes)
-        with pytest.raises(JournalDown, match="not reached"):
+        assert any("cannot reach" in note for note in patterns.notes)
+        with pytest.raises(JournalDown, match="cannot reach"):
             late.feature("auth").verify()
     server.start()
     with opened(project, journal_url=server.url) as after:
@@ -238,7 +238,7 @@ def test_both_are_away_and_what_came_meanwhile_is_found_by_its_words(
         answer = ralph.feature("auth").search("cellar door squeaks")
         assert summaries(answer) == ["the cellar door squeaks"]
         assert any("by words alone" in note for note in answer.notes)
-        assert any("as of the last time" in note for note in answer.notes)
+        assert any("out of date" in note for note in answer.notes)
         # What was read before the outage is known, too.
         assert len(ralph.feature("auth").search(topical(1)[0].summary)) >= 1
     with opened(project, None, **servers) as late:
@@ -368,7 +368,7 @@ def test_the_command_line_tells_an_outage_in_one_line_and_ends_well(
     found = process(["search", "cellar door", "--json"], cwd=project, environ=words)
     assert found.returncode == 0
     assert b"the cellar door squeaks" in found.stdout
-    assert b"answers are as of the last time" in found.stderr
+    assert b"results may be out of date" in found.stderr
     assert PASSWORD.encode() not in kept.stderr + found.stderr
 
 

@@ -145,7 +145,7 @@ def test_no_file_and_no_line_of_a_run_holds_the_password_or_the_key(
             ran.append(ralph(*words.split()))
             ran.append(ralph(*words.split(), "--json"))
         said = "".join(one.out + one.err for one in ran)
-    assert "is not reached" in said
+    assert "cannot reach" in said
     assert PASSWORD not in said
     assert KEY not in said
     assert files_holding(project, PASSWORD, KEY) == []

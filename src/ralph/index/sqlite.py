@@ -499,7 +499,7 @@ class SqliteStore:
         except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
             if _is_damage(error) or self.path.is_dir():
                 raise Corrupt(str(error)) from error
-            todo = "Free space or permit writing there; the journal has everything."
+            todo = "Free up disk space or fix the permissions; the journal has everything."
             what = f"the index cannot be used ({error})"
             raise IndexOff(what, where=self.where, todo=todo) from error
 

@@ -424,7 +424,7 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             raise IndexBusy(what, where=self.where, todo=todo) from None
         except OSError as error:
             what = f"the index cannot be locked ({error.strerror or error})"
-            todo = "Free space or permit writing there; the journal has everything."
+            todo = "Free up disk space or fix the permissions; the journal has everything."
             raise IndexOff(what, where=str(lock), todo=todo) from error
 
     def prune(self) -> list[str]:

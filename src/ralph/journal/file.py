@@ -24,7 +24,7 @@ from ralph.journal.line import AppenderState, Check, Step, Unreadable, read_line
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
-FREE_SPACE = "Free space or permit writing there, then try again."
+FREE_SPACE = "Free up disk space or fix the permissions, then try again."
 _BUFFER_BYTES = 1024 * 1024
 # Covers several whole lines: lines that differ only in their envelopes must not look the same.
 _TAIL_BYTES = 16 * 1024
@@ -58,7 +58,7 @@ def scan(
             notes.append("begins with a byte order mark; it was ignored")
         if raw.endswith(b"\r\n") and not seen_crlf:
             seen_crlf = True
-            notes.append("ends in CRLF, as do maybe others; read all the same")
+            notes.append("ends with CRLF (other lines may too); it was read anyway")
         entry: Record | Tombstone | None = None
         digest, torn = "", False
         if text := raw.strip(b" \t\r\n"):
@@ -223,7 +223,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
         except FileNotFoundError:
             raise
         except OSError as error:
-            todo = "Permit reading it, then try again."
+            todo = "Fix the file's permissions, then try again."
             raise disk_error("cannot read the journal ({})", self.path, error, todo) from error
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
@@ -380,8 +380,8 @@ class JournalFolder:
         if name not in self._open:
             file = self.path / file_name(name)
             if disk.exists(file) and name not in self.names():
-                what = f"{name!r} differs from a name already used only in upper and lower case, "
-                what += "which this file system does not tell apart"
+                what = f"{name!r} differs from an existing name only by case, "
+                what += "and this file system ignores case"
                 raise BadInput(what, where=self.where, todo="Use the name as it was written first.")
             shown = f"{self._shown}/{file.name}" if self._shown else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
@@ -445,4 +445,4 @@ def check_name(name: str) -> None:
         what = f"the name {name[:40]!r}... has {len(name)} characters, at most "
         raise BadInput(f"{what}{_MAX_NAME_CHARS} are allowed")
     if any(unicodedata.category(char)[0] == "C" for char in name):
-        raise BadInput(f"the name {name!r} holds characters that cannot be seen")
+        raise BadInput(f"the name {name!r} contains invisible characters")

@@ -83,7 +83,7 @@ def write_tombstone(stone: Tombstone) -> bytes:
 def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
     """Return the entry on a line and its stored digest. Raises Unreadable with the reason."""
     if b"\0" in raw:
-        raise Unreadable("holds NUL bytes, as a crash of the machine can leave them")
+        raise Unreadable("contains NUL bytes, probably left by a crash")
     try:
         raw.decode()  # decoding does not check the body
         line = _decode(raw)
@@ -188,7 +188,8 @@ class AppenderState(msgspec.Struct, eq=False):
         for draft in drafts:
             record = draft if isinstance(draft, Record) else self._number(draft)
             if record.id in self.forgotten:
-                raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
+                what = f"record {record.id} was forgotten and cannot be added again"
+                raise RecordForgotten(what, where=name)
             new = all(known != record.id for known, _ in self._numbers.get(record.digest, ()))
             if new:
                 line = write_record(record)
@@ -266,7 +267,7 @@ def judge(name: str, steps: Iterable[Step]) -> tuple[int, list[Complaint]]:
                 wrong.append(f"{its} does not match its digest: changed after it was written")
             if known and digest not in known:
                 first = lines[record.id][0]
-                wrong.append(f"{its} stands on line {first} with other content; both are kept")
+                wrong.append(f"{its} is also on line {first} with different content; both are kept")
             lines.setdefault(record.id, []).append(step.line)
             known.add(digest)
         complaints += [Complaint(name, step.line, what) for what in wrong]

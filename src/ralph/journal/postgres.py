@@ -397,7 +397,7 @@ class PostgresJournal:
             count, complaints = entries.judge(self.name, _steps(self._rows(db, state, 0, None)))
             [(expected, there, beyond)] = db.rows(_COUNTS, [state.stream])
         if expected != there or beyond:
-            what = f"{there} entries stand here and {expected} were written: rows were taken away"
+            what = f"found {there} entries but {expected} were written: rows are missing"
             complaints.append(Complaint(self.name, state.head, what))
         return count, complaints
 

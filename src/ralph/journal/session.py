@@ -320,7 +320,7 @@ class Link:
 
     def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
         if self.trouble is None:  # once, until the server is back
-            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
+            _log.warning("memory: cannot reach the journal server (%s: %s)", self.shown, why)
         self.trouble = why
         if not keep_note:
             self._off_until = time.monotonic() + self.patience.retry_after_s
@@ -328,8 +328,8 @@ class Link:
                 with contextlib.suppress(OSError):  # then each process finds out for itself
                     disk.make_folder(self._note.parent)
                     disk.write(self._note, why.encode(errors="replace"))
-        todo = "Start it or correct journal_url; what is kept meanwhile is delivered then."
-        what = f"the journal's server is not reached ({why})"
+        todo = "Start it or fix journal_url. New records are saved here and delivered later."
+        what = f"cannot reach the journal server ({why})"
         return JournalDown(what, where=self.shown, todo=todo)
 
     def _well(self) -> None:
@@ -349,10 +349,10 @@ class Link:
         if isinstance(error, errors.InsufficientPrivilege):
             # As with a wrong password: new records are kept here until somebody fixes it.
             self._down(said)
-            what = f"the journal's database refused ({said}); what is kept meanwhile waits here"
+            what = f"the journal database refused ({said}); new records wait on this machine"
             todo = "Let the role own its database: CREATE DATABASE ralph OWNER the_role"
             return JournalDown(what, where=self.shown, todo=todo)
-        what = f"the journal's database refused ({said}); nothing was written"
+        what = f"the journal database refused ({said}); nothing was written"
         return JournalError(what, where=self.shown)
 
     def _said(self, error: psycopg.Error) -> str:
@@ -380,7 +380,7 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        what = f"journal_url names a PostgreSQL, but its package is not there ({error})"
+        what = f"journal_url points to PostgreSQL, but the driver is not installed ({error})"
         raise JournalError(what, todo="Run: pip install 'ralph-rag[postgres]'") from None
     return psycopg
 

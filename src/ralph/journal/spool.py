@@ -126,7 +126,7 @@ class Spool:
         except disk.Busy:
             return None
         except OSError as error:
-            what = "what waits for the journal's server cannot be handed over ({})"
+            what = "cannot deliver the records waiting for the journal server ({})"
             raise disk_error(what, self.file.path, error, FREE_SPACE) from error
 
     def _deliver(self, append: _Append) -> int:
@@ -285,7 +285,7 @@ class SpooledJournal(PostgresJournal):
         lock_s = self._link.patience.lock_s
         count = self._spool().deliver(super().append, patience_s=lock_s)
         if count is None:
-            what = f"another process has handed over for more than {lock_s:g} s"
+            what = f"another process has been delivering for more than {lock_s:g} s"
             raise JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         return count
 
@@ -339,7 +339,7 @@ class SpooledJournals(PostgresJournals):
         why = super().trouble()
         if why is None:
             return None
-        return f"the journal's server is not reached ({why}); answers are as of the last time"
+        return f"cannot reach the journal server ({why}); results may be out of date"
 
     def waiting(self) -> int:
         """Return how many records are waiting here for the server."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # The reason why an expired entry was forgotten. Only such entries may be learned again.
 EXPIRED = "older than knowledge_keep_days"
-NOT_GIVING = "this project gives no knowledge: knowledge_give is false"
+NOT_GIVING = "this project does not share knowledge (knowledge_give is false)"
 # How many entries one published line covers.
 BATCH = 500
 _HEADING_CHARS = 300
@@ -252,7 +252,7 @@ def checkpoint(
     """Publish everything staged for a project. Safe to repeat."""
     if kind not in kinds.CHECKPOINT_KINDS:
         todo = f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}."
-        raise errors.BadInput(f"{kind!r} is no kind of checkpoint", todo=todo)
+        raise errors.BadInput(f"unknown checkpoint kind {kind!r}", todo=todo)
     why = msgspec.convert(kind, CheckpointKind)
     gives = memory.gives(project)
     if not gives or not memory.staged_records(project, imported=imported):

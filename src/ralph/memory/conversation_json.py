@@ -89,7 +89,7 @@ def _turns(listed: Any, where: str) -> Iterator[_Turn]:
             raise _bad("a message needs a role", f"{where}[{number}]", todo)
         if (role := _ROLES.get(name.lower())) is None:
             todo = "It is user, assistant, tool or system; nothing was kept."
-            raise _bad(f"nobody knows the role {name!r}", f"{where}[{number}].role", todo)
+            raise _bad(f"unknown role {name!r}", f"{where}[{number}].role", todo)
         if role == "user" and any(before != "user" for before, _, _ in turn):
             yield turn
             turn = []

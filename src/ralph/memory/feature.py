@@ -47,7 +47,7 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
     for field in ("tokens_used", "cost_usd", "duration_ms"):
         amount = getattr(iteration, field)
         if amount is not None and not 0 <= amount < math.inf:
-            what = f"{field} {amount} is not an amount"
+            what = f"{field} must be a non-negative number, not {amount}"
             raise BadRecord(what, todo="Leave it out if it is not known.")
 
     def error(seen: ErrorSeen) -> ErrorSeen:

@@ -169,7 +169,7 @@ def choose(
     """
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
-        raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
+        raise BadInput("nothing to forget", todo="Give record ids, or use a filter.")
     limit = datetime.fromisoformat(store.moment_given(before, "before")) if before else None
     # For each given id, the ids that begin with it.
     meant: dict[str, set[str]] = {one: set() for one in wanted}
@@ -243,7 +243,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
         ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
     elif same and not choice.match:
         others = [one for some in same.values() for one in some]
-        remains.append(_command("the same told elsewhere", others))
+        remains.append(_command("other records of the same event", others))
     named = set(_ids_in(FEATURES, ids))
     features = [key.name for key in ids if key.memory == FEATURES and key.name != NOTES]
     iterations = [one for name in features for _, one in ralph.feature(name).iterations(named)]
@@ -257,7 +257,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     published = known & _patterns(ralph).keys() if known else known
     derived = [*(one.id for one in learnings), *(one for one in lessons if one in published)]
     if derived and not learned:
-        remains.append(_command("learned from it", derived))
+        remains.append(_command("learned from these records", derived))
         lessons, learnings, derived = [i for i in lessons if i not in published], [], []
         published &= set(_ids_in(KNOWLEDGE, ids))
     if lessons:
@@ -302,9 +302,9 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
         copies += remove_copies(ralph, words, versions=bool(changed))
     old = old_journals(ralph, {record.id for record in records})
     # Where the text remains: in names and comments of the plan, and in active runs.
-    wait = "a run under way: `ralph run` finishes it, then forget again"
-    left = [f"{place}, your plan: edit it" for place in plan_places(ralph, words)]
-    left += [f"{folder}, {wait}" for folder in _runs(ralph, words)]
+    wait = "is used by an active run: finish it with `ralph run`, then forget again"
+    left = [f"{place} is in your plan: edit it there" for place in plan_places(ralph, words)]
+    left += [f"{folder} {wait}" for folder in _runs(ralph, words)]
     return Forgotten(len(gone) + len(choice.learnings), copies, [*choice.remains, *left, *old])
 
 

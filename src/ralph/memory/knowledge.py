@@ -51,7 +51,7 @@ _NOTE_CHARS = 500
 _TASK_CHARS = 100
 _NAME = re.compile(r"[\w.@/:+$-]{2,}")
 _MESSAGE_CHARS = 300
-_NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false"
+_NOT_RECEIVING = "this project does not use shared knowledge (knowledge_receive is false)"
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

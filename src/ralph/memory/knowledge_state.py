@@ -83,7 +83,7 @@ class ProjectKnowledge:
         again, reasons = 0, self.fold.reasons()
         while (identity := kinds.entry_id(entry, again=again)) in reasons:
             if reasons[identity] != may_return:
-                raise BadInput(f"entry {identity} was forgotten, and stays so")
+                raise BadInput(f"entry {identity} was forgotten and cannot be added again")
             again += 1
         return identity
 

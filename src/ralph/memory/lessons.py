@@ -185,21 +185,6 @@ def _order(record: Iteration | Exchange) -> tuple[str, int]:
     return record.completed or "", record.number or 0
 
 
-def later_success(ralph: Ralph, record: Iteration) -> Iteration | None:
-    """Return the first iteration on the same task that succeeded after this failed one."""
-    if record.task_id is None or record.outcome == "success":
-        return None
-    later = (
-        one
-        for _, one in ralph.feature(record.feature).iterations()
-        if str(one.task_id) == str(record.task_id)
-        and (one.iteration_number or 0) > (record.iteration_number or 0)
-        and one.outcome == "success"
-        and one.summary
-    )
-    return next(later, None)
-
-
 def _where(record: Iteration | Exchange) -> str:
     if isinstance(record, Iteration):
         return f"feature {record.feature}, iteration {record.iteration_number}"

@@ -126,8 +126,8 @@ def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
 
 
 def _unreadable(error: Exception, where: str) -> BadInput:
-    what = f"what is paused cannot be read ({error}), so nothing is kept"
-    return BadInput(what, where=where, todo="Mend or delete it.")
+    what = f"cannot read the list of pauses ({error}), so nothing is saved"
+    return BadInput(what, where=where, todo="Fix or delete the file.")
 
 
 def _pause(plain: Any) -> Pause:

@@ -249,7 +249,7 @@ class Ralph:
         if not found and any(
             i.startswith(record_id.lower()) for one in streams for i in one.forgotten()
         ):
-            raise NotFound(f"record {record_id!r} was forgotten, and stays so")
+            raise NotFound(f"record {record_id!r} was forgotten")
         find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
 

@@ -49,7 +49,7 @@ from ralph.records import JournalRecord, Record, Source, clean, clean_text, now,
 from ralph.records import conversation as talk
 from ralph.records import iteration as iterations_of
 from ralph.records.iteration import KIND as ITERATION
-from ralph.records.iteration import Iteration
+from ralph.records.iteration import RECENT_COUNT, Iteration
 from ralph.records.knowledge import Entry
 from ralph.records.note import Author, Note, make_note
 from ralph.wire import BUSY, Deadline, Reply, Wire, usable_url
@@ -134,7 +134,7 @@ class RemoteRalph(OnServer):
         """Search everything that the token may see, best first."""
         return self.answer("/search", {"q": query, **values.narrowed(narrowing)})
 
-    def recent(self, count: int = 10, **narrowing: Any) -> Answer:
+    def recent(self, count: int = RECENT_COUNT, **narrowing: Any) -> Answer:
         """The latest records, newest first."""
         return self.answer("/recent", {"count": count, **values.narrowed(narrowing)})
 
@@ -343,7 +343,8 @@ class RemoteFeature(OnServer):
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
-        return self.ralph.recent(count or 10, kinds=[ITERATION], features=[self.name])
+        wanted = RECENT_COUNT if count is None else count
+        return self.ralph.recent(wanted, kinds=[ITERATION], features=[self.name])
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
         """Iterations that failed, newest first."""

@@ -267,4 +267,4 @@ def _vector_faults(
         elif not vector or len(vector) % length:  # a long text has a vector for each of its pieces
             yield f"the vector of record {record_id} has {len(vector)} bytes instead of {length}"
         elif not np.isfinite(np.frombuffer(vector, dtype=np.float32)).all():
-            yield f"the vector of record {record_id} holds what is no number"
+            yield f"the vector of record {record_id} contains invalid numbers"

@@ -70,7 +70,7 @@ def moment_given(text: str, field: str) -> str:
 
 
 MOST_HITS = 20
-FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
+FEATURES, CONVERSATIONS, KNOWLEDGE, TOKENS = "features", "conversations", "knowledge", "tokens"
 # Streams of a project besides its features. No feature can have these names.
 NOTES, PLAN = "~notes", "~plan"
 # The folder in Ralph's home for records that wait for a server.

@@ -17,7 +17,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
 from ralph.journal import Fold
-from ralph.memory.store import on_server, open_journals
+from ralph.memory.store import TOKENS, on_server, open_journals
 from ralph.records import Record, now
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ Right = Literal["read", "write", "orchestrator", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
 PREFIX = "ralph_"
 TOKEN = "token"
-_JOURNAL = "tokens"
 _ID_CHARS = 12
 _LONGEST_NAME = 80
 
@@ -59,11 +58,11 @@ class Tokens:
     """The tokens of one server. Used by one thread at a time."""
 
     def __init__(self, home: Path, settings: Settings) -> None:
-        self._journals = open_journals(_JOURNAL, settings, home)
+        self._journals = open_journals(TOKENS, settings, home)
         self._server = on_server(self._journals)
         if self._server is not None:
             self._server.link.retry()  # revoking a token must not wait for a pause to end
-        self._journal = self._journals.journal(_JOURNAL)
+        self._journal = self._journals.journal(TOKENS)
         self._fold = Fold(self._journal)
         self._watch: Watch | None = None
         # The tokens, and the state of the fold they were read from.

@@ -27,7 +27,7 @@ from ralph.memory.knowledge import Knowledge
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES, SPOOL, Store
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES, SPOOL, TOKENS, Store
 from ralph.records import Complaint, Record, Source, Tombstone, clean
 from ralph.records.iteration import from_record
 from ralph.records.knowledge import ENTRIES, is_knowledge_kind, knowledge_from
@@ -312,18 +312,25 @@ def move_project(
     """Copy the journals of a project's memories; return only when every record is the same.
 
     `source` and `target` are a server's address, or None for files. The source is not changed.
-    `everything` also copies the conversations and the knowledge of all projects.
+    `everything` also copies the conversations and the knowledge of all projects. Tokens are in one
+    journal for all of them, and always go along: a server would refuse its callers otherwise.
     """
-    own = {FEATURES: None, CONVERSATIONS: project.ids, KNOWLEDGE: [stream_of(project.id)]}
+    own = {
+        FEATURES: None,
+        CONVERSATIONS: project.ids,
+        KNOWLEDGE: [stream_of(project.id)],
+        TOKENS: None,
+    }
     with contextlib.ExitStack() as stack:
 
         def opened(url: str | None) -> list[Journals]:
             chosen = msgspec.structs.replace(settings, journal_url=url)
             # One of the two is always files, so do not warn that the address is missing.
-            owners = {FEATURES: project, CONVERSATIONS: None, KNOWLEDGE: None}
             journals = [
-                store.open_journals(memory, chosen, home, of=owner, warns=False)
-                for memory, owner in owners.items()
+                store.open_journals(
+                    memory, chosen, home, of=project if memory == FEATURES else None, warns=False
+                )
+                for memory in own
             ]
             for one in journals:
                 stack.callback(one.close)
@@ -466,7 +473,7 @@ def waiting_records(home: Path) -> dict[str, int]:
 
     spools = home / SPOOL
     features = [f"{_FEATURE}/{unquote(one.name)}" for one in sorted(spools.glob(f"{_FEATURE}/*"))]
-    memories = (CONVERSATIONS, KNOWLEDGE, *features)
+    memories = (CONVERSATIONS, KNOWLEDGE, TOKENS, *features)
     folders = {memory: JournalFolder(spool_folder(spools, memory)) for memory in memories}
     return {
         memory: count
@@ -490,7 +497,7 @@ def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, in
     """Move records that wait for a server into the files, except other projects' features."""
     from ralph.journal.spool import deliver_to_files
 
-    folders = {memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)}
+    folders = {memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE, TOKENS)}
     folders[f"{_FEATURE}/{project.id}"] = project.journals
     waiting = waiting_records(home)
     for memory in waiting.keys() & folders.keys():

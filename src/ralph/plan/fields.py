@@ -309,8 +309,11 @@ def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
         seen: set[str] = set()
         reader = EntryReader(file, (), file.data, problems)
         version = file.data.get("version", model.VERSION)
-        if not isinstance(version, int) or version > model.VERSION:
-            what = f"version {version!r} is newer than this Ralph knows"
+        if not isinstance(version, int):
+            what = f"version must be a number, not {version!r}"
+            reader.complain(what, "Write `version: 1`.", "version")
+        elif version > model.VERSION:
+            what = f"version {version} is newer than this Ralph knows"
             reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
         if not isinstance(file.data.get(kind), list | dict | None):
             reader.complain(f"`{kind}` is not a list", "Write each entry after a dash.", kind)

@@ -38,8 +38,8 @@ _CHECKED = "checked by the guard"
 _NOT_YAML = "it was not valid YAML any more"
 _SECOND = "there was a second one; the first stands"
 _HINT = (
-    "If such a change was yours, take it from the copy, or make it with a `ralph` command: "
-    "what comes through Ralph is never undone."
+    "If you made this change, copy it back from the saved file, or redo it with a `ralph` command. "
+    "Ralph never undoes its own commands."
 )
 
 
@@ -308,7 +308,9 @@ class _FileRepair:
     def _follow(self, steps: list[_FileStep]) -> None:
         start = next((step for step in steps if step.data is not None), None)
         if start is None or start.data is None:
-            self.notes.append(f"{self._plan.file_name(self._kind)} could be read at no time")
+            self.notes.append(
+                f"{self._plan.file_name(self._kind)} was never readable during this run"
+            )
             return
         kept: Data = deep_copy(start.data)
         before = start.data

@@ -239,7 +239,7 @@ class Judge(AllowNoLoss):
     def _refused(self, key: str, field: str, now: Any, kept: Any) -> str:
         """Return why the field cannot get this value; "" if it can."""
         if field in _RALPHS_OWN or field == "current_state":
-            return "it is not an agent's to write"
+            return "agents may not change this field"
         protected = (key, field) in self._protected
         if protected and field != "status":
             return "it was changed through Ralph meanwhile"
@@ -250,7 +250,7 @@ class Judge(AllowNoLoss):
         if protected and identical(now, (self._base.get(key) or {}).get(field)):
             return "an old copy of the file was written over it"
         if self._kind == "tasks" and field in _ASSIGNMENT and kept:
-            return "what a task asks for is not its agent's to change"
+            return "an agent may not change what its task asks for"
         return ""
 
     def _fits(self, key: str, field: str, value: Any) -> bool:
@@ -280,7 +280,9 @@ class Judge(AllowNoLoss):
                     continue
                 new.append(same)
             elif not identical(item, same):
-                self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
+                self.notes.setdefault(
+                    (key, "learnings"), "agents may not change where a learning came from"
+                )
             items.append(same)
         # If nothing was lost, the new order is kept, else the old one.
         return ([*before, *new] if lost else items) or None

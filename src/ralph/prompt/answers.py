@@ -92,7 +92,9 @@ def fenced(
     lines = [f"{heading} {FRAME}", mark("\n\n".join(shown))]
     lines += [f"Note: {harmless(note)}" for note in notes]
     if any(text != one.text(WHOLE) for text, one in zip(shown, entries, strict=False)):
-        lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
+        lines.append(
+            f'Some entries are shortened or end in "[...]". Use {whole} to get the full text.'
+        )
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
         next_ids = [plain_id(one.id) for one in entries[len(shown) :]]

@@ -17,7 +17,7 @@ _AT_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$")
 _ARGUMENTS, _EXAMPLE = "\n\nArgs:\n", "\n\nExample:\n"
-_KEEPS = "Left out, it stays as it is; null empties it."
+_KEEPS = "Omit it to keep the current value; null clears it."
 
 
 class Tool(msgspec.Struct, frozen=True):

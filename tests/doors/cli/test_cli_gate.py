@@ -210,7 +210,7 @@ def test_a_project_that_gives_nothing_refuses_and_leaves_the_task_alone(ralph: L
     for ran in (rejected, approved):
         assert ran.code == 1
         assert ran.complaint == (
-            "ralph: this project gives no knowledge: knowledge_give is false. "
+            "ralph: this project does not share knowledge (knowledge_give is false). "
             "Run: ralph config knowledge_give true"
         )
     assert task(ralph)["status"] == "done"

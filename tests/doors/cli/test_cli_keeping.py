@@ -81,7 +81,7 @@ def test_ids_are_forgotten_without_asking(ralph: Line, project: Path) -> None:
     assert '"reason":"wrong"' in journal(project).read_text(encoding="utf-8")
     again = ralph("record", "--feature", "auth", "-", stdin=json.dumps(LOGIN))
     assert again.code == 1
-    assert "was forgotten and stays so" in again.complaint
+    assert "was forgotten and cannot be added again" in again.complaint
 
 
 def test_forgetting_is_told_as_json(ralph: Line) -> None:

@@ -231,7 +231,7 @@ def test_a_project_that_gives_nothing_captures_nothing(ralph: Line) -> None:
     ran = ralph("knowledge", "capture", "-", stdin=json.dumps(MIGRATION))
 
     assert ran.code == 1
-    assert "this project gives no knowledge: knowledge_give is false" in ran.complaint
+    assert "this project does not share knowledge (knowledge_give is false)" in ran.complaint
 
 
 # -- checkpoints
@@ -449,7 +449,7 @@ def test_a_context_can_be_that_of_a_task_of_the_plan(ralph: Line, project: Path)
 def test_a_project_that_receives_nothing_gets_an_empty_answer_and_a_note(ralph: Line) -> None:
     published(ralph, MIGRATION)
     ralph.well("config", "knowledge_receive", "false")
-    told = "ralph: this project receives no knowledge: knowledge_receive is false"
+    told = "ralph: this project does not use shared knowledge (knowledge_receive is false)"
 
     for words in (("knowledge", "query"), ("knowledge", "query", "--failure")):
         ran = ralph.well(*words, "database migration fails in CI", "--json")
@@ -637,7 +637,7 @@ def test_a_forgotten_entry_is_gone_for_every_project(
     assert len(ralph.well("knowledge", "patterns", "--json").json) == 1
     again = ralph("knowledge", "capture", "-", stdin=json.dumps(MIGRATION))
     assert again.code == 1
-    assert "was forgotten, and stays so" in again.complaint
+    assert "was forgotten and cannot be added again" in again.complaint
 
 
 def test_a_pattern_is_forgotten_with_all_its_entries(
@@ -806,7 +806,7 @@ def test_knowledge_travels_staged_or_published_as_it_was(
     found = ralph.well("knowledge", "query", "database migration in CI", "--json").json
     assert [one["id"] for one in found] == [pattern]
     again = ralph("knowledge", "capture", "-", stdin=json.dumps(GUIDE))
-    assert "was forgotten, and stays so" in again.complaint
+    assert "was forgotten and cannot be added again" in again.complaint
     twice = ralph.well("import", tmp_path / "all.jsonl", "--own", "--json").json
     assert (twice["added"], twice["known"]) == (0, 5)
     copied = ralph("import", tmp_path / "copy.jsonl", "--own", "--json").json

@@ -40,7 +40,7 @@ def files_of(*roots: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for root in roots for file in root.rglob("*.jsonl")}
 
 
-def test_all_three_memories_are_copied_and_the_files_stay_as_they_are(
+def test_every_memory_is_copied_and_the_files_stay_as_they_are(
     ralph: Line, full: Path, home: Path, database: str
 ) -> None:
     before = files_of(full, home)
@@ -53,6 +53,7 @@ def test_all_three_memories_are_copied_and_the_files_stay_as_they_are(
         "features": 2,
         "conversations": 1,
         "knowledge": 1,
+        "tokens": 0,
     }
     assert told["fresh"] == told["records"] == sum(map(len, records.values())) - 1
     assert (told["left"], told["switched"], told["dry_run"]) == (1, False, False)
@@ -107,6 +108,21 @@ def test_switching_writes_the_users_file_and_back_takes_it_out(
         ]
         == (LOGIN["task_title"])
     )
+
+
+def test_tokens_go_along_and_a_revoked_one_stays_revoked(
+    ralph: Line, full: Path, database: str
+) -> None:
+    ralph.well("token", "create", "ci", "--scope", "read")
+    ralph.well("token", "create", "old", "--scope", "read")
+    ralph.well("journal", "move", "--to", database, "--switch")
+    assert [one["name"] for one in ralph.well("token", "list", "--json").json] == ["ci", "old"]
+
+    ralph.well("token", "revoke", "old")
+    ralph.well("journal", "move", "--from", "files", "--to", "server")
+    assert [one["name"] for one in ralph.well("token", "list", "--json").json] == ["ci"]
+    ralph.well("journal", "move", "--to", "files", "--switch")
+    assert [one["name"] for one in ralph.well("token", "list", "--json").json] == ["ci"]
 
 
 def test_who_has_switched_before_is_not_told_to(ralph: Line, full: Path, database: str) -> None:
@@ -187,7 +203,7 @@ def test_a_server_that_is_down_gets_nothing_and_nothing_waits_for_it(
         url = server.url
     ran = ralph("journal", "move", "--to", url)
     assert ran.code == 1
-    assert "is not reached" in ran.err
+    assert "cannot reach the journal server" in ran.err
     assert PASSWORD not in ran.err
     assert [file for file in (home / "spool").rglob("*.jsonl") if file.stat().st_size] == []
 
@@ -314,7 +330,7 @@ def test_what_waits_of_every_project_is_delivered(
             other.conversations.start(title="meanwhile")
         down = ralph("journal", "deliver")
         assert down.code == 1
-        assert "is not reached" in down.err
+        assert "cannot reach the journal server" in down.err
         server.start()
         told = ralph.well("journal", "deliver", "--json").json
         assert sorted(told["delivered"].values()) == [1, 1, 1]
@@ -322,6 +338,33 @@ def test_what_waits_of_every_project_is_delivered(
         assert ralph.well("journal", "deliver").out == "Nothing is waiting here.\n"
         with open_ralph(tmp_path / "another", embedder="none") as other:
             assert other.feature("web").verify() == (1, [])
+
+
+def test_a_token_that_waits_is_told_and_delivered(
+    ralph: Line, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_server() as server:
+        monkeypatch.setenv("RALPH_JOURNAL_URL", server.url)
+        server.stop()
+        ralph.well("token", "create", "ci", "--scope", "read")
+        assert "1 record waiting here for it" in ralph("doctor").out
+        server.start()
+        delivered = ralph.well("journal", "deliver", "--json").json
+        assert delivered == {"delivered": {"tokens": 1}, "waiting": {}}
+        assert [one["name"] for one in ralph.well("token", "list", "--json").json] == ["ci"]
+
+
+def test_a_token_that_waits_for_a_server_given_up_comes_into_the_files(
+    ralph: Line, project: Path, monkeypatch: pytest.MonkeyPatch, away: Callable[[], str]
+) -> None:
+    monkeypatch.setenv("RALPH_JOURNAL_URL", away())
+    ralph.well("token", "create", "ci", "--scope", "read")
+    monkeypatch.delenv("RALPH_JOURNAL_URL")
+    assert "1 record waiting here for a server, but journal_url is not set" in ralph("doctor").out
+
+    assert ralph.well("journal", "deliver", "--json").json["delivered"] == {"tokens": 1}
+
+    assert [one["name"] for one in ralph.well("token", "list", "--json").json] == ["ci"]
 
 
 def test_whoever_lacks_the_address_does_not_take_what_waits_for_the_server(

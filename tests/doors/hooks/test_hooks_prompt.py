@@ -66,6 +66,21 @@ def test_a_prompt_brings_back_what_matches_it(shop: Path, tmp_path: Path) -> Non
     assert log(shop) == []
 
 
+def test_the_first_later_success_counts_wherever_a_merge_put_its_line(
+    shop: Path, tmp_path: Path
+) -> None:
+    with open_ralph(shop, embedder="none") as ralph:
+        again = made("Done once more.", task_id=42, outcome="success", session_id="run-4")
+        ralph.feature("login").remember(again)
+    journal = shop / ".ralph" / "db" / "memory" / "login.jsonl"
+    failure, first, second = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(failure + second + first)
+
+    text = prompted(Session(shop, tmp_path), COOKIE)
+
+    assert "done later in iteration 2: SameSite=Lax and Secure" in text
+
+
 def test_nothing_is_said_when_nothing_is_relevant(shop: Path, tmp_path: Path) -> None:
     assert prompted(Session(shop, tmp_path), "How do giraffes sleep at the zoo?") == ""
 

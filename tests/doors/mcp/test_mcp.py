@@ -251,7 +251,7 @@ def test_two_hundred_long_iterations_stay_within_the_budget(root: Path) -> None:
         for text in (search, recent, failed, files):
             assert most / 2 < estimate_tokens(text) <= most
             assert "more" in text.rpartition("</ralph-memory>")[2]
-        assert "get_memory(id) gives it whole" in search
+        assert "Use get_memory(id) to get the full text" in search
         assert "200 failed attempts" in failed
         few = server.told("search_feature_memory", query="session cookie lost", limit=2)
         assert "did not fit" not in few

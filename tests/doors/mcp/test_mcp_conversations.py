@@ -193,7 +193,7 @@ def test_long_conversations_stay_within_the_budget(root: Path) -> None:
     with served(root, "--conversations") as server:
         found = server.told("search_conversations", query="words about marmalade", limit=20)
         assert estimate_tokens(found) <= ANSWER_TOKENS
-        assert "fetch_conversation_details(exchange_id) gives it whole" in found
+        assert "Use fetch_conversation_details(exchange_id) to get the full text" in found
         whole = server.told(
             "fetch_conversation_details", conversation_id=long, include_full_transcript=True
         )

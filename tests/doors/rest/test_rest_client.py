@@ -73,6 +73,10 @@ def test_what_a_program_does_with_a_folder_it_does_with_a_server(
             own = [msgspec.structs.replace(hit, parts=None) for hit in here.search(question)]
             assert list(there.search(question)) == own != []
         assert there.recent(5) == here.recent(5)
+        assert there.feature("auth").recent() == here.feature("auth").recent() != []
+        for memory in (there, here, there.feature("auth"), here.feature("auth")):
+            with pytest.raises(BadInput, match="count must be at least 1, not 0"):
+                memory.recent(0)
         assert there.feature("auth").failed_attempts() == here.feature("auth").failed_attempts()
         assert there.feature("auth").files() == here.feature("auth").files()
         assert there.conversations.related(asked) == here.conversations.related(asked)

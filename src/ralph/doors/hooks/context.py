@@ -279,13 +279,14 @@ def _later_success(ralph: Ralph, hit: Hit) -> str:
     record = hit.record
     if not isinstance(record, Iteration) or ralph.remote:
         return ""
-    later = None
     with contextlib.suppress(BadInput):  # a record that others wrote may name any feature
         if ralph.store.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
-            from ralph.memory.lessons import later_success
+            from ralph.memory.timeline import later_success
 
-            later = later_success(ralph, record)
-    return f"iteration {later.iteration_number}: {later.summary}" if later else ""
+            if later := later_success(ralph, record):
+                summary = ralph.feature(record.feature).get(later.id).record.summary
+                return f"iteration {later.number}: {summary or later.title}"
+    return ""
 
 
 # -- PostToolUseFailure: note the error; if it was solved before, tell the model how.

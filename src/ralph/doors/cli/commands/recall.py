@@ -100,7 +100,7 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
         if explain and not answer:
             left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
-            notes.append("this project receives no knowledge: knowledge_receive is false")
+            notes.append("this project does not use shared knowledge (knowledge_receive is false)")
     if feature is not None and feature not in names:
         listed = ", ".join(names) or "none yet"
         notes.append(f"no feature {feature!r} in memory (features: {listed})")
