@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
 from ralph.config import Settings
-from ralph.index import Collection, Facets, IndexView, Only, Passage
-from ralph.index.matrix import Matrix, facet_tokens, fits, pack, wanted_tokens
+from ralph.index import (
+    Collection,
+    Facets,
+    IndexView,
+    Only,
+    Passage,
+    facet_tokens,
+    fits,
+    wanted_tokens,
+)
+from ralph.index.matrix import Matrix, pack
 from ralph.index.sync import IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, find, find_plainly

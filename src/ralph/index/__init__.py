@@ -10,6 +10,8 @@ is in use. Any call may raise IndexOff (the store cannot be reached) or Corrupt 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Collection as Sized
 from contextlib import AbstractContextManager
@@ -288,3 +290,41 @@ class IndexStore(Protocol):
 
     def close(self) -> None:
         """Close the store. It opens again when it is used."""
+
+
+# -- Facets: properties of a passage (type, outcome, task) that a search can filter by.
+
+
+def facet_tokens(facets: Facets) -> list[str]:
+    """Return one token per value, and one for each facet without a value."""
+    return [
+        _token(name, value) for name, values in sorted(facets.items()) for value in values or ("",)
+    ]
+
+
+def wanted_tokens(only: Only) -> tuple[tuple[str, ...], ...]:
+    """Return, for each facet, the tokens of which a passage must have one."""
+    return tuple(
+        tuple(_token(name, value) for value in (*sorted(values), ""))
+        for name, values in sorted((only or {}).items())
+        if values
+    )
+
+
+def fits(facets: Facets, only: Only) -> bool:
+    """Whether a passage with these facets is wanted."""
+    held = set(facet_tokens(facets))
+    return all(held.intersection(group) for group in wanted_tokens(only))
+
+
+@functools.cache
+def derived_token() -> str:
+    """Return the token that every derived passage has, and no other."""
+    [token] = facet_tokens(DERIVED)
+    return token
+
+
+def _token(name: str, value: str) -> str:
+    # A hash, because a value may contain any character. No word of a text looks like it.
+    told = f"{name}={value}".encode(errors="surrogatepass")
+    return f"f{hashlib.sha256(told).hexdigest()[:20]}"

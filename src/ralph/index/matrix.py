@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import functools
-import hashlib
 import itertools
 import math
 import sqlite3
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import DERIVED, Collection, Corrupt, Facets, Only, Rows, StoredPassage
+from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, wanted_tokens
 from ralph.text.tokens import FIELD_WEIGHTS
 
 if TYPE_CHECKING:
@@ -565,41 +563,3 @@ def _all_of(words: Sequence[str]) -> str:
 
 def facet_query(groups: Groups) -> str:
     return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)
-
-
-# -- Facets: properties of a passage (type, outcome, task) that a search can filter by.
-
-
-def facet_tokens(facets: Facets) -> list[str]:
-    """Return one token per value, and one for each facet without a value."""
-    return [
-        _token(name, value) for name, values in sorted(facets.items()) for value in values or ("",)
-    ]
-
-
-def wanted_tokens(only: Only) -> tuple[tuple[str, ...], ...]:
-    """Return, for each facet, the tokens of which a passage must have one."""
-    return tuple(
-        tuple(_token(name, value) for value in (*sorted(values), ""))
-        for name, values in sorted((only or {}).items())
-        if values
-    )
-
-
-def fits(facets: Facets, only: Only) -> bool:
-    """Whether a passage with these facets is wanted."""
-    held = set(facet_tokens(facets))
-    return all(held.intersection(group) for group in wanted_tokens(only))
-
-
-@functools.cache
-def derived_token() -> str:
-    """Return the token that every derived passage has, and no other."""
-    [token] = facet_tokens(DERIVED)
-    return token
-
-
-def _token(name: str, value: str) -> str:
-    # A hash, because a value may contain any character. No word of a text looks like it.
-    told = f"{name}={value}".encode(errors="surrogatepass")
-    return f"f{hashlib.sha256(told).hexdigest()[:20]}"

@@ -21,9 +21,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from ralph.errors import IndexOff
-from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
+from ralph.index import (
+    Collection,
+    Corrupt,
+    IndexBatch,
+    IndexedRecord,
+    Passage,
+    facet_tokens,
+)
 from ralph.index import qdrant_view as layout
-from ralph.index.matrix import facet_tokens
 from ralph.index.qdrant_start import CollectionNames
 from ralph.index.qdrant_view import CollectionGone, CollectionMetadata, chunks, holding, point_id
 from ralph.index.sync import batches

@@ -22,7 +22,7 @@ import msgspec
 
 from ralph import index
 from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
-from ralph.index.matrix import NEARNESS_DIGITS, derived_token, wanted_tokens
+from ralph.index.matrix import NEARNESS_DIGITS
 from ralph.records import Record, Source
 from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
 
@@ -153,12 +153,12 @@ def holding(**wanted: Any) -> Filter:
 
 
 # For `_count`: leave out passages that were made from other records.
-_BASE = {"without": derived_token()}
+_BASE = {"without": index.derived_token()}
 
 
 def _fitting(only: Only) -> Filter | None:
     """Return a filter for points whose wanted facets have one of the values, or no value."""
-    must = [{"key": "facets", "match": {"any": group}} for group in wanted_tokens(only)]
+    must = [{"key": "facets", "match": {"any": group}} for group in index.wanted_tokens(only)]
     return {"must": must} if must else None
 
 

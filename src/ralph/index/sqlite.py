@@ -26,8 +26,6 @@ from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Ro
 from ralph.index.matrix import (
     LoadedCollections,
     PassageVectors,
-    derived_token,
-    facet_tokens,
     insert_vectors,
     remove_vectors,
     unpack,
@@ -140,7 +138,7 @@ class SqliteView(msgspec.Struct, eq=False):
         view = self.connection, self._last_row("passage", collection)
         passages, counts = loaded.count(*view), {one: loaded.count(*view, one) for one in query}
         facts = index.WordMatches({}, counts, passages)
-        derived = derived_token()
+        derived = index.derived_token()
         if without := loaded.count(*view, derived):
             own = {one: counts[one] - loaded.count(*view, one, derived) for one in counts}
             facts = index.WordMatches({}, own, passages - without)
@@ -568,7 +566,7 @@ def _insert_record(
         values = {"record": number, "hash": passage_hash, "waiting": waiting}
         place = _insert(connection, f"passage_{n}", values)
         fields = {name: tokens(getattr(passage, name)) for name in ("title", "text", "places")}
-        fields["facets"] = facet_tokens(passage.facets)
+        fields["facets"] = index.facet_tokens(passage.facets)
         words = {name: " ".join(found) for name, found in fields.items()}
         _insert(connection, f"words_{n}", {"rowid": place, **words})
         if vector is not None:

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only
-from ralph.index.matrix import fits
+from ralph.index import Collection, Cut, IndexView, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     ENOUGH_NATS,
