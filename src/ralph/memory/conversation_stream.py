@@ -259,16 +259,27 @@ class ConversationStream(Stream):
 
     A project may have more of them under other ids (`also`). Those `parts` are streams of their own
     for the index, and one with this for everybody else; what is new goes into this one.
+
+    Notes in it are private: without `private_notes` nothing but the index reads them.
     """
 
     cut_version = f"exchange-3-{EMBEDDING_CHARS}"
 
     def __init__(
-        self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
+        self,
+        name: str,
+        store: Store,
+        *,
+        foreign: bool = False,
+        also: Iterable[str] = (),
+        private_notes: bool = True,
     ) -> None:
         super().__init__(name, store, store.journals.journal(name))
-        self.label, self.foreign = CONVERSATIONS, foreign
-        self.parts = [*(ConversationStream(one, store) for one in also), self]
+        self.label, self.foreign, self._private_notes = CONVERSATIONS, foreign, private_notes
+        self.parts = [
+            *(ConversationStream(one, store, private_notes=private_notes) for one in also),
+            self,
+        ]
         self._states = ConversationStates()
         self._generations = self._seen = [0 for _ in self.parts]
 
@@ -282,10 +293,18 @@ class ConversationStream(Stream):
             self._states, self._seen = ConversationStates(), [0 for _ in folds]
             self._generations = generations
             new = [fold.after(0) for fold in folds]
-        for each in (one for records in new for one in records):
+        for each in (one for records in new for one in records if self.shows(one.record)):
             self._states.add(each.record)
         self._seen = [seen + len(some) for seen, some in zip(self._seen, new, strict=True)]
         return self._states
+
+    def shows(self, record: Record) -> bool:
+        """Whether whoever asks may see this record."""
+        return self._private_notes or record.kind != NOTE
+
+    def records(self) -> list[Record]:
+        """Every living record that may be seen."""
+        return list(filter(self.shows, super().records()))
 
     def content(self, record: Record) -> Any:
         """An exchange, a summary, a section of a document, and so on."""
@@ -312,8 +331,8 @@ class ConversationStream(Stream):
         found = [record for part in self.parts for record in part.records()]
         for part in self.parts:
             if gone := part.forgotten():
-                records = part.journal.read().records
-                found += [one.record for one in records if one.record.id in gone]
+                records = [one.record for one in part.journal.read().records]
+                found += [one for one in records if one.id in gone and self.shows(one)]
         return found
 
     def reasons(self) -> dict[str, str]:
@@ -326,7 +345,7 @@ class ConversationStream(Stream):
 
     def met(self) -> set[str]:
         """The ids of everything that was ever saved here, forgotten or not."""
-        living = {record.id for part in self.parts for record in part.records()}
+        living = {one.record.id for part in self.parts for one in part._fold.records()}
         return living | self.forgotten()
 
     def save(

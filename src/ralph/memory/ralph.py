@@ -58,9 +58,10 @@ class Ralph:
     # Whether they are on a server.
     remote = False
 
-    def __init__(self, store: ProjectStore, config: Config) -> None:
+    def __init__(self, store: ProjectStore, config: Config, *, private_notes: bool = True) -> None:
         self.store = store
         self.config = config
+        self._private_notes = private_notes
         self._features: dict[str, FeatureMemory] = {}
 
     @property
@@ -76,8 +77,8 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""
-        project = self.project
-        return Conversations(ids=project.ids, project=project.root.name, **self._shared())
+        project, more = self.project, {"private_notes": self._private_notes, **self._shared()}
+        return Conversations(ids=project.ids, project=project.root.name, **more)
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
@@ -354,12 +355,14 @@ def open_ralph(
     progress: Progress | None = None,
     project: Project | None = None,
     token: str = "",
+    private_notes: bool = True,
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
 
     A path that holds no project yet gets one when the first record is kept. An address like
     `https://HOST/projects/NAME` is a project on a server; without `token` it takes RALPH_TOKEN.
+    Without `private_notes` those of this person stay out of reach: for a server, which others ask.
     """
     if isinstance(path, str) and path.startswith(("https://", "http://")):
         from ralph.memory.remote import RemoteRalph
@@ -384,7 +387,8 @@ def open_ralph(
     disk.protect(home_path)
     _claim(project)
     config = load(home=home_path, project_file=project.settings_file, given=settings)
-    return Ralph(ProjectStore(project, config.settings, home=home_path, progress=progress), config)
+    store = ProjectStore(project, config.settings, home=home_path, progress=progress)
+    return Ralph(store, config, private_notes=private_notes)
 
 
 def _claim(project: Project) -> None:

@@ -163,7 +163,7 @@ class ServerContext:
 
             if there := open_server(self.project):
                 return there
-        return open_ralph(self.start)
+        return open_ralph(self.start, private_notes=not self._is_server)
 
     @cached_property
     def plan(self) -> Plan:
@@ -182,7 +182,10 @@ class ServerContext:
         from ralph.memory.project import PlainFolder
         from ralph.memory.ralph import open_ralph
 
-        return open_ralph(project=PlainFolder(self.start, self.home, general=True))
+        return open_ralph(
+            project=PlainFolder(self.start, self.home, general=True),
+            private_notes=not self._is_server,
+        )
 
     # -- scope
 

@@ -203,7 +203,7 @@ class TeamServer:
                 free = self._free.setdefault(project.id, [])
                 # The one used last knows most of what is new.
                 ralph = free.pop() if free else None
-            ralph = ralph or open_ralph(project=project, home=self._home)
+            ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
             try:
                 yield ralph
             finally:
