@@ -12,6 +12,7 @@ import msgspec
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
+from ralph.recall import Hit
 from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
@@ -309,6 +310,11 @@ class ConversationStream(Stream):
     def content(self, record: Record) -> Any:
         """An exchange, a summary, a section of a document, and so on."""
         return schema.content_of(record)
+
+    def hit(self, record: Record, last_number: int) -> Hit:
+        """A record that recall found, as an answer without a score."""
+        hit = super().hit(record, last_number)
+        return msgspec.structs.replace(hit, private=record.kind == NOTE)
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """What a record is found by."""

@@ -254,7 +254,7 @@ class Conversations:
                     by_kind.setdefault(record.kind, []).append(record)
             for records in by_kind.values():
                 found += sorted(records, key=lambda one: one.at)[-newest if newest else 0 :]
-        hits = [store.unasked(one, store.when(one.at), schema.content_of(one)) for one in found]
+        hits = [self.stream.hit(one, 0) for one in found]
         return [hit for hit in hits if hit.kind != schema.CONVERSATION or not newest]
 
     def remember(self, note: Note) -> tuple[Note, bool]:
