@@ -352,4 +352,8 @@ def test_a_folder_that_is_no_project_has_its_memory_over_mcp_where_the_user_want
         saved = server.told("remember", text="The printer is called Gutenberg.")
         assert "Gutenberg" in server.told("search_memory", query="what is the printer called")
         assert "Gutenberg" in server.told("get_memory", id=saved.rstrip(".").split()[-1])
+        # It names the tools that are there, and no others.
+        said, refused = server.client.instructions or "", server.refused("get_memory", id="nope")
+        assert [name for name in server.tools() if name not in said] == []
+        assert not re.search("search_feature_memory|get_recent|update_task", said + refused)
     assert list(folder.iterdir()) == []

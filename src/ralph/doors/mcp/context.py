@@ -252,8 +252,9 @@ def instructions(context: ServerContext) -> str | None:
         parts += [render("mcp_review")] if options.review else []
     elif context.find_project() is not None:
         what = "the feature in focus (`ralph focus`), or on all features when there is none"
-        parts = [render("mcp_memory", what=what), render("mcp_plan", task="")]
-        parts += [render("mcp_conversations", where=where)]
+        parts = [render("mcp_search", where=where), render("mcp_memory", what=what)]
+        parts += [render("mcp_plan", task=""), render("mcp_conversations", where=where)]
     elif context.works_everywhere():
-        parts = [render("mcp_conversations", where=" in this folder")]
+        names = ("mcp_search", "mcp_conversations")
+        parts = [render(name, where=" in this folder") for name in names]
     return "\n".join(parts).strip() or None

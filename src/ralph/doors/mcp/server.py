@@ -231,14 +231,14 @@ def _tools_of(context: ServerContext, options: ServerOptions) -> Sequence[Tool]:
     if options.mode == "planning":
         return tools_plan.PLANNING_TOOLS
     if options.mode == "conversations":
-        return (*tools_memory.CONVERSATION_TOOLS, *tools_memory.OPEN_TOOLS)
+        return (*tools_memory.CONVERSATION_TOOLS, tools_memory.get_memory)
     recall = tools_memory.FEATURE_TOOLS if options.memory else ()
     review = tools_plan.REVIEW_TOOLS if options.review else ()
     tools = (*recall, *tools_plan.PROGRESS_TOOLS, *review)
     if options.mode == "focus":
         beside = tools_memory.CONVERSATION_TOOLS
         if context.find_project() is not None:
-            return (*tools_memory.SESSION_TOOLS, *tools, *beside)
+            return (tools_memory.search_memory, *tools, *beside)
         return (*tools_memory.FOLDER_TOOLS, *beside) if context.works_everywhere() else ()
     return tools
 

@@ -231,9 +231,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     try:
         hit = context.memory.get(wanted, everywhere=everywhere, scope=_get_scope(context))
     except NotFound as error:
-        todo = "Take an id from a search or from get_recent_iterations."
         what = error.what.replace(repr(wanted), repr(plain_id(wanted)))
-        raise NotFound(f"{what} {_scope_text(context)}", todo=todo) from None
+        raise NotFound(f"{what} {_scope_text(context)}", todo="Take an id from a search.") from None
     if hit.kind in ("exchange", "conversation"):
         options = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
         return _conversations(context, "conversation_details", **options)
@@ -289,7 +288,6 @@ def _scope_text(context: ServerContext) -> str:
 
 _LISTS = (get_recent_iterations, get_feature_files, get_failed_attempts)
 FEATURE_TOOLS = (search_feature_memory, *_LISTS, get_memory, remember)
-SESSION_TOOLS = (search_memory,)
 FOLDER_TOOLS = (search_memory, get_memory, remember)
 
 
@@ -354,4 +352,3 @@ def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)
-OPEN_TOOLS = (get_memory,)
