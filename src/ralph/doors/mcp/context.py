@@ -34,8 +34,8 @@ MANY_CALLS = 10
 Mode = Literal["feature", "conversations", "planning", "focus"]
 
 _DESCRIPTION = """\
-Serve memory and plan to an agent, as MCP over stdio. Exactly one mode is given. What the server
-can reach is fixed by it; no argument of a call leads out of it."""
+Serve memory and plan to an agent, as MCP over stdio. Choose exactly one mode. It fixes what the
+server can reach; no tool argument can get around it."""
 _EPILOG = """\
 The project is the one at --project, RALPH_PROJECT, CLAUDE_PROJECT_DIR or around this folder."""
 
@@ -76,7 +76,7 @@ def read_options(argv: list[str]) -> ServerOptions:
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
         todo = "Give one of --feature NAME, --conversations, --planning, --focus."
-        raise BadInput(f"exactly one mode is needed, and there is {found}", todo=todo)
+        raise BadInput(f"choose exactly one mode (given: {found})", todo=todo)
     [mode] = modes
     for word, own_mode in {**_MODE_OF, "everywhere": "conversations"}.items():
         if getattr(given, word) and mode != own_mode:
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     modes = parser.add_argument_group("modes")
     modes.add_argument("--feature", metavar="NAME", help="the memory and plan of one feature")
     more = parser.add_argument_group("with --feature")
-    more.add_argument("--task", metavar="ID", help="the task that update_task means by itself")
+    more.add_argument("--task", metavar="ID", help="the default task of update_task")
     talk = parser.add_argument_group("with --conversations")
     focus = "a person's own work: what `ralph focus` says at each call, and conversations"
     for group, word, help in (

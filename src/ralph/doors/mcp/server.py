@@ -72,8 +72,8 @@ class AnsweredRequests(ObjectReceiveStream[Any]):
 
 def _refusal(name: int | str) -> types.JSONRPCError:
     what = (
-        "this request cannot be read: it is no JSON-RPC, holds half a character (a \\ud83d without "
-        "its other half) or is nested too deeply. Correct it and send it again."
+        "cannot parse this request: it is not JSON-RPC, contains a lone surrogate (a \\ud83d "
+        "without its other half), or is nested too deeply. Fix it and send it again."
     )
     error = types.ErrorData(code=types.INVALID_REQUEST, message=what)
     return types.JSONRPCError(jsonrpc="2.0", id=name, error=error)
@@ -284,7 +284,7 @@ def _message(error: Exception) -> str:
     elif isinstance(error, OSError):
         text = os_error_text(error)
     else:
-        text = f"something unforeseen in the server: {type(error).__name__}: {error}"
+        text = f"internal error: {type(error).__name__}: {error}"
     return harmless(sanitized_error(text), 2000)
 
 

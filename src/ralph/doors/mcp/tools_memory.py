@@ -44,7 +44,7 @@ def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> 
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
 
     Example:
@@ -67,7 +67,7 @@ def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
@@ -199,7 +199,8 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     hits = merged(context.memories(), lambda memory: memory.failed_attempts(wanted or None))
     task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
-        return f"No failed attempt{task} is remembered {_scope_text(context)}."
+        where = _scope_text(context).removeprefix("of ")
+        return f"{where[0].upper()}{where[1:]} has no failed attempts{task}."
     recent = [hit for memory in context.memories() for hit in memory.recent(1_000_000)]
     successes = [hit for hit in reversed(recent) if hit.record.outcome == "success"]
     later = functools.partial(_later_success, successes)
@@ -306,7 +307,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
 
     Args:
         query: What was talked about, in a few words or as a question.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
 
     Example:
         {"query": "how did we fix the timeout?", "limit": 5}
