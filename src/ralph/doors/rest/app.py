@@ -311,7 +311,7 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
                 raise too_large
         return msgspec.json.decode(bytes(body), type=call.takes)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadInput(f"the body cannot be used: {error}") from None
+        raise _unusable(f"the body cannot be used: {error}", call) from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not arrive") from None
 
@@ -326,18 +326,25 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
             found[name] = value
     if call.takes is None:
         if found:
-            raise BadInput(f"there is no parameter {next(iter(found))!r}")
+            raise _unusable(f"there is no parameter {next(iter(found))!r}", call)
         return []
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
     except msgspec.ValidationError as error:
-        raise BadInput(f"the parameters cannot be used: {error}") from None
+        raise _unusable(f"the parameters cannot be used: {error}", call) from None
+
+
+def _unusable(what: str, call: ApiRoute) -> BadInput:
+    """An error that says what the call takes."""
+    fields = ", ".join(getattr(call.takes, "__struct_fields__", ()))
+    return BadInput(what, todo=f"Fields: {fields}. {_SEE}" if fields else _SEE)
 
 
 # -- errors as problem details
 
 
 _JSON = "application/json"
+_SEE = "See /v1/openapi.json."
 
 
 def _json(value: Any) -> Response:
@@ -395,7 +402,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 def _too_deep(_: Request, error: Exception) -> Response:
-    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
+    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply", todo=_SEE)
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
@@ -531,12 +538,11 @@ def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of all calls."""
-    structs = [one.takes for one in CALLS if isinstance(one.takes, type) and one.takes is not dict]
-    structs = [one for one in structs if issubclass(one, msgspec.Struct)]
+    takes = [call.takes for call in CALLS if call.takes is not None]
     refs, components = msgspec.json.schema_components(
-        structs, ref_template="#/components/schemas/{name}"
+        takes, ref_template="#/components/schemas/{name}"
     )
-    schemas = dict(zip(structs, refs, strict=True))
+    schemas = dict(zip(takes, refs, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
         paths.setdefault(PREFIX + call.path, {})[call.method.lower()] = _operation(
@@ -575,8 +581,8 @@ def _operation(
         "description": f"Needs a token with the scope {call.right}.",
     }
     if call.has_body:
-        schema = schemas.get(call.takes) if call.takes in schemas else _loose(call.takes)
-        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+        content = {_JSON: {"schema": schemas[call.takes]}}
+        operation["requestBody"] = {"required": True, "content": content}
     elif call.takes is not None:
         schema = components[call.takes.__name__]
         needed = schema.get("required", ())
@@ -592,8 +598,3 @@ def _operation(
     }
     answers[good] = {"description": "Done", "content": {_JSON: {"schema": {}}}}
     return {**operation, "parameters": parameters, "responses": answers}
-
-
-def _loose(takes: Any) -> dict[str, Any]:
-    entry = {"type": "object"}
-    return {"type": "array", "items": entry} if str(takes).startswith("list") else entry

@@ -501,5 +501,5 @@ def answer_json(answer: Answer, *, explain: bool = False) -> Json:
 def _taken(given: Json, name: str) -> str:
     value = given.pop(name, None)
     if not isinstance(value, str) or not value:
-        raise BadInput(f"{name} is needed, a text")
+        raise BadInput(f"{name} is needed", todo="Send it as a string.")
     return value
