@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from starlette.routing import Route
@@ -291,6 +293,49 @@ def ask(client: TestClient, token: str, method: str, **params: Any) -> Any:
     answer = client.post(f"/projects/{OWN}/mcp", headers=headers, json=asked)
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+class SlowStart:
+    """An MCP server that starts when it is told to, and what happened to it."""
+
+    def __init__(self) -> None:
+        self.may_start, self.happened = anyio.Event(), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        await self.may_start.wait()
+        self.happened.append("started")
+        yield
+
+    async def handle_request(self, *_: Any) -> None:
+        self.happened.append("answered")
+
+
+def test_a_second_request_waits_until_the_first_has_started_their_server(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = [(b"authorization", f"Bearer {served.token()}".encode())]
+    scope = {"type": "http", "headers": headers, "path_params": {"project": OWN}}
+    allow, allowed = served.server.work, list[Any]()
+
+    async def ask_twice() -> list[str]:
+        manager = SlowStart()
+        sessions = McpSessions(served.server, lambda *_: manager)
+
+        async def work(task: Any) -> Any:
+            allowed.append(await allow(task))
+            if len(allowed) == 2:
+                # Run after this request, the second, has gone on as far as it can.
+                asyncio.get_running_loop().call_soon(manager.may_start.set)
+            return allowed[-1]
+
+        monkeypatch.setattr(served.server, "work", work)
+        async with sessions.running(), anyio.create_task_group() as requests:
+            for _ in range(2):
+                requests.start_soon(sessions, scope, None, None)
+        return manager.happened
+
+    assert anyio.run(ask_twice) == ["started", "answered", "answered"]
 
 
 def test_over_mcp_no_tool_reaches_or_saves_a_private_note(served: Team, mine: str) -> None:
