@@ -315,8 +315,9 @@ def test_a_second_request_waits_until_the_first_has_started_their_server(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers = [(b"authorization", f"Bearer {served.token()}".encode())]
-    scope = {"type": "http", "headers": headers, "path_params": {"project": OWN}}
+    scope: Any = {"type": "http", "headers": headers, "path_params": {"project": OWN}}
     allow, allowed = served.server.work, list[Any]()
+    unused: Any = None
 
     async def ask_twice() -> list[str]:
         manager = SlowStart()
@@ -332,7 +333,7 @@ def test_a_second_request_waits_until_the_first_has_started_their_server(
         monkeypatch.setattr(served.server, "work", work)
         async with sessions.running(), anyio.create_task_group() as requests:
             for _ in range(2):
-                requests.start_soon(sessions, scope, None, None)
+                requests.start_soon(sessions, scope, unused, unused)
         return manager.happened
 
     assert anyio.run(ask_twice) == ["started", "answered", "answered"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -86,9 +86,15 @@ def read_options(argv: list[str]) -> ServerOptions:
             check_name(given.feature)
         except BadInput as error:
             raise BadInput(f"--feature: {error.what}", todo=error.todo) from None
-    scope: dict[str, Any] = {"feature": given.feature or "", "task_id": given.task or None}
-    flags = {"review": given.review, "memory": not given.no_memory, "everywhere": given.everywhere}
-    return ServerOptions(mode=mode, project=given.project, **scope, **flags)
+    return ServerOptions(
+        mode=mode,
+        project=given.project,
+        feature=given.feature or "",
+        task_id=given.task or None,
+        review=given.review,
+        memory=not given.no_memory,
+        everywhere=given.everywhere,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

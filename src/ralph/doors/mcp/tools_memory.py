@@ -287,8 +287,14 @@ def _scope_text(context: ServerContext) -> str:
     return "of this project" if feature is None else f"of the feature {harmless(feature)!r}"
 
 
-_LISTS = (get_recent_iterations, get_feature_files, get_failed_attempts)
-FEATURE_TOOLS = (search_feature_memory, *_LISTS, get_memory, remember)
+FEATURE_TOOLS = (
+    search_feature_memory,
+    get_recent_iterations,
+    get_feature_files,
+    get_failed_attempts,
+    get_memory,
+    remember,
+)
 FOLDER_TOOLS = (search_memory, get_memory, remember)
 
 
@@ -312,8 +318,14 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     Example:
         {"query": "how did we fix the timeout?", "limit": 5}
     """
-    options = {"documents": True, "budget_s": _CATCH_UP_S}
-    return _conversations(context, "search_conversations", query=query, limit=limit, **options)
+    return _conversations(
+        context,
+        "search_conversations",
+        query=query,
+        limit=limit,
+        documents=True,
+        budget_s=_CATCH_UP_S,
+    )
 
 
 @Tool("Read a past conversation", recalls=True)
@@ -338,9 +350,13 @@ def fetch_conversation_details(
     Example:
         {"exchange_id": "3f2a9c1e", "include_full_transcript": true}
     """
-    options = {"conversation_id": conversation_id, "exchange_id": exchange_id}
-    whole = include_full_transcript
-    return _conversations(context, "conversation_details", include_full_transcript=whole, **options)
+    return _conversations(
+        context,
+        "conversation_details",
+        conversation_id=conversation_id,
+        exchange_id=exchange_id,
+        include_full_transcript=include_full_transcript,
+    )
 
 
 def _conversations(context: ServerContext, tool: str, **options: Any) -> str:

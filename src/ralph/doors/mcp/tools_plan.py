@@ -113,8 +113,15 @@ def append_learning(
     feature = context.need_feature()
     number = context.last_iteration(feature) + 1
     task = None if task_id is None else _own_task(context, task_id).id
-    given: dict[str, Any] = {"iteration": number, "reason": reason, "task_id": task}
-    added = add(context.plan, feature, text, source="agent", **given)
+    added = add(
+        context.plan,
+        feature,
+        text,
+        source="agent",
+        iteration=number,
+        reason=reason,
+        task_id=task,
+    )
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
     if added.what == "added" and not (added.conflicts or added.evicted):
         return f"{_ADD_TEXTS[added.what]}: {line}"  # only repeats the call, so it needs no fence
@@ -430,8 +437,13 @@ def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
         raise BadInput(f"there is no discipline {name!r}", todo=f"{there} Or leave it out.")
 
 
-_CHANGES = (create_feature, create_task, update_planned_feature, update_planned_task)
-PLANNING_TOOLS = (get_plan, *_CHANGES)
+PLANNING_TOOLS = (
+    get_plan,
+    create_feature,
+    create_task,
+    update_planned_feature,
+    update_planned_task,
+)
 
 
 # -- review

@@ -364,12 +364,11 @@ def problem(
     return Response(body, status, headers, media_type="application/problem+json")
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+def _refused(_: Request, error: Refusal) -> Response:
     return problem(error.status, error.what, todo=error.todo, retry_s=error.retry_s)
 
 
-def _failed(_: Request, error: Exception) -> Response:
+def _failed(_: Request, error: RalphError | OSError) -> Response:
     """An error of the memory, without the path on the server where it happened."""
     if isinstance(error, OSError):
         return problem(
@@ -377,7 +376,6 @@ def _failed(_: Request, error: Exception) -> Response:
             error.strerror or "a file on the server cannot be used",
             retry_s=5,
         )
-    assert isinstance(error, RalphError)
     found = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
     retry_s = 5 if status == HTTPStatus.SERVICE_UNAVAILABLE else 0

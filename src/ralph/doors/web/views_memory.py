@@ -27,9 +27,8 @@ def notes(call: PageCall) -> Response:
         if text in one.record.text.casefold() and feature in ("", one.record.feature)
     ]
     rows, paging = paged(found, call.number)
-    return call.page(
-        "notes.html", rows=rows, paging=paging, features=_features(call), most=MAX_CHARS
-    )
+    features = sorted({one.name for one in call.plan.read("features").features})
+    return call.page("notes.html", rows=rows, paging=paging, features=features, most=MAX_CHARS)
 
 
 def _notes(call: PageCall) -> list[Hit]:
@@ -37,10 +36,6 @@ def _notes(call: PageCall) -> list[Hit]:
     found = [hit for hit in call.memory.notes.find("") if hit.kind == NOTE]
     found += [own.stream.hit(one, 0) for one in own.said(NOTE)]
     return sorted(found, key=lambda hit: hit.at, reverse=True)
-
-
-def _features(call: PageCall) -> list[str]:
-    return sorted({one.name for one in call.plan.read("features").features})
 
 
 def _note(call: PageCall) -> Hit:
