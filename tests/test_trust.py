@@ -140,7 +140,7 @@ def test_a_bad_file_ends_in_one_clear_line(ralph: Line, project: Path, text: str
         ran = ralph(*words)
         assert ran.code == 1
         assert "rag_config.json: " in ran.complaint
-        assert "unforeseen" not in ran.complaint
+        assert "internal error" not in ran.complaint
 
 
 def test_a_bad_variable_of_the_environment_is_one_clear_line(project: Path) -> None:

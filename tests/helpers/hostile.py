@@ -114,8 +114,8 @@ class Ran(NamedTuple):
         # Tracebacks of others are remembered, and told, on stdout.
         if "Traceback (most recent" in self.err:
             found.append(f"{name}: {_around(self.err, 'Traceback (most recent')}")
-        if "something unforeseen" in self.said:
-            found.append(f"{name}: {_around(self.said, 'something unforeseen')}")
+        if "internal error" in self.said:
+            found.append(f"{name}: {_around(self.said, 'internal error')}")
         if self.words[:1] == ("hook",):
             if self.code or self.err:
                 found.append(f"{name}: a hook ended with {self.code} and said {self.err[:200]!r}")

@@ -42,7 +42,7 @@ def inside(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(ran: Ran) -> None:
     """It went well, or one clear line says why not."""
-    assert "unforeseen" not in ran.err
+    assert "internal error" not in ran.err
     assert "Traceback" not in ran.err
     if ran.code:
         assert ran.code == 1
@@ -79,7 +79,7 @@ def test_an_import_steps_over_a_line_that_is_nested_too_deeply(
 
     ran = line("import", "-", stdin=f"{shape.format(value=value, in_body=in_body)}\n{good}\n")
 
-    assert "unforeseen" not in ran.err
+    assert "internal error" not in ran.err
     assert "1 record" in ran.out
     assert "<stdin>:1: " in ran.err
     with open_ralph(inside) as ralph:
@@ -101,7 +101,7 @@ def test_a_journal_with_such_lines_is_read_all_the_same(
     first, *more = words.split()
     ran = line(first, *more, *(["--feature", "auth"] if first != "journal" else []))
 
-    assert "unforeseen" not in ran.err
+    assert "internal error" not in ran.err
     if first != "journal":
         assert ran.code == 0
         assert "login" in ran.out

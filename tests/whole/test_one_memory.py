@@ -265,6 +265,34 @@ def test_notes_need_no_project_and_are_then_private(ralph: Line, folder: Path) -
     assert "Gutenberg" in ralph.well("show", saved["id"]).out
 
 
+def test_a_private_note_is_told_from_one_of_the_project(
+    ralph: Line, told: dict[str, str], project: Path
+) -> None:
+    asked = {"private": "own account number 7741", "note": "staging database reset"}
+    for name, query in asked.items():
+        alone, label = name == "private", f"{'private ' * (name == 'private')}note | "
+        shown = {
+            "search": ralph.well("search", query, "--json").json[0],
+            "recent": next(
+                hit
+                for hit in ralph.well("recent", "--count", "50", "--json").json
+                if hit["id"] == told[name]
+            ),
+            "show": ralph.well("show", told[name], "--json").json,
+        }
+        assert {way: hit["private"] for way, hit in shown.items()} == dict.fromkeys(shown, alone)
+        assert {hit["kind"] for hit in shown.values()} == {"note"}
+        assert f"\n  {label}" in ralph.well("search", query).out
+        assert f"  {label}" in ralph.well("show", told[name]).out
+        with served(project, "--focus") as server:
+            kind = label.removesuffix(" | ")
+            assert f"[{told[name][:8]}] {kind} |" in server.told("search_memory", query=query)
+    assert "private" not in ralph.well("show", told["login"], "--json").json
+    listed = ralph.well("recent", "--kind", "note").out
+    assert (listed.count("\n  private note | "), listed.count("\n  note | ")) == (1, 1)
+    assert "  private note  My own account" in ralph.well("log", "--kind", "note").out
+
+
 def test_a_note_is_never_empty_nor_endless_and_keeps_no_secret(ralph: Line) -> None:
     assert "empty" in ralph("remember", " ").complaint
     assert "2000 are allowed" in ralph("remember", "x" * 2001).complaint
@@ -324,4 +352,8 @@ def test_a_folder_that_is_no_project_has_its_memory_over_mcp_where_the_user_want
         saved = server.told("remember", text="The printer is called Gutenberg.")
         assert "Gutenberg" in server.told("search_memory", query="what is the printer called")
         assert "Gutenberg" in server.told("get_memory", id=saved.rstrip(".").split()[-1])
+        # It names the tools that are there, and no others.
+        said, refused = server.client.instructions or "", server.refused("get_memory", id="nope")
+        assert [name for name in server.tools() if name not in said] == []
+        assert not re.search("search_feature_memory|get_recent|update_task", said + refused)
     assert list(folder.iterdir()) == []

@@ -12,6 +12,7 @@ import msgspec
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
+from ralph.recall import Hit
 from ralph.records import Complaint, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
@@ -258,16 +259,27 @@ class ConversationStream(Stream):
 
     A project may have more of them under other ids (`also`). For the index these `parts` are
     separate streams; everyone else sees one stream. New records go into this one.
+
+    Notes in it are private: without `private_notes` only the index reads them.
     """
 
     cut_version = f"exchange-3-{EMBEDDING_CHARS}"
 
     def __init__(
-        self, name: str, store: Store, *, foreign: bool = False, also: Iterable[str] = ()
+        self,
+        name: str,
+        store: Store,
+        *,
+        foreign: bool = False,
+        also: Iterable[str] = (),
+        private_notes: bool = True,
     ) -> None:
         super().__init__(name, store, store.journals.journal(name))
-        self.label, self.foreign = CONVERSATIONS, foreign
-        self.parts = [*(ConversationStream(one, store) for one in also), self]
+        self.label, self.foreign, self._private_notes = CONVERSATIONS, foreign, private_notes
+        self.parts = [
+            *(ConversationStream(one, store, private_notes=private_notes) for one in also),
+            self,
+        ]
         self._states = ConversationStates()
         self._generations = self._seen = [0 for _ in self.parts]
 
@@ -281,14 +293,27 @@ class ConversationStream(Stream):
             self._states, self._seen = ConversationStates(), [0 for _ in folds]
             self._generations = generations
             new = [fold.after(0) for fold in folds]
-        for each in (one for records in new for one in records):
+        for each in (one for records in new for one in records if self.shows(one.record)):
             self._states.add(each.record)
         self._seen = [seen + len(some) for seen, some in zip(self._seen, new, strict=True)]
         return self._states
 
+    def shows(self, record: Record) -> bool:
+        """Whether whoever asks may see this record."""
+        return self._private_notes or record.kind != NOTE
+
+    def records(self) -> list[Record]:
+        """Every living record that may be seen."""
+        return list(filter(self.shows, super().records()))
+
     def content(self, record: Record) -> Any:
         """Return a record's content: an exchange, a summary, a section of a document, and so on."""
         return schema.content_of(record)
+
+    def hit(self, record: Record, last_number: int) -> Hit:
+        """A record that recall found, as an answer without a score."""
+        hit = super().hit(record, last_number)
+        return msgspec.structs.replace(hit, private=record.kind == NOTE)
 
     def passages(self, record: Record) -> Sequence[Passage]:
         """Return the passages that a record is found by."""
@@ -311,8 +336,8 @@ class ConversationStream(Stream):
         found = [record for part in self.parts for record in part.records()]
         for part in self.parts:
             if gone := part.forgotten():
-                records = part.journal.read().records
-                found += [one.record for one in records if one.record.id in gone]
+                records = [one.record for one in part.journal.read().records]
+                found += [one for one in records if one.id in gone and self.shows(one)]
         return found
 
     def reasons(self) -> dict[str, str]:
@@ -325,7 +350,7 @@ class ConversationStream(Stream):
 
     def met(self) -> set[str]:
         """Return the ids of all records ever saved here, forgotten or not."""
-        living = {record.id for part in self.parts for record in part.records()}
+        living = {one.record.id for part in self.parts for one in part._fold.records()}
         return living | self.forgotten()
 
     def save(

@@ -55,13 +55,19 @@ class Conversations:
     """The conversations of one project, or of none. Can also search those of other projects."""
 
     def __init__(
-        self, *, ids: Sequence[str] = (GENERAL,), project: str = "", **opened: Any
+        self,
+        *,
+        ids: Sequence[str] = (GENERAL,),
+        project: str = "",
+        private_notes: bool = True,
+        **opened: Any,
     ) -> None:
         name = store.CONVERSATIONS
         self.store = Store.in_home(name, f"{store.short_hash(name)}-", **opened)
         # Conversations of this project may also be stored under other ids.
         self._own, *self._other_ids = ids
         self._project = "" if self._own == GENERAL else project
+        self._private_notes = private_notes
         self._streams: dict[str, ConversationStream] = {}
 
     @property
@@ -78,8 +84,13 @@ class Conversations:
         if name not in self._streams:
             also = set(self._other_ids) if name == self._own else set[str]()
             also &= set(self.store.journals.names()) - {name} if also else set()
-            more: dict[str, Any] = {"foreign": name != self._own, "also": sorted(also)}
-            self._streams[name] = ConversationStream(name, self.store, **more)
+            self._streams[name] = ConversationStream(
+                name,
+                self.store,
+                foreign=name != self._own,
+                also=sorted(also),
+                private_notes=self._private_notes,
+            )
         return self._streams[name]
 
     def within(self, everywhere: bool) -> Sequence[ConversationStream]:
@@ -244,11 +255,14 @@ class Conversations:
                     by_kind.setdefault(record.kind, []).append(record)
             for records in by_kind.values():
                 found += sorted(records, key=lambda one: one.at)[-newest if newest else 0 :]
-        hits = [store.unasked(one, store.when(one.at), schema.content_of(one)) for one in found]
+        hits = [self.stream.hit(one, 0) for one in found]
         return [hit for hit in hits if hit.kind != schema.CONVERSATION or not newest]
 
     def remember(self, note: Note) -> tuple[Note, bool]:
         """Save a private note; return it as saved, and whether it is new."""
+        if not self._private_notes:
+            todo = "Leave out private. A folder that is not a project needs `ralph init` for notes."
+            raise BadInput("a private note cannot be saved on a server", todo=todo)
         if note.id in self.stream.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         [fresh] = self.say_all([(note, note.id)])
@@ -322,6 +336,9 @@ class Conversations:
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)
         found = self.store.find(parts, question, depth=_CANDIDATES, **how)
+        if not self._private_notes:
+            # Before ranking, because the ranks of the others would reveal hidden notes.
+            found.candidates = [one for one in found.candidates if self.stream.shows(one.record)]
         found.least = least_in_talk(found.count)
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:

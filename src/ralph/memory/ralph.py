@@ -58,9 +58,10 @@ class Ralph:
     # Whether the memories are on a server.
     remote = False
 
-    def __init__(self, store: ProjectStore, config: Config) -> None:
+    def __init__(self, store: ProjectStore, config: Config, *, private_notes: bool = True) -> None:
         self.store = store
         self.config = config
+        self._private_notes = private_notes
         self._features: dict[str, FeatureMemory] = {}
 
     @property
@@ -76,8 +77,8 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations of this project. They are stored in Ralph's home."""
-        project = self.project
-        return Conversations(ids=project.ids, project=project.root.name, **self._shared())
+        project, more = self.project, {"private_notes": self._private_notes, **self._shared()}
+        return Conversations(ids=project.ids, project=project.root.name, **more)
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
@@ -357,12 +358,14 @@ def open_ralph(
     progress: Progress | None = None,
     project: Project | None = None,
     token: str = "",
+    private_notes: bool = True,
     **settings: Any,
 ) -> Ralph:
     """Open the memories of the project at `path`, or of the one around the current folder.
 
     A folder without a project gets one when the first record is saved. A URL like
     `https://HOST/projects/NAME` is a project on a server; without `token` it uses RALPH_TOKEN.
+    Without `private_notes` private notes cannot be read: for a server, which others use.
     """
     if isinstance(path, str) and path.startswith(("https://", "http://")):
         from ralph.memory.remote import RemoteRalph
@@ -387,7 +390,8 @@ def open_ralph(
     disk.protect(home_path)
     _claim(project)
     config = load(home=home_path, project_file=project.settings_file, given=settings)
-    return Ralph(ProjectStore(project, config.settings, home=home_path, progress=progress), config)
+    store = ProjectStore(project, config.settings, home=home_path, progress=progress)
+    return Ralph(store, config, private_notes=private_notes)
 
 
 def _claim(project: Project) -> None:

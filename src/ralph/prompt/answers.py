@@ -205,7 +205,7 @@ def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
     feature: str = getattr(record, "feature", "")
     lines = head_lines(
         hit,
-        f"[{short_id(hit)}] {row.label}",
+        f"[{short_id(hit)}] {hit.label}",
         harmless(hit.when),
         f"feature {harmless(feature)}" if with_feature and feature else "",
         harmless(record.provenance.strip("[]")) if hit.kind == "learning" else "",

@@ -126,7 +126,7 @@ def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str]) -> list[str]:
 def _written(hit: Hit, mark_of_id: str) -> str:
     """Return the line for a note, a learning, a feature of the plan, or a document's section."""
     row, record = KINDS[hit.kind], hit.record
-    about = [row.label.capitalize()]
+    about = [hit.label.capitalize()]
     if feature := getattr(record, "feature", ""):
         about.append(f"on the feature {one_line(feature)}")
     if row.by_person(record):

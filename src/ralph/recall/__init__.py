@@ -55,6 +55,13 @@ class Hit(msgspec.Struct, frozen=True):
     # When it was, and the ids of others that say the same.
     at: str = ""
     like: tuple[str, ...] = ()
+    # Whether it is a note that only the person it belongs to sees.
+    private: bool = False
+
+    @property
+    def label(self) -> str:
+        """What people call its kind."""
+        return "private note" if self.private else KINDS[self.kind].label
 
     def __repr__(self) -> str:
         """One line: what it is, how sure, and how it begins; the fields have the rest."""

@@ -117,7 +117,7 @@ def test_status_counts_every_memory(ralph: Line, project: Path) -> None:
     assert told["conversation"] == {"journalled": 2, "indexed": 2}
     assert told["knowledge"] == {"journalled": 2, "indexed": 1, "staged": 1}
     assert said[-2:] == [
-        "conversations: 2 records, 2 indexed",
+        "conversations and private notes: 2 records, 2 indexed",
         "knowledge of all projects: 2 records, 1 indexed, 1 waiting for a checkpoint",
     ]
 

@@ -140,9 +140,12 @@ def test_conversations_and_knowledge_there_are_read(line: Line, server: ServerPr
 
 
 def test_the_status_is_the_server_s(line: Line, server: ServerProcess) -> None:
+    with server.memory() as there:
+        there.conversations.start("A talk")
     shown = line.well("status").out
     assert f"server {server.address}" in shown
     assert "auth" in shown
+    assert "\nconversations: " in shown  # a server counts no private notes
 
 
 def test_a_token_of_one_feature_sees_that_feature(

@@ -214,7 +214,7 @@ def test_a_run_gets_no_wider_server_than_its_own(
     ):
         ran = process(["mcp", *words], cwd=project)
         assert ran.returncode == 1, words
-        assert b"this is an agent's run, which has a server of its own" in ran.stderr
+        assert b"this is an agent's run, and it already has its own MCP server" in ran.stderr
     with wired(project, "--feature", "auth", "--task", "1") as server:
         server.greet()
         assert server.ask("tools/list")["result"]["tools"]

@@ -75,7 +75,7 @@ def test_an_update_without_anything_or_with_nonsense_is_refused(server: Served, 
 def test_a_server_without_a_task_asks_which_one(root: Path) -> None:
     with served(root, "--feature", "auth") as server:
         said = server.refused("update_task", status="done")
-        assert "not said which task. Give its task_id. There are: 1, 2." in said
+        assert "no task given. Give its task_id. There are: 1, 2." in said
         assert server.refused("update_task", task_id=" ", status="done") == said
 
 

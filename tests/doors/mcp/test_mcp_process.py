@@ -206,9 +206,9 @@ def test_a_persons_own_server_starts_without_a_project(tmp_path: Path, mode: lis
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "exactly one mode is needed, and there is none"),
-        (["--focus", "--planning"], "there is --planning and --focus"),
-        (["--feature", "a", "--conversations"], "there is --feature and --conversations"),
+        ([], "choose exactly one mode (given: none)"),
+        (["--focus", "--planning"], "(given: --planning and --focus)"),
+        (["--feature", "a", "--conversations"], "(given: --feature and --conversations)"),
         (["--feature"], "expected one argument"),
         (["--feature", " "], "--feature: the name is empty"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
@@ -241,7 +241,7 @@ def test_without_anything_to_speak_on_it_says_so_and_ends(root: Path, closed: st
     )
     assert (ran.returncode, ran.stderr) == (
         1,
-        "ralph: mcp: there is no stdin or no stdout to speak on\n",
+        "ralph: mcp: stdin and stdout must be open\n",
     )
 
 

@@ -267,7 +267,7 @@ def test_the_focus_is_followed_from_call_to_call(knowledge: Path, ids: dict[str,
 
         set_focus(project, Focus("search"))
         assert "sorted twice" in server.told("search_feature_memory", query="xylophone index")
-        assert "not said which task" in server.refused("update_task", status="done")
+        assert "no task given" in server.refused("update_task", status="done")
 
         clear_focus(project)
         assert "no feature is in focus" in server.refused("append_learning", text="abc def")

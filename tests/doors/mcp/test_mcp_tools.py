@@ -93,3 +93,7 @@ def test_instructions_are_short_enough_to_be_read_whole(root: Path, words: tuple
         assert ("search_feature_memory" in said) is (
             "--no-memory" not in words and words[0] in ("--feature", "--focus")
         )
+        # They name no tool that is not there, and above all those to begin with.
+        everywhere = {name for names in MODES.values() for name in names}
+        assert {name for name in everywhere if name in said} <= set(server.tools())
+        assert next(iter(server.tools())) in said

@@ -135,6 +135,26 @@ def test_bad_input_is_told_as_a_problem(
     assert str(served.own.root) not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "content", "todo"),
+    [
+        ("POST", "/notes", b"{", "Fields: text, feature, by. See /v1/openapi.json."),
+        ("POST", "/notes", b'{"text": "a note", "description": "x"}', "Fields: text, feature, by"),
+        ("POST", "/notes", b"[" * 100_000, "See /v1/openapi.json."),
+        ("POST", "/iterations", b"{}", "See /v1/openapi.json."),
+        ("POST", "/tasks", b'{"feature": "auth"}', "Send it as a string."),
+        ("GET", "/tasks?colour=red", b"", "Fields: feature, status, ready. See /v1/openapi.json."),
+        ("GET", "/status?verbose=1", b"", "See /v1/openapi.json."),
+    ],
+)
+def test_a_call_of_the_wrong_shape_is_told_what_to_send(
+    served: Team, method: str, path: str, content: bytes, todo: str
+) -> None:
+    told = served.call(method, path, served.token(), content=content).json()
+    assert told["status"] == 400
+    assert todo in told["todo"]
+
+
 def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with team(tmp_path, ServerLimits(body_bytes=1000)) as served:
         answer = served.call("POST", "/notes", served.token(), json={"text": "x" * 2000})

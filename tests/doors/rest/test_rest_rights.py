@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from starlette.routing import Route
@@ -17,6 +19,7 @@ from ralph.__main__ import _mcp_of
 from ralph.doors.rest.app import PREFIX, AccessLog, make_api
 from ralph.doors.rest.calls import CALLS, ApiRoute
 from ralph.doors.rest.main import McpSessions, Paths
+from ralph.memory.ralph import open_ralph
 from ralph.memory.tokens import RIGHTS, Right
 
 NAMES = {"feature": "auth", "task": "1", "id": "0" * 16, "learning": "1"}
@@ -120,6 +123,69 @@ def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRo
             assert word not in answer.text
 
 
+# A private note of whoever runs the server, and a question that it answers best.
+MINE, ASKED_OF_IT = "My spare key is under the blue flowerpot.", "Where is my spare key?"
+
+
+@pytest.fixture
+def mine(served: Team, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a private note in the served project, in the home of its server."""
+    monkeypatch.setenv("RALPH_HOME", str(served.home))
+    with open_ralph(served.own.root) as ralph:
+        return ralph.remember(MINE, private=True)[0].id
+
+
+@named
+def test_no_token_reaches_a_private_note(served: Team, mine: str, call: ApiRoute) -> None:
+    # What other tests need is only read.
+    names = {} if call.method == "GET" else {"feature": "none", "task": "none"}
+    path = path_of(call, id=mine, **names)
+    fields = getattr(call.takes, "__struct_fields__", ())
+    texts = [name for name in ("error", "task", "failure", "text", "title") if name in fields]
+    given = {"json": dict.fromkeys(texts, ASKED_OF_IT)} if call.has_body else {}
+    for right in RIGHTS[RIGHTS.index(call.right) :]:
+        token = served.token(right)
+        for query in ({}, {"q": ASKED_OF_IT}, {"q": ASKED_OF_IT, "min_score": 0}, {"count": 50}):
+            answer = served.call(call.method, path, token, params=query, **given)
+            assert "flowerpot" not in answer.text
+            assert "{id}" not in call.path or answer.status_code in (400, 404)
+    with open_ralph(served.own.root) as ralph:
+        assert ralph.get(mine).record.text == MINE
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_hidden_note_is_not_told_by_the_ranks_of_others(served: Team) -> None:
+    query = {"q": "blue flowerpot hour", "min_score": 0, "explain": "true"}
+    hits = served.call("GET", "/search", served.token(), params=query).json()["hits"]
+    told = json.dumps(hits)
+    assert "takes an hour" in told
+    assert "flowerpot" not in told
+    for rank in ("words_rank", "meaning_rank"):
+        assert 1 in [hit["explain"][rank] for hit in hits]
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_private_note_is_not_counted_for_a_token(served: Team) -> None:
+    with open_ralph(served.own.root) as ralph:
+        ralph.conversations.start("A talk")
+        before = served.call("GET", "/status", served.token()).json()["memories"]
+        ralph.remember("My other spare key is lost.", private=True)
+        ralph.search("spare key")  # which brings the index up to date
+    assert served.call("GET", "/status", served.token()).json()["memories"] == before
+
+
+@pytest.mark.usefixtures("mine")
+def test_forgetting_a_note_keeps_the_private_one_that_says_the_same(served: Team) -> None:
+    words = "The ladder is in the shed."
+    with open_ralph(served.own.root) as ralph:
+        ids = {ralph.remember(words, private=alone)[0].id for alone in (True, False)}
+        [note] = ids
+        admin = served.token()
+        assert served.call("DELETE", f"/records/{note}", admin).json()["forgotten"] == 1
+        assert served.call("GET", f"/records/{note}", admin).status_code == 404
+        assert ralph.get(note).record.text == words
+
+
 def test_the_same_right_reaches_its_own_feature(served: Team) -> None:
     token = served.token("write", feature="auth")
     found = served.call("GET", "/search?q=login+form+validation", token).json()["hits"]
@@ -220,14 +286,78 @@ def mcp_client(served: Team) -> Iterator[TestClient]:
         yield client
 
 
-def test_over_mcp_a_token_reaches_what_it_may_and_no_more(served: Team) -> None:
-    def ask(client: TestClient, token: str, method: str, **params: Any) -> Any:
-        headers = {"authorization": f"Bearer {token}", **ACCEPT}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = client.post(f"/projects/{OWN}/mcp", headers=headers, json=asked)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+def ask(client: TestClient, token: str, method: str, **params: Any) -> Any:
+    """What MCP answers to one message."""
+    headers = {"authorization": f"Bearer {token}", **ACCEPT}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = client.post(f"/projects/{OWN}/mcp", headers=headers, json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
+
+class SlowStart:
+    """An MCP server that starts when it is told to, and what happened to it."""
+
+    def __init__(self) -> None:
+        self.may_start, self.happened = anyio.Event(), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        await self.may_start.wait()
+        self.happened.append("started")
+        yield
+
+    async def handle_request(self, *_: Any) -> None:
+        self.happened.append("answered")
+
+
+def test_a_second_request_waits_until_the_first_has_started_their_server(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = [(b"authorization", f"Bearer {served.token()}".encode())]
+    scope: Any = {"type": "http", "headers": headers, "path_params": {"project": OWN}}
+    allow, allowed = served.server.work, list[Any]()
+    unused: Any = None
+
+    async def ask_twice() -> list[str]:
+        manager = SlowStart()
+        sessions = McpSessions(served.server, lambda *_: manager)
+
+        async def work(task: Any) -> Any:
+            allowed.append(await allow(task))
+            if len(allowed) == 2:
+                # Run after this request, the second, has gone on as far as it can.
+                asyncio.get_running_loop().call_soon(manager.may_start.set)
+            return allowed[-1]
+
+        monkeypatch.setattr(served.server, "work", work)
+        async with sessions.running(), anyio.create_task_group() as requests:
+            for _ in range(2):
+                requests.start_soon(sessions, scope, unused, unused)
+        return manager.happened
+
+    assert anyio.run(ask_twice) == ["started", "answered", "answered"]
+
+
+def test_over_mcp_no_tool_reaches_or_saves_a_private_note(served: Team, mine: str) -> None:
+    token = served.token("write")
+    with mcp_client(served) as client:
+        for tool in ask(client, token, "tools/list")["result"]["tools"]:
+            takes = tool["inputSchema"]["properties"]
+            given = {"query": ASKED_OF_IT, "id": mine, "min_score": 0, "count": 50}
+            given = {name: value for name, value in given.items() if name in takes}
+            told = json.dumps(ask(client, token, "tools/call", name=tool["name"], arguments=given))
+            assert "flowerpot" not in told, tool["name"]
+        arguments = {"text": "My bicycle is blue.", "private": True}
+        refused = ask(client, token, "tools/call", name="remember", arguments=arguments)["result"]
+    assert refused["isError"]
+    assert "a private note cannot be saved on a server" in refused["content"][0]["text"]
+    with open_ralph(served.own.root) as ralph:
+        assert not any("bicycle" in hit.record.text for hit in ralph.recent(50, kinds=["note"]))
+        assert ralph.get(mine).record.text == MINE
+
+
+def test_over_mcp_a_token_reaches_what_it_may_and_no_more(served: Team) -> None:
     with mcp_client(served) as client:
         write, read = served.token("write"), served.token("read")
         feature = served.token("write", feature="elsewhere")

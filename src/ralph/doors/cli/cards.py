@@ -125,6 +125,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """Return a hit in its documented JSON form; `explain` adds what each stage contributed."""
     fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
     fields |= {"like": list(hit.like)} if hit.like else {}
+    fields |= {"private": hit.private} if hit.kind == "note" else {}
     return fields | {"explain": hit.parts} if explain else fields
 
 
@@ -168,7 +169,7 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 def whereabouts(hit: Hit) -> list[Span]:
     """Say what kind a hit is, when it was, how it ended, and what it belongs to."""
-    record, label = hit.record, KINDS[hit.kind].label
+    record, label = hit.record, hit.label
     feature = f" | {record.feature}" if getattr(record, "feature", "") else ""
     if hit.kind == "iteration":
         task = "" if record.task_id is None else f" | task {record.task_id}"
@@ -185,7 +186,7 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [f"learning | {record.provenance.strip('[]')}{feature}"]
     if hit.kind == "note":
         by = "" if record.by == "human" else f" by an {record.by}"
-        return [f"note{by} | {moment(hit)}{feature}"]
+        return [f"{label}{by} | {moment(hit)}{feature}"]
     return [f"{label} | {moment(hit)}"]
 
 

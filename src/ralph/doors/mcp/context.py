@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -34,8 +34,8 @@ MANY_CALLS = 10
 Mode = Literal["feature", "conversations", "planning", "focus"]
 
 _DESCRIPTION = """\
-Serve memory and plan to an agent, as MCP over stdio. Exactly one mode is given. What the server
-can reach is fixed by it; no argument of a call leads out of it."""
+Serve memory and plan to an agent, as MCP over stdio. Choose exactly one mode. It fixes what the
+server can reach; no tool argument can get around it."""
 _EPILOG = """\
 The project is the one at --project, RALPH_PROJECT, CLAUDE_PROJECT_DIR or around this folder."""
 
@@ -76,7 +76,7 @@ def read_options(argv: list[str]) -> ServerOptions:
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
         todo = "Give one of --feature NAME, --conversations, --planning, --focus."
-        raise BadInput(f"exactly one mode is needed, and there is {found}", todo=todo)
+        raise BadInput(f"choose exactly one mode (given: {found})", todo=todo)
     [mode] = modes
     for word, own_mode in {**_MODE_OF, "everywhere": "conversations"}.items():
         if getattr(given, word) and mode != own_mode:
@@ -86,9 +86,15 @@ def read_options(argv: list[str]) -> ServerOptions:
             check_name(given.feature)
         except BadInput as error:
             raise BadInput(f"--feature: {error.what}", todo=error.todo) from None
-    scope: dict[str, Any] = {"feature": given.feature or "", "task_id": given.task or None}
-    flags = {"review": given.review, "memory": not given.no_memory, "everywhere": given.everywhere}
-    return ServerOptions(mode=mode, project=given.project, **scope, **flags)
+    return ServerOptions(
+        mode=mode,
+        project=given.project,
+        feature=given.feature or "",
+        task_id=given.task or None,
+        review=given.review,
+        memory=not given.no_memory,
+        everywhere=given.everywhere,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     modes = parser.add_argument_group("modes")
     modes.add_argument("--feature", metavar="NAME", help="the memory and plan of one feature")
     more = parser.add_argument_group("with --feature")
-    more.add_argument("--task", metavar="ID", help="the task that update_task means by itself")
+    more.add_argument("--task", metavar="ID", help="the default task of update_task")
     talk = parser.add_argument_group("with --conversations")
     focus = "a person's own work: what `ralph focus` says at each call, and conversations"
     for group, word, help in (
@@ -163,7 +169,7 @@ class ServerContext:
 
             if there := open_server(self.project):
                 return there
-        return open_ralph(self.start)
+        return open_ralph(self.start, private_notes=not self._is_server)
 
     @cached_property
     def plan(self) -> Plan:
@@ -182,7 +188,10 @@ class ServerContext:
         from ralph.memory.project import PlainFolder
         from ralph.memory.ralph import open_ralph
 
-        return open_ralph(project=PlainFolder(self.start, self.home, general=True))
+        return open_ralph(
+            project=PlainFolder(self.start, self.home, general=True),
+            private_notes=not self._is_server,
+        )
 
     # -- scope
 
@@ -249,8 +258,9 @@ def instructions(context: ServerContext) -> str | None:
         parts += [render("mcp_review")] if options.review else []
     elif context.find_project() is not None:
         what = "the feature in focus (`ralph focus`), or on all features when there is none"
-        parts = [render("mcp_memory", what=what), render("mcp_plan", task="")]
-        parts += [render("mcp_conversations", where=where)]
+        parts = [render("mcp_search", where=where), render("mcp_memory", what=what)]
+        parts += [render("mcp_plan", task=""), render("mcp_conversations", where=where)]
     elif context.works_everywhere():
-        parts = [render("mcp_conversations", where=" in this folder")]
+        names = ("mcp_search", "mcp_conversations")
+        parts = [render(name, where=" in this folder") for name in names]
     return "\n".join(parts).strip() or None

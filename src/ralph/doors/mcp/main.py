@@ -39,9 +39,9 @@ def run(argv: list[str]) -> int:
     except SystemExit:  # --help has been printed
         return 0
     if sys.stdin is None or sys.stdout is None:
-        return _fail("mcp: there is no stdin or no stdout to speak on", FAILED)
+        return _fail("mcp: stdin and stdout must be open", FAILED)
     if (run := current_run()) is not None and not _is_for(options, run):
-        return _fail("mcp: this is an agent's run, which has a server of its own", FAILED)
+        return _fail("mcp: this is an agent's run, and it already has its own MCP server", FAILED)
     start = start_folder(options.project)
     try:
         if options.mode in ("feature", "planning"):
@@ -67,7 +67,7 @@ def run(argv: list[str]) -> int:
     except Exception as error:
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             raise
-        return _fail(f"mcp: something unforeseen: {type(error).__name__}: {error}", FAILED)
+        return _fail(f"mcp: internal error: {type(error).__name__}: {error}", FAILED)
     if not context.closed:  # a call is still running, and nobody is waiting for its answer
         os._exit(0)
     return 0

@@ -72,8 +72,8 @@ class AnsweredRequests(ObjectReceiveStream[Any]):
 
 def _refusal(name: int | str) -> types.JSONRPCError:
     what = (
-        "this request cannot be read: it is no JSON-RPC, holds half a character (a \\ud83d without "
-        "its other half) or is nested too deeply. Correct it and send it again."
+        "cannot parse this request: it is not JSON-RPC, contains a lone surrogate (a \\ud83d "
+        "without its other half), or is nested too deeply. Fix it and send it again."
     )
     error = types.ErrorData(code=types.INVALID_REQUEST, message=what)
     return types.JSONRPCError(jsonrpc="2.0", id=name, error=error)
@@ -231,14 +231,14 @@ def _tools_of(context: ServerContext, options: ServerOptions) -> Sequence[Tool]:
     if options.mode == "planning":
         return tools_plan.PLANNING_TOOLS
     if options.mode == "conversations":
-        return (*tools_memory.CONVERSATION_TOOLS, *tools_memory.OPEN_TOOLS)
+        return (*tools_memory.CONVERSATION_TOOLS, tools_memory.get_memory)
     recall = tools_memory.FEATURE_TOOLS if options.memory else ()
     review = tools_plan.REVIEW_TOOLS if options.review else ()
     tools = (*recall, *tools_plan.PROGRESS_TOOLS, *review)
     if options.mode == "focus":
         beside = tools_memory.CONVERSATION_TOOLS
         if context.find_project() is not None:
-            return (*tools_memory.SESSION_TOOLS, *tools, *beside)
+            return (tools_memory.search_memory, *tools, *beside)
         return (*tools_memory.FOLDER_TOOLS, *beside) if context.works_everywhere() else ()
     return tools
 
@@ -284,7 +284,7 @@ def _message(error: Exception) -> str:
     elif isinstance(error, OSError):
         text = os_error_text(error)
     else:
-        text = f"something unforeseen in the server: {type(error).__name__}: {error}"
+        text = f"internal error: {type(error).__name__}: {error}"
     return harmless(sanitized_error(text), 2000)
 
 

@@ -44,7 +44,7 @@ def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> 
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
 
     Example:
@@ -67,7 +67,7 @@ def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
@@ -199,7 +199,8 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     hits = merged(context.memories(), lambda memory: memory.failed_attempts(wanted or None))
     task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
-        return f"No failed attempt{task} is remembered {_scope_text(context)}."
+        where = _scope_text(context).removeprefix("of ")
+        return f"{where[0].upper()}{where[1:]} has no failed attempts{task}."
     recent = [hit for memory in context.memories() for hit in memory.recent(1_000_000)]
     successes = [hit for hit in reversed(recent) if hit.record.outcome == "success"]
     later = functools.partial(_later_success, successes)
@@ -231,9 +232,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     try:
         hit = context.memory.get(wanted, everywhere=everywhere, scope=_get_scope(context))
     except NotFound as error:
-        todo = "Take an id from a search or from get_recent_iterations."
         what = error.what.replace(repr(wanted), repr(plain_id(wanted)))
-        raise NotFound(f"{what} {_scope_text(context)}", todo=todo) from None
+        raise NotFound(f"{what} {_scope_text(context)}", todo="Take an id from a search.") from None
     if hit.kind in ("exchange", "conversation"):
         options = {f"{hit.kind}_id": hit.id, "include_full_transcript": True}
         return _conversations(context, "conversation_details", **options)
@@ -287,9 +287,14 @@ def _scope_text(context: ServerContext) -> str:
     return "of this project" if feature is None else f"of the feature {harmless(feature)!r}"
 
 
-_LISTS = (get_recent_iterations, get_feature_files, get_failed_attempts)
-FEATURE_TOOLS = (search_feature_memory, *_LISTS, get_memory, remember)
-SESSION_TOOLS = (search_memory,)
+FEATURE_TOOLS = (
+    search_feature_memory,
+    get_recent_iterations,
+    get_feature_files,
+    get_failed_attempts,
+    get_memory,
+    remember,
+)
 FOLDER_TOOLS = (search_memory, get_memory, remember)
 
 
@@ -308,13 +313,19 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
 
     Args:
         query: What was talked about, in a few words or as a question.
-        limit: At most so many hits; 20 at most.
+        limit: Maximum number of hits (up to 20).
 
     Example:
         {"query": "how did we fix the timeout?", "limit": 5}
     """
-    options = {"documents": True, "budget_s": _CATCH_UP_S}
-    return _conversations(context, "search_conversations", query=query, limit=limit, **options)
+    return _conversations(
+        context,
+        "search_conversations",
+        query=query,
+        limit=limit,
+        documents=True,
+        budget_s=_CATCH_UP_S,
+    )
 
 
 @Tool("Read a past conversation", recalls=True)
@@ -339,9 +350,13 @@ def fetch_conversation_details(
     Example:
         {"exchange_id": "3f2a9c1e", "include_full_transcript": true}
     """
-    options = {"conversation_id": conversation_id, "exchange_id": exchange_id}
-    whole = include_full_transcript
-    return _conversations(context, "conversation_details", include_full_transcript=whole, **options)
+    return _conversations(
+        context,
+        "conversation_details",
+        conversation_id=conversation_id,
+        exchange_id=exchange_id,
+        include_full_transcript=include_full_transcript,
+    )
 
 
 def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
@@ -354,4 +369,3 @@ def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)
-OPEN_TOOLS = (get_memory,)

@@ -68,7 +68,7 @@ def update_task(
             cannot be done now.
         comment: What was done, what is left or what is in the way. It is appended; 2000 characters
             at most.
-        task_id: The task; by itself the one you were given. Only of this feature.
+        task_id: The task (default: the one you were given). Only of this feature.
 
     Example:
         {"status": "done", "comment": "The form refuses empty passwords; tests pass."}
@@ -113,8 +113,15 @@ def append_learning(
     feature = context.need_feature()
     number = context.last_iteration(feature) + 1
     task = None if task_id is None else _own_task(context, task_id).id
-    given: dict[str, Any] = {"iteration": number, "reason": reason, "task_id": task}
-    added = add(context.plan, feature, text, source="agent", **given)
+    added = add(
+        context.plan,
+        feature,
+        text,
+        source="agent",
+        iteration=number,
+        reason=reason,
+        task_id=task,
+    )
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
     if added.what == "added" and not (added.conflicts or added.evicted):
         return f"{_ADD_TEXTS[added.what]}: {line}"  # only repeats the call, so it needs no fence
@@ -178,13 +185,15 @@ def _own_task(context: ServerContext, task_id: Key | None) -> Task:
     scope = context.scope()
     wanted = scope.task_id if task_id is None else task_id
     if wanted is None or not str(wanted).strip():
-        raise BadInput("it is not said which task", todo=f"Give its task_id. {_ids(context)}")
+        raise BadInput("no task given", todo=f"Give its task_id. {_ids(context)}")
     for task in context.plan.read("tasks").tasks:
         if str(task.id) == str(wanted).strip():
             if scope.feature in (None, task.feature):
                 return task
             what = f"task {task.id} does not belong to the feature {scope.feature!r}"
-            raise BadInput(what, todo=f"Only its own can be changed here. {_ids(context)}")
+            raise BadInput(
+                what, todo=f"Only tasks of that feature can be changed here. {_ids(context)}"
+            )
     raise NotFound(f"there is no task {str(wanted)!r}", todo=_ids(context))
 
 
@@ -428,8 +437,13 @@ def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
         raise BadInput(f"there is no discipline {name!r}", todo=f"{there} Or leave it out.")
 
 
-_CHANGES = (create_feature, create_task, update_planned_feature, update_planned_task)
-PLANNING_TOOLS = (get_plan, *_CHANGES)
+PLANNING_TOOLS = (
+    get_plan,
+    create_feature,
+    create_task,
+    update_planned_feature,
+    update_planned_task,
+)
 
 
 # -- review

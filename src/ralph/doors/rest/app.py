@@ -206,7 +206,7 @@ class TeamServer:
                 free = self._free.setdefault(project.id, [])
                 # The one used last is the most up to date.
                 ralph = free.pop() if free else None
-            ralph = ralph or open_ralph(project=project, home=self._home)
+            ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
             try:
                 yield ralph
             finally:
@@ -314,7 +314,7 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
                 raise too_large
         return msgspec.json.decode(bytes(body), type=call.takes)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadInput(f"the body cannot be used: {error}") from None
+        raise _unusable(f"the body cannot be used: {error}", call) from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not arrive") from None
 
@@ -329,18 +329,25 @@ def _query(request: Request, call: ApiRoute) -> list[Any]:
             found[name] = value
     if call.takes is None:
         if found:
-            raise BadInput(f"there is no parameter {next(iter(found))!r}")
+            raise _unusable(f"there is no parameter {next(iter(found))!r}", call)
         return []
     try:
         return [msgspec.convert(found, call.takes, strict=False)]
     except msgspec.ValidationError as error:
-        raise BadInput(f"the parameters cannot be used: {error}") from None
+        raise _unusable(f"the parameters cannot be used: {error}", call) from None
+
+
+def _unusable(what: str, call: ApiRoute) -> BadInput:
+    """An error that says what the call takes."""
+    fields = ", ".join(getattr(call.takes, "__struct_fields__", ()))
+    return BadInput(what, todo=f"Fields: {fields}. {_SEE}" if fields else _SEE)
 
 
 # -- errors as problem details
 
 
 _JSON = "application/json"
+_SEE = "See /v1/openapi.json."
 
 
 def _json(value: Any) -> Response:
@@ -360,12 +367,11 @@ def problem(
     return Response(body, status, headers, media_type="application/problem+json")
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+def _refused(_: Request, error: Refusal) -> Response:
     return problem(error.status, error.what, todo=error.todo, retry_s=error.retry_s)
 
 
-def _failed(_: Request, error: Exception) -> Response:
+def _failed(_: Request, error: RalphError | OSError) -> Response:
     """Return a memory error as a response, without the path on the server where it happened."""
     if isinstance(error, OSError):
         return problem(
@@ -373,7 +379,6 @@ def _failed(_: Request, error: Exception) -> Response:
             error.strerror or "a file on the server cannot be used",
             retry_s=5,
         )
-    assert isinstance(error, RalphError)
     found = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
     retry_s = 5 if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
@@ -398,7 +403,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 def _too_deep(_: Request, error: Exception) -> Response:
-    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
+    return problem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply", todo=_SEE)
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
@@ -534,12 +539,11 @@ def limited_connection(limits: ServerLimits) -> type[H11Protocol]:
 
 def openapi() -> dict[str, Any]:
     """Return the OpenAPI document of all calls."""
-    structs = [one.takes for one in CALLS if isinstance(one.takes, type) and one.takes is not dict]
-    structs = [one for one in structs if issubclass(one, msgspec.Struct)]
+    takes = [call.takes for call in CALLS if call.takes is not None]
     refs, components = msgspec.json.schema_components(
-        structs, ref_template="#/components/schemas/{name}"
+        takes, ref_template="#/components/schemas/{name}"
     )
-    schemas = dict(zip(structs, refs, strict=True))
+    schemas = dict(zip(takes, refs, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
         paths.setdefault(PREFIX + call.path, {})[call.method.lower()] = _operation(
@@ -578,8 +582,8 @@ def _operation(
         "description": f"Needs a token with the scope {call.right}.",
     }
     if call.has_body:
-        schema = schemas.get(call.takes) if call.takes in schemas else _loose(call.takes)
-        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+        content = {_JSON: {"schema": schemas[call.takes]}}
+        operation["requestBody"] = {"required": True, "content": content}
     elif call.takes is not None:
         schema = components[call.takes.__name__]
         needed = schema.get("required", ())
@@ -595,8 +599,3 @@ def _operation(
     }
     answers[good] = {"description": "Done", "content": {_JSON: {"schema": {}}}}
     return {**operation, "parameters": parameters, "responses": answers}
-
-
-def _loose(takes: Any) -> dict[str, Any]:
-    entry = {"type": "object"}
-    return {"type": "array", "items": entry} if str(takes).startswith("list") else entry

@@ -21,7 +21,6 @@ from ralph.memory import keeping
 from ralph.memory.brief import brief
 from ralph.memory.conversations import details
 from ralph.memory.feature import SavedIteration
-from ralph.memory.knowledge import SavedEntry
 from ralph.memory.lessons import solved
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
@@ -384,8 +383,7 @@ def related_conversations(call: ApiCall, given: bodies.RelatedQuery) -> Any:
 
 def capture_knowledge(call: ApiCall, given: Json) -> Any:
     """Stage a failure with its verified solution, a rejected or an approved gate."""
-    saved: SavedEntry = call.ralph.knowledge.capture(given)
-    return plain(saved)
+    return plain(call.ralph.knowledge.capture(given))
 
 
 def publish_knowledge(call: ApiCall, given: bodies.CheckpointBody) -> Any:
@@ -501,5 +499,5 @@ def answer_json(answer: Answer, *, explain: bool = False) -> Json:
 def _taken(given: Json, name: str) -> str:
     value = given.pop(name, None)
     if not isinstance(value, str) or not value:
-        raise BadInput(f"{name} is needed, a text")
+        raise BadInput(f"{name} is needed", todo="Send it as a string.")
     return value

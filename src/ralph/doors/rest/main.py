@@ -19,7 +19,7 @@ from ralph.current_run import current_run
 from ralph.errors import BadInput, RalphError
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup, TaskStatus
+    from anyio.abc import TaskStatus
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from ralph.doors.rest.app import TeamServer
@@ -209,7 +209,6 @@ class McpSessions:
 
         self.server, self._mcp_of = server, mcp_of
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
-        self._tasks: TaskGroup | None = None
         # The server sends no messages on its own, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", self, methods=["POST"])
 
@@ -219,7 +218,7 @@ class McpSessions:
         import anyio
 
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+            self._tasks, self._starting = tasks, anyio.Lock()
             yield
             tasks.cancel_scope.cancel()
 
@@ -230,10 +229,11 @@ class McpSessions:
         server, request = self.server, Request(scope)
         token, project = await server.work(lambda: server.allow(request, None))
         key = (project.id, token.feature, not token.allows("write"))
-        if key not in self._managers:
-            assert self._tasks is not None
-            manager = self._managers[key] = self._mcp_of(project, token.feature, key[2])
-            await self._tasks.start(self._run, manager)
+        async with self._starting:  # a request must wait until the first one started its server
+            if key not in self._managers:
+                manager = self._mcp_of(project, token.feature, key[2])
+                await self._tasks.start(self._run, manager)
+                self._managers[key] = manager
         server.begin()
         try:
             async with server.in_time(HTTPStatus.GATEWAY_TIMEOUT):

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from starlette.responses import Response
 
 from ralph.doors.web.page import PageCall, paged
 from ralph.errors import BadInput, NotFound
-from ralph.recall import KINDS
+from ralph.recall import KINDS, Hit
 from ralph.records import knowledge as schema
-from ralph.records.conversation import content_of
 from ralph.records.knowledge import knowledge_from
 from ralph.records.note import MAX_CHARS, NOTE, Note
 from ralph.text.tokens import plural
 
 _CHECKPOINTS = 20
-
-
-class NoteLine(NamedTuple):
-    """A note, and whether it is private."""
-
-    note: Note
-    private: bool
 
 
 # -- notes
@@ -34,30 +24,25 @@ def notes(call: PageCall) -> Response:
     found = [
         one
         for one in _notes(call)
-        if text in one.note.text.casefold() and feature in ("", one.note.feature)
+        if text in one.record.text.casefold() and feature in ("", one.record.feature)
     ]
     rows, paging = paged(found, call.number)
-    return call.page(
-        "notes.html", rows=rows, paging=paging, features=_features(call), most=MAX_CHARS
-    )
+    features = sorted({one.name for one in call.plan.read("features").features})
+    return call.page("notes.html", rows=rows, paging=paging, features=features, most=MAX_CHARS)
 
 
-def _notes(call: PageCall) -> list[NoteLine]:
-    memory = call.memory
-    found = [NoteLine(hit.record, False) for hit in memory.notes.find("") if hit.kind == NOTE]
-    found += [NoteLine(content_of(one), True) for one in memory.conversations.said(NOTE)]
-    return sorted(found, key=lambda line: line.note.at or "", reverse=True)
+def _notes(call: PageCall) -> list[Hit]:
+    own = call.memory.conversations
+    found = [hit for hit in call.memory.notes.find("") if hit.kind == NOTE]
+    found += [own.stream.hit(one, 0) for one in own.said(NOTE)]
+    return sorted(found, key=lambda hit: hit.at, reverse=True)
 
 
-def _features(call: PageCall) -> list[str]:
-    return sorted({one.name for one in call.plan.read("features").features})
-
-
-def _note(call: PageCall) -> NoteLine:
+def _note(call: PageCall) -> Hit:
     wanted = call.params["id"]
-    for line in _notes(call):
-        if line.note.id == wanted:
-            return line
+    for hit in _notes(call):
+        if hit.id == wanted:
+            return hit
     raise NotFound(f"there is no note {wanted!r}", todo="It may be forgotten. Reload the list.")
 
 
@@ -72,47 +57,47 @@ def write_note(call: PageCall) -> Response:
 
 def edit_note(call: PageCall) -> Response:
     """Show the form to edit a note."""
-    return call.page("note_edit.html", line=_note(call), most=MAX_CHARS)
+    return call.page("note_edit.html", note=_note(call).record, most=MAX_CHARS)
 
 
 def save_note(call: PageCall) -> Response:
     """Save the note with a new text, and forget the old one."""
     before = _note(call)
     text = call.form.get("text", "").strip()
-    if text == before.note.text:
+    if text == before.record.text:
         return call.done("Nothing was changed.", "/notes")
     # Save the new one first: if this is interrupted, we have both.
     _remember(call, before, text)
-    _forget(call, before.note, "edited")
+    _forget(call, before, "edited")
     return call.done("Saved.", "/notes", undo=lambda: _unedit(call, before, text))
 
 
 def remove_note(call: PageCall) -> Response:
     """Forget a note; undo saves it again."""
-    line = _note(call)
-    _forget(call, line.note, "removed on the page")
+    note = _note(call)
+    _forget(call, note, "removed on the page")
 
     def restore() -> str:
-        _remember(call, line, line.note.text)
+        _remember(call, note, note.record.text)
         return "The note is back."
 
     return call.done("Removed, from journal and index.", "/notes", undo=restore)
 
 
-def _remember(call: PageCall, like: NoteLine, text: str) -> Note:
-    note = like.note
+def _remember(call: PageCall, like: Hit, text: str) -> Note:
+    note = like.record
     return call.memory.remember(text, feature=note.feature, private=like.private, by=note.by)[0]
 
 
-def _forget(call: PageCall, note: Note, reason: str) -> None:
+def _forget(call: PageCall, note: Note | Hit, reason: str) -> None:
     from ralph.memory import keeping
 
     keeping.forget(call.memory, keeping.choose(call.memory, ids=[note.id]), reason=reason)
 
 
-def _unedit(call: PageCall, before: NoteLine, text: str) -> str:
+def _unedit(call: PageCall, before: Hit, text: str) -> str:
     written = _remember(call, before, text)  # returns the existing note, as the text is the same
-    _remember(call, before, before.note.text)
+    _remember(call, before, before.record.text)
     _forget(call, written, "edited")
     return "The note is as it was."
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ralph.records.note import Author
 
 _MEMORIES = {
-    "conversation": "conversations",
+    "conversation": "conversations and private notes",
     "knowledge": "knowledge of all projects",
     "notes": "notes",
     "plan": "learnings and features of the plan",
@@ -177,7 +177,7 @@ def log(feature: str | None, **given: Any) -> Result:
                 day = at[:10]
                 page.line((day, "bold"))
             outcome = getattr(hit.record, "outcome", "")
-            place = f"  {at[11:]}  {KINDS[hit.kind].label:12}  "
+            place = f"  {at[11:]}  {hit.label:12}  "
             text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
             page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
@@ -321,7 +321,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
     """Show a record of any kind with all its details."""
-    kind, label = hit.kind, KINDS[hit.kind].label
+    kind, label = hit.kind, hit.label
     if kind == "iteration":
         return _iteration(ralph, hit)
     if kind in ("exchange", "conversation"):
@@ -474,12 +474,14 @@ def status() -> Result:
         page.line()
         heads = ("feature", "journalled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
+        # A server does not count private notes.
+        names = _MEMORIES | ({"conversation": "conversations"} if ralph.remote else {})
         for name, one in beside.items():
             if one["journalled"]:
                 staged = one.get("staged", 0)
                 waiting = f", {staged} waiting for a checkpoint" if staged else ""
                 counts = f"{plural(one['journalled'], 'record')}, {one['indexed']} indexed"
-                page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
+                page.line(f"{names[name]}: {counts}{waiting}")
 
     return Result(
         plain(found) | {"paused": paused.since if paused else None, "waiting": waiting},

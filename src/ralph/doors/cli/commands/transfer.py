@@ -29,7 +29,6 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.memory.transfer import export_lines, import_lines
-from ralph.recall import KINDS
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
@@ -460,4 +459,4 @@ def _record_text(ralph: Ralph, identity: str, kind: str) -> str:
     except RalphError:
         return kind
     feature = getattr(hit.record, "feature", "")
-    return f"{KINDS[hit.kind].label}{f' of {feature}' if feature else ''}  {one_line_of(hit)}"
+    return f"{hit.label}{f' of {feature}' if feature else ''}  {one_line_of(hit)}"
