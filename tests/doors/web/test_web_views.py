@@ -108,6 +108,17 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "No error came back recently." in text
 
 
+@pytest.mark.parametrize("path", ["/", "/timeline", "/features/search"])
+def test_an_iteration_without_a_task_title_is_shown_by_its_summary(
+    browser: Browser, path: str
+) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        ralph.feature("search").remember({"summary": "The ranker reads the index."})
+    text = browser.text(path)
+    assert "The ranker reads the index." in text
+    assert "(no title)" not in text
+
+
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         talk = ralph.conversations.start(title="Cut off")
