@@ -119,6 +119,17 @@ def test_an_iteration_without_a_task_title_is_shown_by_its_summary(
     assert "(no title)" not in text
 
 
+def test_a_cost_that_no_client_tells_is_unknown_and_not_zero(browser: Browser) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        ralph.feature("search").remember({"task_title": "Rank", "tokens_used": 4200})
+    home = browser.text("/")
+    assert "Cost unknown for 2 runs." in home
+    assert "search 1 4.2k unknown" in home
+    assert "Cost unknown" in browser.text("/features/search")
+    assert all("$" not in browser.text(path) for path in ("/", "/features/search"))
+    assert browser.text("/features").endswith("unknown")
+
+
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         talk = ralph.conversations.start(title="Cut off")

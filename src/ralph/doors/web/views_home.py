@@ -93,6 +93,7 @@ def home(call: PageCall) -> Response:
         mistakes=history.mistakes(call.memory),
         ends=_open_ends(call),
         cost=chart("Cost", "cost_usd", money),
+        unpriced=sum(one.unpriced for one in used),
         tokens=chart("Tokens", "tokens_used", tokens_text),
         spending=[one for one in grouped(found, lambda one: one.feature) if one.tokens_used],
         used=_used(call, days[0]),
