@@ -226,6 +226,8 @@ def _perform(view: View, call: PageCall) -> Response:
 
 def _missing(site: Site) -> Callable[[Request, Exception], Response]:
     def missing(request: Request, error: Exception) -> Response:
+        if request.state.session is None:  # static files need no cookie
+            return PlainTextResponse("There is no such file", 404)
         call = PageCall(site, request.state.session, request, {})
         return call.error("There is no such page", todo="Use the links above.", code=404)
 
