@@ -17,6 +17,7 @@ from ralph.memory.activity import note_activity
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
+from ralph.plan.importing import import_plan
 from ralph.plan.store import Plan
 from ralph.recall import run_name
 from ralph.records import now
@@ -137,6 +138,13 @@ def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None
         ralph.conversations.exchange(talk, user=asked, assistant="", status="interrupted")
     ends = browser.text("/").partition("Open ends")[2]
     assert "interrupted Can you finish the migration?" in ends
+
+
+def test_an_open_end_leads_to_its_feature_whatever_its_name(browser: Browser) -> None:
+    task = {"feature": "C# & 50%?", "title": "Read it", "status": "in_progress"}
+    import_plan(plan_of(browser), json.dumps({"tasks": [task]}), name="plan.yaml")
+    [link] = re.findall(r'href="(/features/[^"]+)">[^<]*Read it<', browser.get("/"))
+    assert "C# & 50%?" in browser.text(html.unescape(link))
 
 
 def test_home_shows_repeated_mistakes_with_their_fix(browser: Browser) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -140,7 +141,11 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
     with contextlib.suppress(BadPlan):
         tasks = call.plan.read("tasks").tasks
         ends += [
-            OpenEnd(status, f"{task.feature}: {task.title}", f"/features/{task.feature}")
+            OpenEnd(
+                status,
+                f"{task.feature}: {task.title}",
+                f"/features/{quote(task.feature, safe='')}",
+            )
             for status in ("in_progress", "blocked")
             for task in tasks
             if task.status == status
