@@ -45,7 +45,7 @@ def test_conversations_are_found_by_title_and_tag(browser: Browser) -> None:
         ralph.conversations.tag(other, add=["release"])
     assert "Debug" not in browser.text("/conversations?text=RELEASE")
     assert "Debug" not in browser.text("/conversations?tag=release")
-    assert "No conversation fits" in browser.text("/conversations?tag=other")
+    assert "No conversations match" in browser.text("/conversations?tag=other")
 
 
 def test_tags_are_added_and_removed(browser: Browser) -> None:

@@ -23,6 +23,8 @@ from ralph.recall import run_name
 from ralph.records import now
 from ralph.records.knowledge import GateApproval, GateRejection
 
+SHOWN = "What the model was shown from memory"
+
 
 def plan_of(browser: Browser) -> Plan:
     project = browser.site.project
@@ -187,6 +189,7 @@ def test_the_timeline_lists_newest_first_and_filters(browser: Browser) -> None:
     assert titles("until=2026-02-07") == ["Add the login form"]
     assert titles("since=2026-02-08&until=2026-02-09") == ["Keep people signed in"]
     assert titles("feature=none") == []
+    assert "Nothing matches these filters. Remove one" in browser.text("/timeline?feature=none")
 
 
 def test_the_timeline_shows_errors_decisions_and_files(browser: Browser) -> None:
@@ -331,10 +334,10 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
     (folder / "activity.jsonl").write_text(text, encoding="utf-8")
 
     for identity in (said.id, work.id):
-        shown = browser.text(f"/record/{identity}").partition("What memory told the model")[2]
+        shown = browser.text(f"/record/{identity}").partition(SHOWN)[2]
 
         assert "note The staging database resets every night." in shown
-        assert shown.count("It was forgotten since.") == 1
+        assert shown.count("It has since been forgotten.") == 1
 
 
 def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -> None:
@@ -351,10 +354,10 @@ def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -
         note_activity(folder, "run-warnings", "s9", shown=[(first.id, None)], **at)
     note_activity(folder, "run-learnings", "s9", shown=[(note.id, None)], at="2026-03-01T11:00:00Z")
 
-    shown = browser.text(f"/record/{work.id}").partition("What memory told the model")[2]
+    shown = browser.text(f"/record/{work.id}").partition(SHOWN)[2]
 
     assert "Reset earlier attempt" in shown
-    assert shown.count("Reset warned of an error that it met") == 1
+    assert shown.count("Reset warning about an earlier error") == 1
     assert "staging database" not in shown  # of another prompt of that session
 
 

@@ -171,7 +171,9 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     recall = recall_stats(call.memory, since=since.isoformat(), until=None)
     if recall.recalls:
         memories = plural(recall.memories, "memory", "memories")
-        found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
+        found.append(
+            ("Shown to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}")
+        )
     commands = {
         "First command after a memory": recall.first_with,
         "Next command after a solution": recall.retry_with,
@@ -189,8 +191,8 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     with contextlib.suppress(MemoryOff):
         known = call.memory.knowledge.state.history()
         worked, failed = (sum(one.values()) for one in (known.worked, known.failed))
-        if told := worked + failed:
-            found.append(("Lessons told to agents", f"{plural(told, 'time')}, {worked} worked"))
+        if shown := worked + failed:
+            found.append(("Lessons shown to agents", f"{plural(shown, 'time')}, {worked} worked"))
     return found
 
 

@@ -37,8 +37,8 @@ _AMOUNTS = {
     "tokens_used": ("tokens", tokens_text),
 }
 # How to describe the sections of a loop's prompt to the user.
-_TOLD_AS = {
-    f"{RUN}warnings": "warned of an error that it met",
+_SHOWN_AS = {
+    f"{RUN}warnings": "warning about an earlier error",
     f"{RUN}attempts": "earlier attempt",
 }
 # Texts that get their own block; the other fields are facts, one per line.
@@ -121,7 +121,7 @@ class RecalledRecord(NamedTuple):
     id: str
     label: str
     title: str
-    told_as: str = ""
+    shown_as: str = ""
 
 
 def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
@@ -137,9 +137,11 @@ def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
         activities += recalled_in(call.memory, exchange)
     recalls: dict[RecalledRecord, None] = {}
     for recall in activities:
-        told_as = _TOLD_AS.get(recall.event, "")
+        shown_as = _SHOWN_AS.get(recall.event, "")
         for identity, _ in recall.shown:
-            found = RecalledRecord(recall.at, "", "record", "It was forgotten since.", told_as)
+            found = RecalledRecord(
+                recall.at, "", "record", "It has since been forgotten.", shown_as
+            )
             with contextlib.suppress(RalphError):
                 row = hit_row(call.memory.get(identity, everywhere=True))
                 found = found._replace(id=identity, label=row.label, title=row.title)
