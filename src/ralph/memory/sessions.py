@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
 import uuid
 import zlib
@@ -22,7 +23,14 @@ import msgspec
 
 from ralph import disk
 from ralph.capture.decisions import title_from
-from ralph.capture.lines import FileStamp, SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import (
+    FileStamp,
+    SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
+    moment,
+)
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_stream import (
@@ -54,6 +62,9 @@ _OWN_PROMPTS = (
 # assistant's last word, and without one.
 SETTLED_S = 10.0
 ABANDONED_S = 600.0
+# A line's own time, looked for in so much of a file's end.
+_TIMESTAMP = re.compile(rb'"timestamp":\s*"([^"\\]{10,40})"')
+_TAIL_BYTES = 64 * 1024
 # So much is read between two flushes of the journal.
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -331,7 +342,8 @@ class Importer:
         ends_at = reader.ends_at
         for last in reader.rest():
             wait_s = SETTLED_S if last.captured.terminal_reason != "unknown" else ABANDONED_S
-            if source.quiet_s < wait_s:
+            # A file that was copied just now is not being written, unless its last line is torn.
+            if source.quiet_s < wait_s and (waits_s or self._age_s(source.file) < wait_s):
                 ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
             else:
                 seen.append(last)
@@ -341,6 +353,15 @@ class Importer:
         self._unsaved_bytes += at - begun
         self._result.waiting += bool(waits_s)
         self._result.complaints += reader.complaints
+
+    def _age_s(self, file: BinaryIO) -> float:
+        """How old the newest of the last lines is by its own time; 0 where none has one."""
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        times = (
+            moment(found.decode("utf-8", "replace")) for found in _TIMESTAMP.findall(file.read())
+        )
+        newest = max(filter(None, times), default=None)
+        return self._clock() - datetime.fromisoformat(newest).timestamp() if newest else 0.0
 
     def _put(
         self,

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 from commanding import Line, Ran
-from importing import Kept, grow, turn, working, write
+from importing import Kept, grow, just_now, turn, working, write
 from looping import eventually
 
 from ralph.memory.project import Project
@@ -86,9 +86,10 @@ def test_where_nothing_can_be_read_the_command_fails(ralph: Line, tmp_path: Path
 
 
 def test_what_is_under_way_is_told(ralph: Line, tmp_path: Path, project: Path) -> None:
-    write(tmp_path / "s" / "one.jsonl", working("one", 1, project), age_s=0)
+    write(tmp_path / "s" / "one.jsonl", just_now(working("one", 1, project)), age_s=0)
     ran = ralph.well("conversations", "import", "claude-code", tmp_path / "s")
-    assert ran.out == "Imported 0 conversations, 0 exchanges (1 still in progress).\n"
+    later = "1 session may still be running; its last exchange comes with the next import"
+    assert ran.out == f"Imported 0 conversations, 0 exchanges ({later}).\n"
 
 
 def test_a_file_goes_out_and_comes_in_elsewhere(

@@ -293,10 +293,13 @@ def _print_now(result: Result, *, quiet: bool = False) -> None:
 def _imported(found: ConversationImport) -> Result:
     nothing = not (found.exchanges or found.known or found.waiting)
     sessions = plural(found.elsewhere, "session")
+    running = plural(
+        found.waiting, "session may still be running; its", "sessions may still be running; their"
+    )
     remarks = {
         f"{found.known} known": found.known,
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
-        f"{found.waiting} still in progress": found.waiting,
+        f"{running} last exchange comes with the next import": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
         f"for {plural(found.projects, 'other project')}": found.projects,
         f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
