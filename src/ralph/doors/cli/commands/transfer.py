@@ -213,16 +213,17 @@ def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> 
 @click.argument(
     "source", metavar="|".join([*BY_SOURCE, "FILE", "-"]), shell_complete=_complete_source
 )
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False))
+@click.argument("folder", metavar="[PATH]", required=False, type=click.Path())
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
 def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
     A name of a client: the sessions of this project that the client stored on this machine (in
-    DIR, or where the client keeps them); outside a project, all sessions. FILE: conversations as
-    JSON, as `export` writes them, or lists of messages with role and content. Known exchanges are
-    not duplicated, forgotten ones stay forgotten, and secrets are removed.
+    PATH, a directory or one session's file, or where the client keeps them); outside a project, all
+    sessions. FILE: conversations as JSON, as `export` writes them, or lists of messages with role
+    and content. Known exchanges are not duplicated, forgotten ones stay forgotten, and secrets are
+    removed.
 
     \b
     Examples:
@@ -234,7 +235,7 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
     if source in BY_SOURCE:
         return _read_sessions(source, folder, **flags)
     if folder is not None or any(flags.values()):
-        raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
+        raise click.UsageError(f"PATH, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data, name = context.read_input(source), context.shown_name(source)
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
@@ -291,7 +292,8 @@ def _print_now(result: Result, *, quiet: bool = False) -> None:
 
 
 def _imported(found: ConversationImport) -> Result:
-    nothing = not (found.exchanges or found.known or found.waiting)
+    nothing = found.files and not (found.exchanges or found.known or found.waiting)
+    empty = plural(found.files, "file")
     sessions = plural(found.elsewhere, "session")
     running = plural(
         found.waiting, "session may still be running; its", "sessions may still be running; their"
@@ -302,7 +304,7 @@ def _imported(found: ConversationImport) -> Result:
         f"{running} last exchange comes with the next import": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
         f"for {plural(found.projects, 'other project')}": found.projects,
-        f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
+        f"{empty} without exchanges; for an agent's output: ralph record FILE": nothing,
         f"{plural(len(found.unread), 'file')} could not be read": found.unread,
     }
     more = ", ".join(text for text, applies in remarks.items() if applies)
