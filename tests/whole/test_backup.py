@@ -40,6 +40,8 @@ def machine(
 
     def go(name: str) -> Path:
         folder = tmp_path / name
+        for other in tmp_path.glob("*/*/.ralph"):  # another machine's folders are not on this one
+            other.rename(other.with_name("elsewhere"))
         folder.mkdir(exist_ok=True)
         monkeypatch.setenv("RALPH_HOME", str(folder / "home"))
         monkeypatch.chdir(folder)
@@ -204,6 +206,24 @@ def test_a_project_that_is_not_here_is_named_and_the_rest_is_restored(
     assert ran.err.count("this project is not on this machine") == 2
     assert not (new / "shop").exists()
     assert len(list((new / "home/journal/conversations").glob("*.jsonl"))) == 2
+
+
+def test_a_project_in_its_old_folder_is_restored_there_with_a_new_home(
+    ralph: Line, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(saved.parent)
+    monkeypatch.setenv("RALPH_HOME", str(tmp_path / "home2"))
+    web, (journal,) = saved.parent / "web", (saved.parent / "shop").rglob("login.jsonl")
+    journal.unlink()
+    (web / ".ralph").rename(web / "gone")
+
+    ran = ralph("restore", saved, "--json")
+
+    assert [Path(one).name for one in ran.json["projects"]] == ["shop"]
+    assert ran.err.count("this project is not on this machine") == ran.code == 1
+    (web / "gone").rename(web / ".ralph")
+    assert ralph.well("restore", saved, "--json").json["left_out"] == []
+    assert content(saved.parent) == before
 
 
 def test_another_project_in_the_folder_is_left_alone(

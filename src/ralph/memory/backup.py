@@ -16,7 +16,7 @@ import re
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -159,7 +159,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
                     left_out.extend(f"{one.file}:{one.line} {one.what}" for one in batch.complaints)
 
         add_journals(ralph)
-        for project in projects_here(ralph):
+        for project in projects_here(ralph.store.home):
             name = disk.state_name(project.root)
             manifest.projects[name] = BackupProject(project.id, str(project.root), project.ids)
             try:
@@ -175,16 +175,18 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
     return manifest, left_out
 
 
-def projects_here(ralph: Ralph) -> list[Project]:
-    """Every project that this machine knows and that is still in its folder."""
+def projects_here(home: Path, saved: Iterable[BackupProject] = ()) -> list[Project]:
+    """Every project that this home knows or a backup names, and that is still in its folder."""
     found: dict[Path, Project] = {}
-    home = ralph.store.home
+    places = [(one.id, one.root) for one in saved if Path(one.root).is_absolute()]
     for file in sorted((home / "projects").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # `doctor` reports it
-            for path in json.loads(disk.read(file))["paths"]:
-                project = Project(Path(path), home)
-                if project.exists and project.is_usable and project.id == file.stem:
-                    found.setdefault(project.root, project)
+            places += [(file.stem, path) for path in json.loads(disk.read(file))["paths"]]
+    for identity, path in places:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            project = Project(Path(path), home)
+            if project.exists and project.is_usable and project.id == identity:
+                found.setdefault(project.root, project)
     return list(found.values())
 
 
@@ -251,8 +253,8 @@ def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | To
 def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreResult:
     """Bring back what is missing here: records by their ids, plans where there is none.
 
-    What is here stays as it is. Projects that this machine does not know are made in folders of
-    `into`, or left out.
+    What is here stays as it is. Projects that are not on this machine, neither where this home
+    knows them nor where they were, are made in folders of `into`, or left out.
     """
     restored, left_out = list[str](), list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
@@ -280,7 +282,7 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 counts.append(adopt(opened, key, records, stones, by_id=True))
 
         bring(ralph)
-        here = projects_here(ralph)
+        here = projects_here(ralph.store.home, projects)
         for key, saved in manifest.projects.items():
             same = [one for one in here if one.id == saved.id]
             same.sort(key=lambda one: str(one.root) != saved.root)

@@ -153,8 +153,9 @@ def restore(file: Path, into: Path | None) -> Result:
     """Bring back what a backup has and this machine lacks.
 
     The whole file is checked first. Records that are here stay as they are, and forgotten ones stay
-    forgotten. Each project's records go to that project: it must have been used on this machine, or
-    is created with --into. Restore only files that you made: their records count as your own.
+    forgotten. Each project's records go to that project: it must have been used on this machine, be
+    in its old folder, or is created with --into. Restore only files that you made: their records
+    count as your own.
 
     \b
     Examples:
