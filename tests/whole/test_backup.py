@@ -361,7 +361,7 @@ def test_an_archive_that_is_not_as_it_was_written_is_refused_whole(
     ran = ralph("restore", bad, "--into", new)
 
     assert ran.code == 1
-    assert ran.complaint.startswith(f"ralph: {bad}: ")
+    assert ran.complaint.startswith(f"ralph: {bad} is not a Ralph backup, or it is damaged (")
     assert ran.complaint.endswith("Nothing was restored.")
     assert not list(new.rglob("*.jsonl"))
     assert not (new / "shop").exists()
@@ -404,6 +404,8 @@ def test_a_torn_or_foreign_file_is_refused(
 
         assert ran.code == 1
         assert "Nothing was restored." in ran.complaint
+    told = "ralph: text.zip is not a Ralph backup, or it is damaged (not a zip file)."
+    assert ralph("restore", "text.zip").complaint == f"{told} Nothing was restored."
     assert not list(new.rglob("*.jsonl"))
 
 

@@ -201,8 +201,9 @@ def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, BackupManifest]]:
             archive = stack.enter_context(zipfile.ZipFile(file))
             manifest = _checked(archive)
         except _UNREADABLE as error:
-            what = f"this is no backup, or it is damaged ({error})"
-            raise BadInput(what, where=str(file), todo="Nothing was restored.") from None
+            why = str(error).removeprefix("File is ")
+            what = f"{file} is not a Ralph backup, or it is damaged ({why})"
+            raise BadInput(what, todo="Nothing was restored.") from None
         yield archive, manifest
 
 

@@ -66,15 +66,23 @@ def export(file: str, feature: str | None) -> Result | None:
 
 def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None:
     """Write to the named file, or to stdout for `-`."""
-    path, data = Path(file), b"".join(lines)
     if file == "-":
         render.write_out(lines)
         return None
+    path, data = _in_folder(Path(file)), b"".join(lines)
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         path.write_bytes(data)
     else:
         disk.replace(path, data)
     return result
+
+
+def _in_folder(file: Path) -> Path:
+    """Return the full path of a file to write; its folder must exist."""
+    path = file.absolute()
+    if not path.parent.is_dir():
+        raise NotFound("there is no such folder", where=str(path.parent))
+    return path
 
 
 @click.command("import", cls=Command)
@@ -140,7 +148,7 @@ def backup(file: Path) -> Result:
     from ralph.memory.backup import back_up  # loads the ZIP library, which only this needs
 
     with context.opened(anywhere=True) as ralph:
-        done = back_up(ralph, file.expanduser().absolute())
+        done = back_up(ralph, _in_folder(file.expanduser()))
     projects = plural(len(done.projects), "project")
     text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
     return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
