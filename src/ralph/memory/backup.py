@@ -276,10 +276,8 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 entries = _entries(archive, member)
                 records = [one for one in entries if isinstance(one, Record)]
                 stones = [one for one in entries if isinstance(one, Tombstone)]
-                name = member.name
-                if member.memory == CONVERSATIONS:
-                    name = homes.get(name, name)
-                key = JournalKey(member.memory, name)
+                moved = homes if member.memory == CONVERSATIONS else {}
+                key = JournalKey(member.memory, moved.get(member.name, member.name))
                 counts.append(adopt(opened, key, records, stones, by_id=True))
 
         bring(ralph)

@@ -38,10 +38,6 @@ EXPECTED = (
     'Give {"version": 1, "conversations": [...]} as `ralph conversations export` writes it, one '
     'conversation a line, or {"messages": [{"role": ..., "content": ...}]}; nothing was kept.'
 )
-_SESSIONS = (
-    "For a session of Claude Code: ralph conversations import claude-code FILE (codex, gemini-cli "
-    "and opencode likewise)."
-)
 _OUR_ID = re.compile(r"[0-9a-f]{16}")
 _AT = re.compile(r" - at `\$(.*)`$")
 _BOM = b"\xef\xbb\xbf"
@@ -274,7 +270,12 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if shape == "messages":
         plain = _conversation_of_messages(plain, where)
     elif shape != "exchanges":
-        raise _bad("this is not a conversation", where, f"{EXPECTED} {_SESSIONS}")
+        raise _bad(
+            "this is not a conversation",
+            where,
+            f"{EXPECTED} For a session of Claude Code: ralph conversations import claude-code FILE "
+            "(codex, gemini-cli and opencode likewise).",
+        )
     read = _converted(plain, where)
     source, title = read.source or SOURCE, read.title or ""
     project = project if read.project is None else read.project

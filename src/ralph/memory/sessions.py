@@ -247,12 +247,18 @@ class Importer:
         """Bring in what is new since the last time."""
         source = self._client.source
         if not self.folder.exists():
-            todo = "Name the folder that holds them."
-            raise NotFound(f"there are no sessions of {source}", where=str(self.folder), todo=todo)
+            raise NotFound(
+                f"there are no sessions of {source}",
+                where=str(self.folder),
+                todo="Name the folder that holds them.",
+            )
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
-        what, todo = f"another import of {source} is under way", "Try again when it is done."
-        busy = JournalBusy(what, where=str(lock), todo=todo)
+        busy = JournalBusy(
+            f"another import of {source} is under way",
+            where=str(lock),
+            todo="Try again when it is done.",
+        )
         with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s, busy=busy):
             self._read_all()
         self._result.conversations = len(self._grown)
@@ -317,8 +323,14 @@ class Importer:
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file on from its mark; everything that is over in it goes into the batch."""
-        where = (str(source.path), source.home.root, source.head)
-        start = SessionStart(*where, mark.offset, mark.line, mark.title or None)
+        start = SessionStart(
+            str(source.path),
+            source.home.root,
+            source.head,
+            mark.offset,
+            mark.line,
+            mark.title or None,
+        )
         reader = self._files.session_reader(start)
         at = begun = ends_at = mark.offset
         line, waits_s = mark.line, 0.0
@@ -347,8 +359,7 @@ class Importer:
                 ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
             else:
                 seen.append(last)
-        size, mtime_ns = source.stamp
-        end = Mark(size=size, mtime_ns=mtime_ns, offset=ends_at, line=line, waits_s=waits_s)
+        end = Mark(*source.stamp, offset=ends_at, line=line, waits_s=waits_s)
         self._put(source, reader, seen, end, at)
         self._unsaved_bytes += at - begun
         self._result.waiting += bool(waits_s)

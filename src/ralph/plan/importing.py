@@ -264,7 +264,7 @@ class _Import:
             source = learning.source if feature in self._added["features"] else "agent"
             draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
             append(self._plan, self._data["features"], feature, draft)
-        added = {name: tuple(found) for name, found in self._added.items()}
+        added: dict[str, Any] = {name: tuple(found) for name, found in self._added.items()}
         known = set(self._known) - set(added["tasks"])
         return PlanImport(**added, known_tasks=len(known), repeated=len(self._known) - len(known))
 

@@ -28,7 +28,6 @@ from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
-    from ralph.memory.stats import Usage
     from ralph.memory.status import RagStatus
     from ralph.memory.timeline import Events
     from ralph.plan.store import Plan
@@ -278,7 +277,6 @@ def templates() -> Environment:
         "cut": cut,
         "long": long_text,
         "money": money,
-        "cost": cost_text,
         "tokens": tokens_text,
         "duration": duration,
         "share": share,
@@ -337,11 +335,6 @@ def money(amount: float | None) -> str:
     if amount is None:
         return ""
     return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
-
-
-def cost_text(used: Usage) -> str:
-    """Format what some work cost, if any client says so."""
-    return "unknown" if used.unpriced and not used.cost_usd else money(used.cost_usd)
 
 
 def tokens_text(count: int | None) -> str:

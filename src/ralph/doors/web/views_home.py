@@ -117,9 +117,8 @@ def _lately(call: PageCall, found: Events, today: date) -> list[tuple[str, list[
 
 
 def _row(event: Event) -> Row:
-    label = KINDS[event.kind].label
     ended = "" if event.outcome == "complete" else event.outcome
-    return Row(event.id, label, event.at, event.title, ended, event.feature)
+    return Row(event.id, KINDS[event.kind].label, event.at, event.title, ended, event.feature)
 
 
 def hit_row(hit: Hit) -> Row:
@@ -161,8 +160,11 @@ def _unfinished(call: PageCall) -> list[OpenEnd]:
     last: dict[str, Event] = {}
     for one in history.events(call.memory, kinds=["exchange"], since=since.isoformat()):
         last.setdefault(one.conversation, one)
-    ended = [one for one in last.values() if one.outcome != "complete"]
-    return [OpenEnd(one.outcome, one.title, f"/record/{one.id}") for one in ended]
+    return [
+        OpenEnd(one.outcome, one.title, f"/record/{one.id}")
+        for one in last.values()
+        if one.outcome != "complete"
+    ]
 
 
 def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
@@ -206,15 +208,13 @@ def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
 
     found: list[tuple[PendingIteration, bool]] = []
     for work, place in RunFolder(folder).unfinished():
-        alive = False
         try:
             with disk.lock(place / LOCK, timeout_s=0.0):
-                pass
+                found.append((work, False))
         except disk.Busy:
-            alive = True
+            found.append((work, True))
         except OSError:
             continue
-        found.append((work, alive))
     return found
 
 
@@ -274,8 +274,11 @@ def search(call: PageCall) -> Response:
                 question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
             )
             hits, notes = [_result(hit) for hit in answer], list(answer.notes)
-    values: dict[str, Any] = {"question": question, "kinds": kinds, "hits": hits, "notes": notes}
-    values |= {
+    values: dict[str, Any] = {
+        "question": question,
+        "kinds": kinds,
+        "hits": hits,
+        "notes": notes,
         "labels": LABELS,
         "weak": bool(call.query.get("weak")),
         "floor": f"{call.memory.config.settings.min_score:.2f}",

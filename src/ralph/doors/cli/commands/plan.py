@@ -65,9 +65,8 @@ def import_(file: str, feature: str | None) -> Result:
         f"{plural(done.repeated, 'line is', 'lines are')} there twice.": done.repeated,
         f"{items} without a box became description; a task needs [ ].": done.plain_items,
     }
-    text = " ".join(text for text, applies in remarks.items() if applies)
     value = picked(done, "features", "tasks", "disciplines", "filled", "known_tasks", "updated")
-    return Result(value, text)
+    return Result(value, " ".join(text for text, applies in remarks.items() if applies))
 
 
 @plan.command()
