@@ -155,6 +155,8 @@ class ModelOff(MemoryOff):
 
 def os_error_text(error: OSError) -> str:
     """Return an operating system error as one line: the file and what is wrong with it."""
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return "the current folder no longer exists"
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ def _line(
     when = f"2026-11-02T10:{number // 60:02}:{number % 60:02}.000Z"
     base = {"type": kind, "uuid": f"{session}-{number}", "sessionId": session, "timestamp": when}
     return {**base, "cwd": cwd, "isSidechain": False, "message": message, **more}
+
+
+def just_now(lines: list[dict[str, Any]], *, age_s: float = 0.0) -> list[dict[str, Any]]:
+    """These lines, as if they were said so long ago."""
+    when = datetime.fromtimestamp(time.time() - age_s, UTC).isoformat()
+    return [{**one, "timestamp": when} for one in lines]
 
 
 def write(file: Path, lines: list[Any], *, age_s: float = LONG_AGO_S) -> Path:

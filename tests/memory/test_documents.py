@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -245,6 +246,16 @@ def test_what_is_no_text_is_refused_and_told(
 
     assert done.files == 1
     assert [str(one) for one in done.refused] == [f"docs/bad.md: {why}"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are always UTF-8 or UTF-16 there")
+def test_a_name_that_is_not_utf_8_is_refused_and_the_others_are_added(
+    ralph: Line, guide: Path, project: Path
+) -> None:
+    (guide.parent / os.fsdecode(b"na\xefve.md")).write_text("# Naive\n\nText.\n", encoding="utf-8")
+    ran = ralph.well("conversations", "add-document", guide.parent)
+    assert ran.out.startswith("1 document; sections: 3 new")
+    assert ran.err == "ralph: not added: docs/na?ve.md: its name is not UTF-8\n"
 
 
 def test_a_byte_order_mark_and_windows_lines_change_nothing(project: Path) -> None:

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 from capturing import SECRET
-from importing import Kept, aged, answered, asked, grow, import_sessions, turn, working, write
+from importing import (
+    Kept,
+    aged,
+    answered,
+    asked,
+    grow,
+    import_sessions,
+    just_now,
+    turn,
+    working,
+    write,
+)
 from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
@@ -185,15 +196,17 @@ def test_a_file_that_was_replaced_is_read_from_its_beginning(
 def test_what_is_under_way_is_left_for_the_next_time(
     kept: Kept, sessions: Path, tmp_path: Path
 ) -> None:
-    lines = [*turn("one", 1, tmp_path), *working("one", 2, tmp_path)]
-    file = write(sessions / "one.jsonl", lines, age_s=ABANDONED_S / 2)
+    age_s = ABANDONED_S / 2
+    lines = just_now([*turn("one", 1, tmp_path), *working("one", 2, tmp_path)], age_s=age_s)
+    file = write(sessions / "one.jsonl", lines, age_s=age_s)
 
     first = bring_in(kept, sessions)
     assert (counts(first), first.waiting) == ((1, 1, 0), 1)
     again = bring_in(kept, sessions)
     assert (counts(again), again.waiting) == ((0, 0, 0), 1)
 
-    grow(file, [answered("one", 9, "Done 2.", str(tmp_path))], age_s=SETTLED_S * 2)
+    done = just_now([answered("one", 9, "Done 2.", str(tmp_path))], age_s=SETTLED_S * 2)
+    grow(file, done, age_s=SETTLED_S * 2)
     last = bring_in(kept, sessions)
     assert (counts(last), last.waiting) == ((1, 1, 0), 0)
     assert kept.said() == [
@@ -205,16 +218,31 @@ def test_what_is_under_way_is_left_for_the_next_time(
 def test_an_answer_that_was_written_this_moment_may_go_on(
     kept: Kept, sessions: Path, tmp_path: Path
 ) -> None:
-    file = write(sessions / "one.jsonl", turn("one", 1, tmp_path), age_s=0)
+    file = write(sessions / "one.jsonl", just_now(turn("one", 1, tmp_path)), age_s=0)
     assert bring_in(kept, sessions).waiting == 1
     aged(file, SETTLED_S + 1)
     assert counts(bring_in(kept, sessions)) == (1, 1, 0)
 
 
+def test_a_session_that_was_only_copied_just_now_is_over(
+    kept: Kept, sessions: Path, tmp_path: Path
+) -> None:
+    title = {"type": "ai-title", "aiTitle": "Copied", "sessionId": "one"}
+    write(sessions / "one.jsonl", [*turn("one", 1, tmp_path), title], age_s=0)
+    write(sessions / "two.jsonl", working("two", 1, tmp_path), age_s=0)
+    lines = [*turn("three", 1, tmp_path), *just_now(turn("three", 2, tmp_path))]
+    write(sessions / "three.jsonl", lines, age_s=0)
+
+    came = bring_in(kept, sessions)
+
+    assert (counts(came), came.waiting) == ((3, 3, 0), 1)
+
+
 def test_the_file_that_nobody_writes_to_any_more_ends_interrupted(
     kept: Kept, sessions: Path, tmp_path: Path
 ) -> None:
-    file = write(sessions / "one.jsonl", working("one", 1, tmp_path), age_s=ABANDONED_S / 2)
+    lines = just_now(working("one", 1, tmp_path), age_s=ABANDONED_S / 2)
+    file = write(sessions / "one.jsonl", lines, age_s=ABANDONED_S / 2)
     assert bring_in(kept, sessions).waiting == 1
 
     clock = file.stat().st_mtime + ABANDONED_S + 1

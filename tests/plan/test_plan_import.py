@@ -83,6 +83,35 @@ def test_a_checklist_becomes_features_tasks_criteria_and_blockers(plan: Plan) ->
     assert by_title["Send a receipt"].tags == ("mail", "pdf")
 
 
+def test_indented_text_below_a_task_is_its_description(plan: Plan) -> None:
+    text = (
+        "# Login\n- [~] Sessions in Redis\n  One key each,\n  for a day.\n  - [ ] Choose a name\n"
+    )
+    import_plan(plan, text, name="todo.md")
+    name, sessions = plan.load().tasks
+    assert (sessions.title, sessions.description) == (
+        "Sessions in Redis",
+        "One key each,\nfor a day.",
+    )
+    assert (name.title, name.description) == ("Choose a name", None)
+
+
+def test_a_line_that_is_there_twice_is_one_task_and_counted(plan: Plan) -> None:
+    text = "# Docs\n- [ ] Write it\n- [ ] Print it\n- [ ] write it\n"
+    first, again = (import_plan(plan, text, name="todo.md") for _ in range(2))
+    assert (first.tasks, first.known_tasks, first.repeated) == ((1, 2), 0, 1)
+    assert (again.tasks, again.known_tasks, again.repeated) == ((), 2, 1)
+
+
+def test_items_without_a_box_become_description_and_are_counted(plan: Plan) -> None:
+    text = (
+        "# Title\n- not this\n\n# Docs\n- Rewrite the page\n## Tasks\n- [ ] Print it\n* Ship it\n"
+    )
+    assert import_plan(plan, text, name="todo.md").plain_items == 2
+    (feature,) = plan.load().features
+    assert feature.description == "- Rewrite the page\n- Ship it"
+
+
 def test_importing_twice_adds_nothing(plan: Plan) -> None:
     import_plan(plan, CHECKLIST, name="todo.md")
     before = (plan.raw("features"), plan.raw("tasks"))

@@ -40,6 +40,8 @@ def machine(
 
     def go(name: str) -> Path:
         folder = tmp_path / name
+        for other in tmp_path.glob("*/*/.ralph"):  # another machine's folders are not on this one
+            other.rename(other.with_name("elsewhere"))
         folder.mkdir(exist_ok=True)
         monkeypatch.setenv("RALPH_HOME", str(folder / "home"))
         monkeypatch.chdir(folder)
@@ -206,6 +208,24 @@ def test_a_project_that_is_not_here_is_named_and_the_rest_is_restored(
     assert len(list((new / "home/journal/conversations").glob("*.jsonl"))) == 2
 
 
+def test_a_project_in_its_old_folder_is_restored_there_with_a_new_home(
+    ralph: Line, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(saved.parent)
+    monkeypatch.setenv("RALPH_HOME", str(tmp_path / "home2"))
+    web, (journal,) = saved.parent / "web", (saved.parent / "shop").rglob("login.jsonl")
+    journal.unlink()
+    (web / ".ralph").rename(web / "gone")
+
+    ran = ralph("restore", saved, "--json")
+
+    assert [Path(one).name for one in ran.json["projects"]] == ["shop"]
+    assert ran.err.count("this project is not on this machine") == ran.code == 1
+    (web / "gone").rename(web / ".ralph")
+    assert ralph.well("restore", saved, "--json").json["left_out"] == []
+    assert content(saved.parent) == before
+
+
 def test_another_project_in_the_folder_is_left_alone(
     ralph: Line, saved: Path, machine: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +361,7 @@ def test_an_archive_that_is_not_as_it_was_written_is_refused_whole(
     ran = ralph("restore", bad, "--into", new)
 
     assert ran.code == 1
-    assert ran.complaint.startswith(f"ralph: {bad}: ")
+    assert ran.complaint.startswith(f"ralph: {bad} is not a Ralph backup, or it is damaged (")
     assert ran.complaint.endswith("Nothing was restored.")
     assert not list(new.rglob("*.jsonl"))
     assert not (new / "shop").exists()
@@ -384,6 +404,8 @@ def test_a_torn_or_foreign_file_is_refused(
 
         assert ran.code == 1
         assert "Nothing was restored." in ran.complaint
+    told = "ralph: text.zip is not a Ralph backup, or it is damaged (not a zip file)."
+    assert ralph("restore", "text.zip").complaint == f"{told} Nothing was restored."
     assert not list(new.rglob("*.jsonl"))
 
 

@@ -16,7 +16,7 @@ import re
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -158,7 +158,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
                     left_out.extend(f"{one.file}:{one.line} {one.what}" for one in batch.complaints)
 
         add_journals(ralph)
-        for project in projects_here(ralph):
+        for project in projects_here(ralph.store.home):
             name = disk.state_name(project.root)
             manifest.projects[name] = BackupProject(project.id, str(project.root), project.ids)
             try:
@@ -174,16 +174,18 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
     return manifest, left_out
 
 
-def projects_here(ralph: Ralph) -> list[Project]:
-    """Return every project that this machine knows and that is still in its folder."""
+def projects_here(home: Path, saved: Iterable[BackupProject] = ()) -> list[Project]:
+    """Return every project that this home knows or a backup names, if it is still in its folder."""
     found: dict[Path, Project] = {}
-    home = ralph.store.home
+    places = [(one.id, one.root) for one in saved if Path(one.root).is_absolute()]
     for file in sorted((home / "projects").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # `doctor` reports it
-            for path in json.loads(disk.read(file))["paths"]:
-                project = Project(Path(path), home)
-                if project.exists and project.is_usable and project.id == file.stem:
-                    found.setdefault(project.root, project)
+            places += [(file.stem, path) for path in json.loads(disk.read(file))["paths"]]
+    for identity, path in places:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            project = Project(Path(path), home)
+            if project.exists and project.is_usable and project.id == identity:
+                found.setdefault(project.root, project)
     return list(found.values())
 
 
@@ -198,8 +200,9 @@ def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, BackupManifest]]:
             archive = stack.enter_context(zipfile.ZipFile(file))
             manifest = _checked(archive)
         except _UNREADABLE as error:
-            what = f"this is no backup, or it is damaged ({error})"
-            raise BadInput(what, where=str(file), todo="Nothing was restored.") from None
+            why = str(error).removeprefix("File is ")
+            what = f"{file} is not a Ralph backup, or it is damaged ({why})"
+            raise BadInput(what, todo="Nothing was restored.") from None
         yield archive, manifest
 
 
@@ -250,8 +253,8 @@ def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | To
 def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreResult:
     """Restore what is missing here: records by their ids, and what the plans lack.
 
-    Existing records stay as they are. Projects that this machine does not know are created in
-    folders of `into`, or left out.
+    Existing records stay as they are. Projects that are neither where this home knows them nor
+    where they were at the backup are created in folders of `into`, or left out.
     """
     restored, left_out = list[str](), list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
@@ -272,14 +275,12 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 entries = _entries(archive, member)
                 records = [one for one in entries if isinstance(one, Record)]
                 stones = [one for one in entries if isinstance(one, Tombstone)]
-                name = member.name
-                if member.memory == CONVERSATIONS:
-                    name = homes.get(name, name)
-                key = JournalKey(member.memory, name)
+                moved = homes if member.memory == CONVERSATIONS else {}
+                key = JournalKey(member.memory, moved.get(member.name, member.name))
                 counts.append(adopt(opened, key, records, stones, by_id=True))
 
         bring(ralph)
-        here = projects_here(ralph)
+        here = projects_here(ralph.store.home, projects)
         for key, saved in manifest.projects.items():
             same = [one for one in here if one.id == saved.id]
             same.sort(key=lambda one: str(one.root) != saved.root)

@@ -271,7 +271,12 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if shape == "messages":
         plain = _conversation_of_messages(plain, where)
     elif shape != "exchanges":
-        raise _bad("this is not a conversation", where)
+        raise _bad(
+            "this is not a conversation",
+            where,
+            f"{EXPECTED} For a session of Claude Code: ralph conversations import claude-code FILE "
+            "(codex, gemini-cli and opencode likewise).",
+        )
     read = _converted(plain, where)
     source, title = read.source or SOURCE, read.title or ""
     project = project if read.project is None else read.project

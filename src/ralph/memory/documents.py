@@ -181,7 +181,9 @@ def _files(paths: Sequence[Path], base: Path) -> tuple[dict[str, Path], list[Ref
         for file in list(_texts_in(path)) if path.is_dir() else [path]:
             real = file.resolve()
             name = (real.relative_to(base) if real.is_relative_to(base) else real).as_posix()
-            if path.exists():
+            if name != (shown := name.encode("utf-8", "replace").decode()):
+                refused.append(Refused(shown, "its name is not UTF-8"))
+            elif path.exists():
                 found.setdefault(name, file)
             else:
                 refused.append(Refused(name, "there is no such file"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
 import uuid
 import zlib
@@ -22,7 +23,14 @@ import msgspec
 
 from ralph import disk
 from ralph.capture.decisions import title_from
-from ralph.capture.lines import FileStamp, SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import (
+    FileStamp,
+    SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
+    moment,
+)
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_stream import (
@@ -54,6 +62,9 @@ _OWN_PROMPTS = (
 # answer, and without one.
 SETTLED_S = 10.0
 ABANDONED_S = 600.0
+# The timestamp of a line, searched for at the end of a file.
+_TIMESTAMP = re.compile(rb'"timestamp":\s*"([^"\\]{10,40})"')
+_TAIL_BYTES = 64 * 1024
 # How much is read between two flushes of the journal.
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -236,12 +247,18 @@ class Importer:
         """Import what is new since the last time."""
         source = self._client.source
         if not self.folder.exists():
-            todo = "Name the folder that holds them."
-            raise NotFound(f"there are no sessions of {source}", where=str(self.folder), todo=todo)
+            raise NotFound(
+                f"there are no sessions of {source}",
+                where=str(self.folder),
+                todo="Name the folder that holds them.",
+            )
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
-        what, todo = f"another import of {source} is under way", "Try again when it is done."
-        busy = JournalBusy(what, where=str(lock), todo=todo)
+        busy = JournalBusy(
+            f"another import of {source} is under way",
+            where=str(lock),
+            todo="Try again when it is done.",
+        )
         with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s, busy=busy):
             self._read_all()
         self._result.conversations = len(self._grown)
@@ -306,8 +323,14 @@ class Importer:
 
     def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
         """Read a file from its mark on; finished exchanges go into the batch."""
-        where = (str(source.path), source.home.root, source.head)
-        start = SessionStart(*where, mark.offset, mark.line, mark.title or None)
+        start = SessionStart(
+            str(source.path),
+            source.home.root,
+            source.head,
+            mark.offset,
+            mark.line,
+            mark.title or None,
+        )
         reader = self._files.session_reader(start)
         at = begun = ends_at = mark.offset
         line, waits_s = mark.line, 0.0
@@ -331,16 +354,25 @@ class Importer:
         ends_at = reader.ends_at
         for last in reader.rest():
             wait_s = SETTLED_S if last.captured.terminal_reason != "unknown" else ABANDONED_S
-            if source.quiet_s < wait_s:
+            # A file that was copied just now is not being written, unless its last line is torn.
+            if source.quiet_s < wait_s and (waits_s or self._age_s(source.file) < wait_s):
                 ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
             else:
                 seen.append(last)
-        size, mtime_ns = source.stamp
-        end = Mark(size=size, mtime_ns=mtime_ns, offset=ends_at, line=line, waits_s=waits_s)
+        end = Mark(*source.stamp, offset=ends_at, line=line, waits_s=waits_s)
         self._put(source, reader, seen, end, at)
         self._unsaved_bytes += at - begun
         self._result.waiting += bool(waits_s)
         self._result.complaints += reader.complaints
+
+    def _age_s(self, file: BinaryIO) -> float:
+        """How old the newest of the last lines is by its own time; 0 where none has one."""
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        times = (
+            moment(found.decode("utf-8", "replace")) for found in _TIMESTAMP.findall(file.read())
+        )
+        newest = max(filter(None, times), default=None)
+        return self._clock() - datetime.fromisoformat(newest).timestamp() if newest else 0.0
 
     def _put(
         self,

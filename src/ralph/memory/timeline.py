@@ -15,7 +15,7 @@ import msgspec
 
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.ralph import Ralph
-from ralph.recall import exchange_of_run
+from ralph.recall import KINDS, exchange_of_run
 from ralph.records import Record
 from ralph.records.conversation import EXCHANGE, Exchange, content_of
 from ralph.records.iteration import KIND, ErrorSeen, Iteration
@@ -52,7 +52,9 @@ class Event(_Work, frozen=True, kw_only=True, gc=False):
 
 class _Body(_Work, frozen=True, kw_only=True):
     task_title: str = ""
+    summary: str = ""
     user: str = ""
+    assistant: str = ""
     outcome: str = "unknown"
     status: str = "complete"
 
@@ -137,9 +139,9 @@ def _records(
 
 
 def _event(record: Record, body: _Body) -> Event:
-    title, outcome = body.task_title, body.outcome
-    if record.kind == EXCHANGE:
-        title, outcome = body.user, body.status
+    row = KINDS[record.kind]
+    title = row.title(body) or row.text(body)
+    outcome = body.status if record.kind == EXCHANGE else body.outcome
     own = {name: getattr(record, name) for name in ("id", "kind", "at", "number")}
     work = {name: getattr(body, name) for name in _Work.__struct_fields__}
     return Event(title=title[:_TITLE_CHARS], outcome=outcome, **own, **work)

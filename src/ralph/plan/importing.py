@@ -8,13 +8,14 @@ Markdown:
     ## Dependencies                     its list items are dependencies
     ## Tasks                            more tasks of the same feature
     - [ ] Build the login form          a task
+      Mail and password, no captcha.    indented text: its description
       - shows an error for a bad mail   a nested item without a box: an acceptance criterion
       - [ ] Validate the address        a nested item with a box: a task that comes first
     - [x] Choose a framework            done
     - [ ] Write docs (discipline: docs) (priority: 1)
 
 Any other heading begins another feature. A heading without a task and without a section of its
-own is only a title. Fenced code is skipped.
+own is only a title. An item without a box that is under no task is prose. Fenced code is skipped.
 
 YAML has the same shape as the plan's files, but tasks may be nested, and some forms are short:
 
@@ -63,7 +64,7 @@ _EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
 _OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PROSE = {
-    **dict.fromkeys(("description", "overview"), "description"),
+    **dict.fromkeys(("description", "overview", "tasks", "todo", "to do"), "description"),
     **dict.fromkeys(("architecture", "design"), "architecture"),
     **dict.fromkeys(("boundaries", "out of scope", "scope"), "boundaries"),
 }
@@ -75,7 +76,11 @@ _LEAST_WORDS = 2
 
 
 class PlanImport(msgspec.Struct, frozen=True):
-    """What an import added and changed, and how many tasks existed already."""
+    """What an import added and changed, and how many tasks existed already.
+
+    `repeated` tasks are in the document more than once. `plain_items` are items of a checklist
+    that have no box and became prose.
+    """
 
     features: tuple[str, ...] = ()
     tasks: tuple[TaskId, ...] = ()
@@ -83,6 +88,8 @@ class PlanImport(msgspec.Struct, frozen=True):
     filled: tuple[str, ...] = ()
     known_tasks: int = 0
     updated: tuple[TaskId, ...] = ()
+    repeated: int = 0
+    plain_items: int = 0
 
 
 def import_plan(
@@ -97,7 +104,10 @@ def import_plan(
         is_yaml = re.search(r"^(?:features|tasks|version):", text, re.M) is not None
     document = _from_yaml(text, name) if is_yaml else _from_markdown(text, name, feature)
     with plan.editing(f"import of {name}", *KINDS) as data:
-        return _Import(plan, data).run(document)
+        done = _Import(plan, data).run(document)
+    prose = [] if is_yaml else [one.get("description", "") for one in document["features"]]
+    items = sum(line.startswith("- ") for text in prose for line in text.splitlines())
+    return msgspec.structs.replace(done, plain_items=items)
 
 
 def _from_markdown(text: str, name: str, feature: str | None) -> Data:
@@ -134,7 +144,7 @@ def _read_checklist(text: str) -> list[Data]:
             above.clear()
             title = heading[2].strip()
             name = title.lower().rstrip(":")
-            if name in _PROSE or name in ("tasks", "dependencies", "todo", "to do"):
+            if name in _PROSE or name == "dependencies":
                 section = _PROSE.get(name, name)
                 feature["has_section"] = bool(feature["title"])
             else:
@@ -160,7 +170,7 @@ def _read_checklist(text: str) -> list[Data]:
             if criteria := task.get("acceptance_criteria"):
                 criteria[-1] += f" {plain}"
             else:
-                task["title"] += f" {plain}"
+                task["description"] = f"{task.get('description', '')}\n{plain}".strip()
         else:
             if plain:
                 above.clear()
@@ -217,7 +227,7 @@ class _Import:
     def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
         self._plan, self._data = plan, data
         self._added: dict[str, list[Any]] = {name: [] for name in (*KINDS, "filled", "updated")}
-        self._known_tasks = 0
+        self._known: list[TaskId] = []  # of the document's tasks, those that the plan has already
         self._titles: set[str] = set()  # of the document's tasks
         self._later: list[tuple[Data, list[TaskId], list[Any]]] = []
         self._ids: dict[str, TaskId] = {}  # of the document -> of the plan
@@ -254,8 +264,9 @@ class _Import:
             source = learning.source if feature in self._added["features"] else "agent"
             draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
             append(self._plan, self._data["features"], feature, draft)
-        added = {name: tuple(found) for name, found in self._added.items()}
-        return PlanImport(**added, known_tasks=self._known_tasks)
+        added: dict[str, Any] = {name: tuple(found) for name, found in self._added.items()}
+        known = set(self._known) - set(added["tasks"])
+        return PlanImport(**added, known_tasks=len(known), repeated=len(self._known) - len(known))
 
     def _named(self, kind: Kind, patch: Data) -> str:
         """Add a feature or a discipline, or fill in what a feature lacks; return its name."""
@@ -282,7 +293,7 @@ class _Import:
         wanted = patch.pop("id", None)
         known = self._find_task(feature, title) or self._reworded(feature, title)
         if known is not None:
-            self._known_tasks += 1
+            self._known.append(known)
             self._ids.setdefault(str(wanted), known)
             self._update(known, title, patch.get("status"))
             return known

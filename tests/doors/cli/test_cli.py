@@ -205,6 +205,28 @@ def test_a_missing_file_is_one_line(ralph: Line, project: Path) -> None:
     assert ran.complaint == "ralph: gone.jsonl: No such file or directory"
 
 
+@pytest.mark.parametrize("words", ["export", "conversations export", "backup"])
+def test_a_file_cannot_be_written_to_a_folder_that_is_not_there(
+    ralph: Line, project: Path, tmp_path: Path, words: str
+) -> None:
+    ran = ralph(*words.split(), tmp_path / "gone" / "all.jsonl", "--project", project)
+
+    assert ran.code == 1
+    assert ran.complaint == f"ralph: {tmp_path / 'gone'}: there is no such folder"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted there")
+def test_a_current_folder_that_was_deleted_is_told(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert ralph("search", "foo bar").complaint == "ralph: the current folder no longer exists"
+
+
 def test_an_error_shows_its_traceback_only_when_asked(
     ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

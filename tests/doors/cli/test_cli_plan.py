@@ -535,6 +535,15 @@ def test_a_checklist_comes_in_from_stdin_once(ralph: Line) -> None:
     assert again.out == "Nothing is new. 2 tasks already known.\n"
 
 
+def test_an_import_says_what_it_did_not_take_as_a_task(ralph: Line) -> None:
+    checklist = f"{CHECKLIST}- [ ] Keep people in\n- Rewrite the docs page\n"
+    ran = ralph.well("plan", "import", "-", stdin=checklist)
+    assert ran.out == (
+        "Added 1 feature, 2 tasks. 1 line is there twice."
+        " 1 list item without a box became description; a task needs [ ].\n"
+    )
+
+
 def test_an_import_fills_what_a_known_feature_lacks(ralph: Line) -> None:
     ralph.well("feature", "add", "sign-in")
 

@@ -14,12 +14,14 @@ from typing import IO, Any
 
 import pytest
 from commanding import Line, Ran
-from importing import Kept, grow, turn, working, write
+from importing import Kept, grow, just_now, turn, working, write
 from looping import eventually
+from places import FIXTURES
 
 from ralph.memory.project import Project
 
 PATIENCE_S = 60
+RUNS = FIXTURES / "claude_code"
 
 
 @pytest.fixture
@@ -43,6 +45,24 @@ def test_in_a_project_its_own_sessions_come_in_and_with_all_those_of_others(
     assert ran.out == "Imported 1 conversation, 1 exchange (1 session unchanged).\n"
     assert len(ralph.well("conversations", "list", "--json").json) == 1
     assert len(ralph.well("conversations", "list", "--everywhere", "--json").json) == 2
+
+
+def test_one_session_comes_in_by_its_file(ralph: Line, sessions: Path) -> None:
+    file = sessions / "one.jsonl"
+    told = ralph("conversations", "import", file).complaint
+    assert "this is not a conversation" in told
+    assert "For a session of Claude Code: ralph conversations import claude-code FILE" in told
+    ran = ralph.well("conversations", "import", "claude-code", file)
+    assert ran.out == "Imported 1 conversation, 2 exchanges.\n"
+
+
+def test_the_output_of_runs_is_not_a_session_and_a_hint_says_so(
+    ralph: Line, tmp_path: Path
+) -> None:
+    write(tmp_path / "runs" / "success.jsonl", [(RUNS / "success.jsonl").read_bytes()])
+    ran = ralph.well("conversations", "import", "claude-code", tmp_path / "runs", "--all")
+    hint = "1 file without exchanges; for an agent's output: ralph record FILE"
+    assert ran.out == f"Imported 0 conversations, 0 exchanges ({hint}).\n"
 
 
 def test_outside_a_project_all_sessions_come_in(
@@ -86,9 +106,10 @@ def test_where_nothing_can_be_read_the_command_fails(ralph: Line, tmp_path: Path
 
 
 def test_what_is_under_way_is_told(ralph: Line, tmp_path: Path, project: Path) -> None:
-    write(tmp_path / "s" / "one.jsonl", working("one", 1, project), age_s=0)
+    write(tmp_path / "s" / "one.jsonl", just_now(working("one", 1, project)), age_s=0)
     ran = ralph.well("conversations", "import", "claude-code", tmp_path / "s")
-    assert ran.out == "Imported 0 conversations, 0 exchanges (1 still in progress).\n"
+    later = "1 session may still be running; its last exchange comes with the next import"
+    assert ran.out == f"Imported 0 conversations, 0 exchanges ({later}).\n"
 
 
 def test_a_file_goes_out_and_comes_in_elsewhere(

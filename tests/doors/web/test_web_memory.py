@@ -45,7 +45,7 @@ def test_conversations_are_found_by_title_and_tag(browser: Browser) -> None:
         ralph.conversations.tag(other, add=["release"])
     assert "Debug" not in browser.text("/conversations?text=RELEASE")
     assert "Debug" not in browser.text("/conversations?tag=release")
-    assert "No conversation fits" in browser.text("/conversations?tag=other")
+    assert "No conversations match" in browser.text("/conversations?tag=other")
 
 
 def test_tags_are_added_and_removed(browser: Browser) -> None:
@@ -170,6 +170,7 @@ def test_what_waits_is_published_after_approval_and_judged(shared: Browser) -> N
     assert "Published 1 entry: 1 new pattern" in text
     after = shared.text("/knowledge")
     assert "Nothing is waiting." in after
+    assert "reported 1 time helped 0 times failed 0 times" in after
     assert "phase complete 1 entry" in after
     [pattern] = re.findall(r'name="pattern" value="(\w+)"', shared.get("/knowledge"))
     shared.post("/knowledge/outcome", pattern=pattern, verdict="worked")

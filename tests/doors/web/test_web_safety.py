@@ -201,6 +201,12 @@ def test_static_files_are_those_of_the_package(browser: Browser, path: str) -> N
     assert browser.client.get(path).status_code == 404
 
 
+def test_a_static_file_that_is_not_there_is_a_404_without_a_cookie_too(browser: Browser) -> None:
+    browser.client.cookies.clear()
+    assert browser.get("/static/style.css")
+    assert browser.get("/static/nothing.css", code=404) == "There is no such file"
+
+
 # -- hostile text
 
 

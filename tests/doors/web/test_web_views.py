@@ -17,10 +17,13 @@ from ralph.memory.activity import note_activity
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
+from ralph.plan.importing import import_plan
 from ralph.plan.store import Plan
 from ralph.recall import run_name
 from ralph.records import now
 from ralph.records.knowledge import GateApproval, GateRejection
+
+SHOWN = "What the model was shown from memory"
 
 
 def plan_of(browser: Browser) -> Plan:
@@ -108,6 +111,28 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "No error came back recently." in text
 
 
+@pytest.mark.parametrize("path", ["/", "/timeline", "/features/search"])
+def test_an_iteration_without_a_task_title_is_shown_by_its_summary(
+    browser: Browser, path: str
+) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        ralph.feature("search").remember({"summary": "The ranker reads the index."})
+    text = browser.text(path)
+    assert "The ranker reads the index." in text
+    assert "(no title)" not in text
+
+
+def test_a_cost_that_no_client_tells_is_unknown_and_not_zero(browser: Browser) -> None:
+    with open_ralph(browser.site.project.root) as ralph:
+        ralph.feature("search").remember({"task_title": "Rank", "tokens_used": 4200})
+    home = browser.text("/")
+    assert "Cost unknown for 2 runs." in home
+    assert "search 1 4.2k unknown" in home
+    assert "Cost unknown" in browser.text("/features/search")
+    assert all("$" not in browser.text(path) for path in ("/", "/features/search"))
+    assert browser.text("/features").endswith("unknown")
+
+
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         talk = ralph.conversations.start(title="Cut off")
@@ -115,6 +140,13 @@ def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None
         ralph.conversations.exchange(talk, user=asked, assistant="", status="interrupted")
     ends = browser.text("/").partition("Open ends")[2]
     assert "interrupted Can you finish the migration?" in ends
+
+
+def test_an_open_end_leads_to_its_feature_whatever_its_name(browser: Browser) -> None:
+    task = {"feature": "C# & 50%?", "title": "Read it", "status": "in_progress"}
+    import_plan(plan_of(browser), json.dumps({"tasks": [task]}), name="plan.yaml")
+    [link] = re.findall(r'href="(/features/[^"]+)">[^<]*Read it<', browser.get("/"))
+    assert "C# & 50%?" in browser.text(html.unescape(link))
 
 
 def test_home_shows_repeated_mistakes_with_their_fix(browser: Browser) -> None:
@@ -157,6 +189,7 @@ def test_the_timeline_lists_newest_first_and_filters(browser: Browser) -> None:
     assert titles("until=2026-02-07") == ["Add the login form"]
     assert titles("since=2026-02-08&until=2026-02-09") == ["Keep people signed in"]
     assert titles("feature=none") == []
+    assert "Nothing matches these filters. Remove one" in browser.text("/timeline?feature=none")
 
 
 def test_the_timeline_shows_errors_decisions_and_files(browser: Browser) -> None:
@@ -301,10 +334,10 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
     (folder / "activity.jsonl").write_text(text, encoding="utf-8")
 
     for identity in (said.id, work.id):
-        shown = browser.text(f"/record/{identity}").partition("What memory told the model")[2]
+        shown = browser.text(f"/record/{identity}").partition(SHOWN)[2]
 
         assert "note The staging database resets every night." in shown
-        assert shown.count("It was forgotten since.") == 1
+        assert shown.count("It has since been forgotten.") == 1
 
 
 def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -> None:
@@ -321,10 +354,10 @@ def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -
         note_activity(folder, "run-warnings", "s9", shown=[(first.id, None)], **at)
     note_activity(folder, "run-learnings", "s9", shown=[(note.id, None)], at="2026-03-01T11:00:00Z")
 
-    shown = browser.text(f"/record/{work.id}").partition("What memory told the model")[2]
+    shown = browser.text(f"/record/{work.id}").partition(SHOWN)[2]
 
     assert "Reset earlier attempt" in shown
-    assert shown.count("Reset warned of an error that it met") == 1
+    assert shown.count("Reset warning about an earlier error") == 1
     assert "staging database" not in shown  # of another prompt of that session
 
 

@@ -146,7 +146,8 @@ class RequestFilter:
             await PlainTextResponse(refused, 403)(scope, receive, send_safely)
             return
         session = self._site.session_of(request.cookies.get(self._site.cookie, ""))
-        if session is None and request.url.path != ENTER and not _is_static(request):
+        path = request.url.path
+        if session is None and path != ENTER and not path.startswith("/static/"):
             await HTMLResponse(self._site.render("closed.html"), 403)(scope, receive, send_safely)
             return
         scope["state"] = {"session": session}
@@ -168,21 +169,16 @@ class RequestFilter:
         return ""
 
 
-def _is_static(request: Request) -> bool:
-    return request.url.path.startswith("/static/")
-
-
 def _enter(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def enter(request: Request) -> Response:
         """Exchange the token in the address for a cookie, and redirect to a page without it."""
+        answer = RedirectResponse("/", 303)
         if request.state.session is None:
             session = site.enter(request.query_params.get("token", ""))
             if session is None:
                 return HTMLResponse(site.render("closed.html", used=True), 403)
-            answer = RedirectResponse("/", 303)
             answer.set_cookie(site.cookie, session, httponly=True, samesite="strict", path="/")
-            return answer
-        return RedirectResponse("/", 303)
+        return answer
 
     return enter
 
@@ -226,6 +222,8 @@ def _perform(view: View, call: PageCall) -> Response:
 
 def _missing(site: Site) -> Callable[[Request, Exception], Response]:
     def missing(request: Request, error: Exception) -> Response:
+        if request.state.session is None:  # static files need no cookie
+            return PlainTextResponse("There is no such file", 404)
         call = PageCall(site, request.state.session, request, {})
         return call.error("There is no such page", todo="Use the links above.", code=404)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -93,6 +94,7 @@ def home(call: PageCall) -> Response:
         mistakes=history.mistakes(call.memory),
         ends=_open_ends(call),
         cost=chart("Cost", "cost_usd", money),
+        unpriced=sum(one.unpriced for one in used),
         tokens=chart("Tokens", "tokens_used", tokens_text),
         spending=[one for one in grouped(found, lambda one: one.feature) if one.tokens_used],
         used=_used(call, days[0]),
@@ -115,9 +117,8 @@ def _lately(call: PageCall, found: Events, today: date) -> list[tuple[str, list[
 
 
 def _row(event: Event) -> Row:
-    label = KINDS[event.kind].label
     ended = "" if event.outcome == "complete" else event.outcome
-    return Row(event.id, label, event.at, event.title, ended, event.feature)
+    return Row(event.id, KINDS[event.kind].label, event.at, event.title, ended, event.feature)
 
 
 def hit_row(hit: Hit) -> Row:
@@ -139,7 +140,11 @@ def _open_ends(call: PageCall) -> list[OpenEnd]:
     with contextlib.suppress(BadPlan):
         tasks = call.plan.read("tasks").tasks
         ends += [
-            OpenEnd(status, f"{task.feature}: {task.title}", f"/features/{task.feature}")
+            OpenEnd(
+                status,
+                f"{task.feature}: {task.title}",
+                f"/features/{quote(task.feature, safe='')}",
+            )
             for status in ("in_progress", "blocked")
             for task in tasks
             if task.status == status
@@ -155,8 +160,11 @@ def _unfinished(call: PageCall) -> list[OpenEnd]:
     last: dict[str, Event] = {}
     for one in history.events(call.memory, kinds=["exchange"], since=since.isoformat()):
         last.setdefault(one.conversation, one)
-    ended = [one for one in last.values() if one.outcome != "complete"]
-    return [OpenEnd(one.outcome, one.title, f"/record/{one.id}") for one in ended]
+    return [
+        OpenEnd(one.outcome, one.title, f"/record/{one.id}")
+        for one in last.values()
+        if one.outcome != "complete"
+    ]
 
 
 def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
@@ -165,7 +173,9 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     recall = recall_stats(call.memory, since=since.isoformat(), until=None)
     if recall.recalls:
         memories = plural(recall.memories, "memory", "memories")
-        found.append(("Told to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}"))
+        found.append(
+            ("Shown to your sessions", f"{memories} in {plural(recall.recalls, 'prompt')}")
+        )
     commands = {
         "First command after a memory": recall.first_with,
         "Next command after a solution": recall.retry_with,
@@ -183,8 +193,8 @@ def _used(call: PageCall, since: date) -> list[tuple[str, str]]:
     with contextlib.suppress(MemoryOff):
         known = call.memory.knowledge.state.history()
         worked, failed = (sum(one.values()) for one in (known.worked, known.failed))
-        if told := worked + failed:
-            found.append(("Lessons told to agents", f"{plural(told, 'time')}, {worked} worked"))
+        if shown := worked + failed:
+            found.append(("Lessons shown to agents", f"{plural(shown, 'time')}, {worked} worked"))
     return found
 
 
@@ -198,15 +208,13 @@ def running(call: PageCall) -> list[tuple[PendingIteration, bool]]:
 
     found: list[tuple[PendingIteration, bool]] = []
     for work, place in RunFolder(folder).unfinished():
-        alive = False
         try:
             with disk.lock(place / LOCK, timeout_s=0.0):
-                pass
+                found.append((work, False))
         except disk.Busy:
-            alive = True
+            found.append((work, True))
         except OSError:
             continue
-        found.append((work, alive))
     return found
 
 
@@ -266,8 +274,11 @@ def search(call: PageCall) -> Response:
                 question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
             )
             hits, notes = [_result(hit) for hit in answer], list(answer.notes)
-    values: dict[str, Any] = {"question": question, "kinds": kinds, "hits": hits, "notes": notes}
-    values |= {
+    values: dict[str, Any] = {
+        "question": question,
+        "kinds": kinds,
+        "hits": hits,
+        "notes": notes,
         "labels": LABELS,
         "weak": bool(call.query.get("weak")),
         "floor": f"{call.memory.config.settings.min_score:.2f}",

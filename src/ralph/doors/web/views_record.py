@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from ralph.doors.web.page import (
     money,
     tokens_text,
 )
-from ralph.doors.web.views_home import hit_row
+from ralph.doors.web.views_home import Row, hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory.activity import RUN
 from ralph.memory.timeline import later_success
@@ -37,8 +37,8 @@ _AMOUNTS = {
     "tokens_used": ("tokens", tokens_text),
 }
 # How to describe the sections of a loop's prompt to the user.
-_TOLD_AS = {
-    f"{RUN}warnings": "warned of an error that it met",
+_SHOWN_AS = {
+    f"{RUN}warnings": "warning about an earlier error",
     f"{RUN}attempts": "earlier attempt",
 }
 # Texts that get their own block; the other fields are facts, one per line.
@@ -54,8 +54,7 @@ def record(call: PageCall) -> Response:
     hit = call.memory.get(call.params["id"], everywhere=True)
     row = hit_row(hit)
     texts, facts = _fields(hit)
-    value: dict[str, Any] = {"exchanges": [], "entries": [], "links": [], "later": None}
-    value |= _particulars(call, hit, texts, facts)
+    empty: dict[str, Any] = {"exchanges": [], "entries": [], "links": [], "later": None}
     return call.page(
         "record.html",
         hit=hit,
@@ -65,7 +64,7 @@ def record(call: PageCall) -> Response:
         facts=facts,
         recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
-        **value,
+        **empty | _particulars(call, hit, texts, facts),
     )
 
 
@@ -114,18 +113,8 @@ def _particulars(
     return {}
 
 
-class RecalledRecord(NamedTuple):
-    """A record that the model got from hooks or a loop's prompt, with when and as what."""
-
-    at: str
-    id: str
-    label: str
-    title: str
-    told_as: str = ""
-
-
-def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
-    """Return the records that the model is known to have got for this."""
+def _recalled(call: PageCall, hit: Hit) -> list[tuple[Row, str]]:
+    """Return the records that the model is known to have got for this, with when and as what."""
     from ralph.memory.stats import recalled_in, told_in
 
     exchange = hit.record
@@ -135,28 +124,17 @@ def _recalled(call: PageCall, hit: Hit) -> list[RecalledRecord]:
             exchange = call.memory.conversations.get(event).record
     if isinstance(exchange, Exchange):
         activities += recalled_in(call.memory, exchange)
-    recalls: dict[RecalledRecord, None] = {}
+    recalls: dict[tuple[Row, str], None] = {}
     for recall in activities:
-        told_as = _TOLD_AS.get(recall.event, "")
         for identity, _ in recall.shown:
-            found = RecalledRecord(recall.at, "", "record", "It was forgotten since.", told_as)
+            row = Row("", "record", recall.at, "It has since been forgotten.")
             with contextlib.suppress(RalphError):
-                row = hit_row(call.memory.get(identity, everywhere=True))
-                found = found._replace(id=identity, label=row.label, title=row.title)
-            recalls[found] = None
+                row = hit_row(call.memory.get(identity, everywhere=True))._replace(at=recall.at)
+            recalls[row, _SHOWN_AS.get(recall.event, "")] = None
     return list(recalls)
 
 
 # -- forget
-
-
-class GoingRecord(NamedTuple):
-    """A record to be forgotten, as the confirmation lists it."""
-
-    id: str
-    label: str
-    text: str
-    derived: bool
 
 
 def confirm_forget(call: PageCall) -> Response:
@@ -166,25 +144,27 @@ def confirm_forget(call: PageCall) -> Response:
     wanted = call.query.get("id", "")
     choice = keeping.choose(call.memory, ids=[wanted])
     records = keeping.chosen_records(call.memory, choice)
-    going = [_going(each, each.id in choice.derived) for each in records[:_SHOWN]]
-    going += [
-        GoingRecord(one.id, "learning", one.text, one.id in choice.derived)
-        for one in choice.learnings
-    ]
-    more = len(records) - len(records[:_SHOWN])
-    return call.page("forget.html", choice=choice, going=going, more=more, id=wanted)
+    going = [_going(each) for each in records[:_SHOWN]]
+    going += [Row(one.id, "learning", "", one.text) for one in choice.learnings]
+    return call.page(
+        "forget.html",
+        choice=choice,
+        going=going,
+        more=max(0, len(records) - _SHOWN),
+        id=wanted,
+    )
 
 
-def _going(record: Record, derived: bool) -> GoingRecord:
+def _going(record: Record) -> Row:
     """Return a record for the list; for a small one, such as a tag, only its kind."""
     row, text = KINDS.get(record.kind), ""
     if row is None:
-        return GoingRecord(record.id, record.kind, text, derived)
+        return Row(record.id, record.kind, record.at, text)
     read = knowledge_from if row.stream == "knowledge" else content_of
     with contextlib.suppress(BadRecord):  # one that cannot be read can still be forgotten
         content = (from_record if record.kind == KIND else read)(record)
         text = row.title(content) or row.text(content)
-    return GoingRecord(record.id, row.label, text, derived)
+    return Row(record.id, row.label, record.at, text)
 
 
 def forget(call: PageCall) -> Response:

@@ -14,7 +14,7 @@ from ralph import disk
 from ralph.doors.cli import context
 from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
 from ralph.doors.cli.main import Command, Group, wants_json
-from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
+from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, picked, plain
 from ralph.errors import BadInput, RalphError
 from ralph.loop import braindump as drafting
 from ralph.loop.braindump import Accepted, Planned, Proposal
@@ -55,15 +55,18 @@ def import_(file: str, feature: str | None) -> Result:
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     counts = {"feature": done.features, "task": done.tasks, "discipline": done.disciplines}
     added = [plural(len(names), word) for word, names in counts.items() if names]
-    parts = [f"Added {', '.join(added)}."] if added else []
-    parts = parts or ([] if done.updated else ["Nothing is new."])
-    if done.filled:
-        parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
-    if done.updated:
-        parts.append(f"Updated task {', '.join(map(str, done.updated))}.")
-    if done.known_tasks:
-        parts.append(f"{plural(done.known_tasks, 'task')} already known.")
-    return Result(done, " ".join(parts))
+    items = plural(done.plain_items, "list item")
+    remarks = {
+        f"Added {', '.join(added)}.": added,
+        "Nothing is new.": not (added or done.updated),
+        f"Filled in missing fields of {', '.join(done.filled)}.": done.filled,
+        f"Updated task {', '.join(map(str, done.updated))}.": done.updated,
+        f"{plural(done.known_tasks, 'task')} already known.": done.known_tasks,
+        f"{plural(done.repeated, 'line is', 'lines are')} there twice.": done.repeated,
+        f"{items} without a box became description; a task needs [ ].": done.plain_items,
+    }
+    value = picked(done, "features", "tasks", "disciplines", "filled", "known_tasks", "updated")
+    return Result(value, " ".join(text for text, applies in remarks.items() if applies))
 
 
 @plan.command()

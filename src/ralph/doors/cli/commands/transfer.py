@@ -65,15 +65,23 @@ def export(file: str, feature: str | None) -> Result | None:
 
 def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None:
     """Write to the named file, or to stdout for `-`."""
-    path, data = Path(file), b"".join(lines)
     if file == "-":
         render.write_out(lines)
         return None
+    path, data = _in_folder(Path(file)), b"".join(lines)
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         path.write_bytes(data)
     else:
         disk.replace(path, data)
     return result
+
+
+def _in_folder(file: Path) -> Path:
+    """Return the full path of a file to write; its folder must exist."""
+    path = file.absolute()
+    if not path.parent.is_dir():
+        raise NotFound("there is no such folder", where=str(path.parent))
+    return path
 
 
 @click.command("import", cls=Command)
@@ -139,7 +147,7 @@ def backup(file: Path) -> Result:
     from ralph.memory.backup import back_up  # loads the ZIP library, which only this needs
 
     with context.opened(anywhere=True) as ralph:
-        done = back_up(ralph, file.expanduser().absolute())
+        done = back_up(ralph, _in_folder(file.expanduser()))
     projects = plural(len(done.projects), "project")
     text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
     return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
@@ -152,8 +160,9 @@ def restore(file: Path, into: Path | None) -> Result:
     """Bring back what a backup has and this machine lacks.
 
     The whole file is checked first. Records that are here stay as they are, and forgotten ones stay
-    forgotten. Each project's records go to that project: it must have been used on this machine, or
-    is created with --into. Restore only files that you made: their records count as your own.
+    forgotten. Each project's records go to that project: it must have been used on this machine, be
+    in its old folder, or is created with --into. Restore only files that you made: their records
+    count as your own.
 
     \b
     Examples:
@@ -212,16 +221,17 @@ def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> 
 @click.argument(
     "source", metavar="|".join([*BY_SOURCE, "FILE", "-"]), shell_complete=_complete_source
 )
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False))
+@click.argument("folder", metavar="[PATH]", required=False, type=click.Path())
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
 def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
     A name of a client: the sessions of this project that the client stored on this machine (in
-    DIR, or where the client keeps them); outside a project, all sessions. FILE: conversations as
-    JSON, as `export` writes them, or lists of messages with role and content. Known exchanges are
-    not duplicated, forgotten ones stay forgotten, and secrets are removed.
+    PATH, a directory or one session's file, or where the client keeps them); outside a project, all
+    sessions. FILE: conversations as JSON, as `export` writes them, or lists of messages with role
+    and content. Known exchanges are not duplicated, forgotten ones stay forgotten, and secrets are
+    removed.
 
     \b
     Examples:
@@ -233,7 +243,7 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
     if source in BY_SOURCE:
         return _read_sessions(source, folder, **flags)
     if folder is not None or any(flags.values()):
-        raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
+        raise click.UsageError(f"PATH, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data, name = context.read_input(source), context.shown_name(source)
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
@@ -290,15 +300,19 @@ def _print_now(result: Result, *, quiet: bool = False) -> None:
 
 
 def _imported(found: ConversationImport) -> Result:
-    nothing = not (found.exchanges or found.known or found.waiting)
+    nothing = found.files and not (found.exchanges or found.known or found.waiting)
+    empty = plural(found.files, "file")
     sessions = plural(found.elsewhere, "session")
+    running = plural(
+        found.waiting, "session may still be running; its", "sessions may still be running; their"
+    )
     remarks = {
         f"{found.known} known": found.known,
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
-        f"{found.waiting} still in progress": found.waiting,
+        f"{running} last exchange comes with the next import": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
         f"for {plural(found.projects, 'other project')}": found.projects,
-        f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
+        f"{empty} without exchanges; for an agent's output: ralph record FILE": nothing,
         f"{plural(len(found.unread), 'file')} could not be read": found.unread,
     }
     more = ", ".join(text for text, applies in remarks.items() if applies)
