@@ -383,3 +383,13 @@ def test_a_whole_conversation_can_be_rated(ralph: Line, project: Path) -> None:
     with open_ralph(project) as opened:
         hits = opened.search("how do releases work", min_score=0.0, kinds=["exchange"])
         assert [hit.parts.rating for hit in hits if hit.parts] == [1, 1]
+
+
+def test_a_note_can_come_from_stdin_and_must_say_something(ralph: Line) -> None:
+    ralph.well("remember", "-", stdin="Deploys need two approvals\n")
+
+    [hit] = ralph.well("recent", "--json").json
+    assert hit["record"]["text"] == "Deploys need two approvals"
+    ran = ralph("remember", "-", stdin="--\n")
+    assert ran.code == 1
+    assert ran.complaint.startswith("ralph: the note has no letter or digit. Try: ")

@@ -239,24 +239,27 @@ def files(feature: str | None) -> Result:
 
 
 @click.command(cls=Command)
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", metavar="TEXT...|-", nargs=-1, required=True)
 @context.feature_option
 @context.flag("--private", "Keep it in Ralph's home, not in the project.")
 def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Result:
     """Save a note that searches and prompts will find.
 
-    It is saved with the project, for everyone who has it, and needs no plan. A private note, and
-    one saved outside of a project, is only yours.
+    It is saved with the project, for everyone who has it, and needs no plan; - is stdin. A private
+    note, and one saved outside of a project, is only yours.
 
     \b
     Examples:
       ralph remember "The staging database resets every night."
       ralph remember "Tokens expire after 15 minutes" --feature auth
     """
+    words = " ".join(text)
+    if words == "-":
+        words = context.text_of(context.read_input(words), context.shown_name(words))
     with context.opened(anywhere=True) as ralph:
         alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
-        note, fresh = ralph.remember(" ".join(text), feature=feature or "", private=alone, by=by)
+        note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by)
         where = "for you alone" if alone else _kept_where(ralph)
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
