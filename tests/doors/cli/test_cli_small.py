@@ -13,6 +13,7 @@ import pytest
 from commanding import COOKIE, LOGIN, Line, Terminal
 
 from ralph import open_ralph
+from ralph.chat import open_memory
 from ralph.doors.cli.context import Bar
 from ralph.doors.cli.main import run
 from ralph.errors import NotAProject
@@ -393,3 +394,56 @@ def test_a_note_can_come_from_stdin_and_must_say_something(ralph: Line) -> None:
     ran = ralph("remember", "-", stdin="--\n")
     assert ran.code == 1
     assert ran.complaint.startswith("ralph: the note has no letter or digit. Try: ")
+
+
+def test_status_and_stats_work_in_a_folder_without_a_project(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    place = f"{folder} is in no project; sessions are saved in {home}\n"
+
+    empty = ralph.well("status").out
+    assert place in empty
+    assert "No conversations here yet. `ralph hooks install` records them" in empty
+    assert ralph.well("stats").out.startswith("No matching work in memory yet.")
+
+    with open_memory(folder) as opened:
+        talk = Conversation(id="e935ff77" * 4, title="Releases", source="claude-code")
+        asked = Exchange(id="aaaa0000", conversation=talk.id, user="How?")
+        opened.conversations.add(talk, [asked])
+
+    told = ralph.well("status").out
+    assert place in told
+    assert "conversations: 2 records" in told
+    assert ralph.well("stats").out.startswith("1 prompt in sessions")
+    monkeypatch.chdir(home.parent)
+    assert "is in no project" in ralph.well("status").out
+
+
+def test_an_empty_list_of_conversations_says_only_what_is_missing(ralph: Line) -> None:
+    others = "`ralph conversations list --everywhere` lists those of other projects.\n"
+    told = ralph.well("conversations", "list").out
+    assert told.startswith("No conversations here yet. `ralph hooks install` records them, ")
+    assert told.endswith(others)
+
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+
+    told = ralph.well("conversations", "list").out
+    assert "hooks install" not in told
+    assert told.endswith(others)
+
+
+def test_a_list_of_conversations_says_that_there_are_more(ralph: Line, project: Path) -> None:
+    with open_ralph(project) as opened:
+        for number in range(3):
+            talk = Conversation(id=f"e935ff7{number}" * 4, title="Releases", source="claude-code")
+            opened.conversations.add(
+                talk, [Exchange(id=f"aaaa000{number}", conversation=talk.id, user="How?")]
+            )
+
+    ran = ralph.well("conversations", "list", "--limit", "1")
+
+    assert ran.complaint == "ralph: and 2 more; to list them: --limit 3"
+    assert ralph.well("conversations", "list").err == ""

@@ -279,6 +279,13 @@ def deliver(ralph: Any) -> None:
         note(f"not on the server yet: {waiting}" + ("" if away else f" ({error})"))
 
 
+def hooks_installed(root: Path) -> bool:
+    """Whether a client calls Ralph's hooks in this folder or in all folders."""
+    from ralph.clients.setup import look
+
+    return any(place.hooks and place.hooks.calls for place in look(root).places)
+
+
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:
     """Return the memory of one feature, or of all."""
     return ralph.features() if feature is None else [ralph.feature(feature)]

@@ -57,11 +57,15 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
       ralph conversations list --limit 5 --tag release
     """
     with context.opened(anywhere=True) as ralph:
-        listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
+        found = ralph.conversations.list(everywhere=everywhere, tags=tags)
+    listed, more = found[:limit], len(found) - limit
     fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
     value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
-    empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
-    return Result(value, recall.conversation_table(listed, empty=empty))
+    empty = f"No conversation here has the tag {' and '.join(tags)}."
+    if not (listed or tags):
+        empty = recall.no_conversations()
+    notes = [f"and {more} more; to list them: --limit {len(found)}"] if more > 0 else []
+    return Result(value, recall.conversation_table(listed, empty=empty), notes=notes)
 
 
 @conversations.command()

@@ -37,10 +37,7 @@ _MEMORIES = {
 _TITLE_CHARS = 80
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
-_NO_CONVERSATIONS = (
-    "No conversations here yet. `ralph hooks install` records them, "
-    "`ralph conversations import` imports earlier ones."
-)
+_NO_CONVERSATIONS = "No conversations here yet."
 CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
 # The options that narrow searches and lists.
@@ -398,6 +395,14 @@ def conversation_table(talks: list[ConversationState], current: str = "", empty:
     return Table(heads, rows, empty or _NO_CONVERSATIONS)
 
 
+def no_conversations() -> str:
+    """Say how to get conversations; installed hooks are not suggested again."""
+    installed = context.hooks_installed(context.memory_folder().root)
+    hint = "" if installed else " `ralph hooks install` records them,"
+    others = "`ralph conversations list --everywhere` lists those of other projects."
+    return f"{_NO_CONVERSATIONS}{hint} `ralph conversations import` imports earlier ones, {others}"
+
+
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
     head = f"{cards.minute(exchange.completed)}  {exchange.id if steps else exchange.id[:8]}"
     page.line((head, "dim"), "  ", cards.styled(exchange.status))
@@ -456,12 +461,15 @@ def status() -> Result:
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
-    with context.opened() as ralph:
-        found = look(ralph)
+    with context.opened(anywhere=True) as ralph:
+        found, plain_folder = look(ralph), not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
+        if plain_folder:
+            where = f"{ralph.where} is in no project; sessions are saved in {ralph.project.home}"
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
-        paused = in_force(ralph.project.home, ralph.project)
+        here = str(context.start_folder())
+        paused = in_force(ralph.project.home, ralph.project, folder=here)
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))
@@ -472,7 +480,8 @@ def status() -> Result:
         if not (found.features or any(one["journalled"] for one in beside.values())):
             # A token for one feature gets no counts; if the server is down, they are unknown.
             if beside if ralph.remote else ralph.store.journals.trouble() is None:
-                page.line("Memory is empty. Save iterations with: ralph record")
+                empty = "Memory is empty. Save iterations with: ralph record"
+                page.line(no_conversations() if plain_folder else empty)
             return
         page.line()
         heads = ("feature", "journalled", "indexed", "state")

@@ -42,7 +42,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
     """
     from ralph.memory.stats import stats as count
 
-    with context.opened() as ralph:
+    with context.opened(anywhere=True) as ralph:
         found = count(ralph, since=since, until=until, feature=feature)
 
     def show(page: Page) -> None:
@@ -60,7 +60,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
 
 def _summary(total: Usage) -> str:
     parts = [plural(total.iterations, "iteration")] if total.iterations else []
-    parts += [f"{total.exchanges} prompts in sessions"] if total.exchanges else []
+    parts += [f"{plural(total.exchanges, 'prompt')} in sessions"] if total.exchanges else []
     if total.judged:
         done = total.outcomes.get("success", 0)
         parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
