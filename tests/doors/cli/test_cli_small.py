@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -134,6 +135,20 @@ def test_init_speaks_of_git_only_where_it_is_and_names_the_next_step(
     assert "Commit" not in alone
     assert "Commit .ralph to git" in cloned
     assert alone.splitlines()[-1].startswith("Next: `ralph hooks install`")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    told = ralph.well("init", tmp_path / "another").out
+    assert told.splitlines()[-1].startswith("Next: `ralph plan import TODO.md`")
+
+
+def test_init_in_a_clone_says_that_it_changed_gits_settings(ralph: Line, project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+
+    assert ralph.well("init").out.splitlines() == [
+        "git merges the plan by entries here from now on.",
+        f"{project} already has a memory; nothing else was changed.",
+    ]
+    again = f"{project} already has a memory; nothing was changed.\n"
+    assert ralph.well("init").out == again
 
 
 def test_a_client_is_imported_by_the_name_it_has_everywhere_else(

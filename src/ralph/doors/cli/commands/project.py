@@ -72,6 +72,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
             if (chosen := choose_embedder(settings, home / "cache")) is not None:
                 chosen.check()
     root.mkdir(parents=True, exist_ok=True)
+    merged = project.merges_plans()
     created = [file.relative_to(root).as_posix() for file in project.init()]
     if embedder is not None:
         store(project.settings_file, "embedder", embedder, home=home)
@@ -80,13 +81,17 @@ def init(folder: str | None, embedder: str | None) -> Result:
 
     file = project.settings_file
     changed = [] if embedder is None else [f"embedder is now {embedder}, in {file}"]
+    if project.merges_plans() and not merged:
+        changed.append("git merges the plan by entries here from now on.")
     nothing = "nothing else" if changed else "nothing"
     lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
         lines = [*changed, f"Created in {root}:", *(f"  {name}" for name in created)]
         if any((parent / ".git").exists() for parent in (root, *root.parents)):
             lines.append("Commit .ralph to git, so that the journal goes with the project.")
-        lines.append("Next: `ralph hooks install` lets Claude Code and other clients use it.")
+        hooks = "Next: `ralph hooks install` lets Claude Code and other clients use it."
+        plan = "Next: `ralph plan import TODO.md` makes a plan from your list."
+        lines.append(plan if context.hooks_installed(root) else hooks)
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
     return Result(value, lines, notes=notes)
 
