@@ -117,7 +117,7 @@ def test_a_second_approach_after_a_rejection_is_told_of_and_not_kept(ralph: Line
 def test_a_task_that_the_plan_does_not_know_is_kept_all_the_same(ralph: Line) -> None:
     ran = ralph.well("gate", "reject", "A-7", "--type", "design", "--feedback", WHY, "--json")
 
-    assert ran.complaint == "ralph: the plan has no task 'A-7'; saved all the same"
+    assert ran.complaint == "ralph: the plan has no task 'A-7'. Saved anyway."
     assert (ran.json["task"], ran.json["subject"], ran.json["status"]) == ("A-7", "", None)
     done = ralph.well("gate", "approve", "A-7", "--type", "design", "--approach", "b", "--json")
     assert done.json[0]["record"]["human_feedback"] == WHY

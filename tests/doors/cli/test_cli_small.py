@@ -65,6 +65,11 @@ def test_an_unknown_setting_suggests_the_nearest(ralph: Line, words: tuple[str, 
 def test_settings_are_shown_as_one_would_type_them(ralph: Line) -> None:
     assert ralph.well("config", "rag_enabled").out == "true\n"
     assert ralph.well("config", "agent_env").out == "not set\n"
+    ralph.well("config", "--user", "pause_folders", "[]")
+    assert ralph.well("config", "pause_folders").out == "[]\n"
+    ralph.well("config", "--user", "pause_folders", '["~/clients/*", "tmp"]')
+    assert ralph.well("config", "pause_folders").out == '["~/clients/*", "tmp"]\n'
+    assert ralph.well("config", "hook_capture", "false").out.startswith("hook_capture is now false")
     assert not {"None", "True", "()"} & {*ralph.well("config").out.split()}
 
 
@@ -81,6 +86,30 @@ def test_the_focus_is_a_feature_unless_it_is_called_new(ralph: Line) -> None:
     assert ralph.well("focus", "auht", "--new").out == "Focus: auht\n"
     ralph.well("feature", "add", "planned")
     assert ralph.well("focus", "planned").out == "Focus: planned\n"
+
+
+def test_the_task_in_focus_is_one_of_its_feature(ralph: Line) -> None:
+    for feature in ("auth", "search"):
+        ralph.well("feature", "add", feature)
+    for feature, title in (("auth", "Sign in"), ("search", "Rank"), ("search", "Filter")):
+        ralph.well("task", "add", title, "--feature", feature)
+
+    for task in ("1", "999"):
+        ran = ralph("focus", "search", task)
+        assert ran.code == 1
+        assert ran.complaint == f"ralph: search has no task {task} in the plan. Its tasks: 2, 3"
+    assert ralph.well("focus", "search", "2").out == "Focus: search, task 2\n"
+
+
+def test_a_feature_that_the_plan_lacks_is_saved_with_a_warning(ralph: Line) -> None:
+    assert ralph.well("remember", "Before there is a plan", "--feature", "auht").err == ""
+    ralph.well("feature", "add", "auth")
+
+    ran = ralph.well("remember", "Tokens expire", "--feature", "auht")
+    assert ran.complaint == "ralph: no feature 'auht' in the plan. Did you mean auth?"
+    ran = ralph.well("record", "-", "--feature", "billing", stdin=json.dumps(LOGIN))
+    assert ran.complaint == "ralph: no feature 'billing' in the plan."
+    assert ralph.well("remember", "Tokens expire", "--feature", "auth").err == ""
 
 
 def test_a_gate_that_saves_nothing_does_not_say_it_did(ralph: Line) -> None:

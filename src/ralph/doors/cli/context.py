@@ -29,6 +29,7 @@ from ralph.errors import (
     NotFound,
     RalphError,
     ServerFailed,
+    suggestion,
 )
 from ralph.memory.servers import ADDRESS, find_login, server_folders
 from ralph.text.tokens import plural
@@ -302,6 +303,16 @@ def the_plan() -> Plan:
         return plan  # type: ignore[no-any-return]
     project = the_project()
     return Plan(project.root, state=project.cache)
+
+
+def warn_of_feature(feature: str | None) -> None:
+    """Print a line if there is a plan without this feature; the name may be mistyped."""
+    with contextlib.suppress(RalphError):  # the plan is optional
+        names = []
+        if feature and not server_address():
+            names = [entry.name for entry in the_plan().read("features").features]
+        if feature and names and feature not in names:
+            note(f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip())
 
 
 def last_iteration(feature: str) -> int:

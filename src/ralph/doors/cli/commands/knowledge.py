@@ -451,7 +451,7 @@ def _planned(task: str) -> tuple[Task | None, str, list[str]]:
     try:
         planned = context.the_plan().task(task.strip())
     except NotFound:
-        return None, task, [f"the plan has no task {task!r}; saved all the same"]
+        return None, task, [f"the plan has no task {task!r}. Saved anyway."]
     return planned, str(planned.id), []
 
 

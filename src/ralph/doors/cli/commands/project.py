@@ -16,7 +16,7 @@ from ralph.config import KEYS, USER_FILE, Settings, check_key, clear, home_folde
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
-from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
+from ralph.doors.cli.render import Page, Result, Table, confirm, excerpt, is_terminal, picked
 from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestion
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
@@ -296,6 +296,7 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
     elif feature is not None:
         if not is_new and feature.strip():
             _check_feature(project, feature)
+            _check_task(feature, task_id)
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
     if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
@@ -317,6 +318,15 @@ def _check_feature(project: projects.Project, feature: str) -> None:
         listed = f"Features: {', '.join(sorted(names))}. For a new one add --new."
         todo = suggestion(feature, names) + listed
         raise NotFound(f"no feature {feature!r} in the plan or in memory", todo=todo)
+
+
+def _check_task(feature: str, task_id: str | None) -> None:
+    """Raise if the plan has tasks, but the feature has none with this id."""
+    tasks = context.the_plan().read("tasks").tasks if task_id else ()
+    own = [str(task.id) for task in tasks if task.feature == feature]
+    if tasks and str(context.number(task_id)) not in own:
+        todo = f"Its tasks: {excerpt(', '.join(own) or 'none', 200)}"
+        raise NotFound(f"{feature} has no task {task_id} in the plan", todo=todo)
 
 
 # -- pause and resume

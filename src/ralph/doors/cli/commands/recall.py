@@ -250,6 +250,7 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
       ralph remember "The staging database resets every night."
       ralph remember "Tokens expire after 15 minutes" --feature auth
     """
+    context.warn_of_feature(feature)
     words = " ".join(text)
     if words == "-":
         words = context.text_of(context.read_input(words), context.shown_name(words))

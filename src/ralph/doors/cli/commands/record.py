@@ -50,6 +50,7 @@ def record(files: tuple[str, ...], task_id: str | None, **given: str | None) -> 
       ralph record runs/*.jsonl --feature auth
     """
     flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
+    context.warn_of_feature(given["feature"])
     if len(files) < 2:
         return _record_file(files[0] if files else "-", flags)
     value: list[Any] = []
