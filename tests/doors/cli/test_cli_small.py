@@ -64,7 +64,9 @@ def test_an_unknown_setting_suggests_the_nearest(ralph: Line, words: tuple[str, 
 
 def test_settings_are_shown_as_one_would_type_them(ralph: Line) -> None:
     assert ralph.well("config", "rag_enabled").out == "true\n"
-    assert ralph.well("config", "agent_env").out == "not set\n"
+    assert ralph.well("config", "agent_env").out == "[]\n"
+    assert ralph.well("config", "model_work").out == "not set\n"
+    assert ralph.well("config", "pause_folders").out == "not set\n"
     ralph.well("config", "--user", "pause_folders", "[]")
     assert ralph.well("config", "pause_folders").out == "[]\n"
     ralph.well("config", "--user", "pause_folders", '["~/clients/*", "tmp"]')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -151,9 +152,9 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
     else:
         stored = store(file, key, str(value), home=home_folder())
-        text = f"{key} is now {stored}, in {file}"
+        text = f"{key} is now {_value_text(stored)}, in {file}"
     notes = [
-        f"{origin.origin} takes precedence: {key} is {origin.value} here"
+        f"{origin.origin} takes precedence: {key} is {_value_text(origin.value)} here"
         for origin in context.project_config(optional=True)[1].origins
         if origin.key == key and stored is not None and origin.origin != str(file)
     ]
@@ -180,9 +181,9 @@ def _settings(key: str | None) -> Result:
 
 def _value_text(value: Any) -> str:
     """Format a value as the user would type it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "not set" if value in (None, ()) else str(value)
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _settings_file(*, user: bool) -> Path:
