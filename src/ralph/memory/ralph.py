@@ -239,7 +239,7 @@ class Ralph:
         todo = "`ralph recent` lists records with their ids."
         missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:
-            raise missing
+            raise NotFound(f"{record_id!r} is too short: an id needs at least four characters")
         found = self._find(record_id, reach)
         if not found and everywhere and "conversations" in reach.keepers:
             found += self.conversations.find(record_id, everywhere=True)

@@ -305,14 +305,18 @@ def the_plan() -> Plan:
     return Plan(project.root, state=project.cache)
 
 
+def plan_features() -> list[str]:
+    """Return the names of the plan's features; none if there is no plan, or it cannot be read."""
+    with contextlib.suppress(RalphError):
+        return [entry.name for entry in the_plan().read("features").features]
+    return []
+
+
 def warn_of_feature(feature: str | None) -> None:
     """Print a line if there is a plan without this feature; the name may be mistyped."""
-    with contextlib.suppress(RalphError):  # the plan is optional
-        names = []
-        if feature and not server_address():
-            names = [entry.name for entry in the_plan().read("features").features]
-        if feature and names and feature not in names:
-            note(f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip())
+    names = plan_features() if feature and not server_address() else []
+    if feature and names and feature not in names:
+        note(f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip())
 
 
 def last_iteration(feature: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,10 @@ from ralph.current_run import current_run
 from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
+from ralph.errors import NotFound, RalphError
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 from ralph.text.sanitize import plain_date
+from ralph.text.times import local_today, moments_between, time_range
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _TITLE_CHARS = 80
+_ID = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]*")
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
 _NO_CONVERSATIONS = "No conversations here yet."
@@ -85,24 +90,28 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
       ralph search "retry policy" --kind conversation --since 7d
     """
     check_sources({"feature": feature, **given})
+    _check_days(given)
+    text = " ".join(query)
     given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
     given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
     with context.opened(anywhere=True) as ralph:
         names = [] if feature is None else [memory.name for memory in ralph.features()]
         if given["min_score"] is None:
             given["min_score"] = ralph.config.settings.min_score
-        asked = partial(ralph.search, " ".join(query), scope=_scope(), **_of(feature))
+        asked = partial(ralph.search, text, scope=_scope(), **_of(feature))
         answer = cards.located(asked(**given), ralph.project.root)
         notes, left_out = list(answer.notes), answer
         if explain and not answer:
             left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
             notes.append("this project receives no knowledge: knowledge_receive is false")
+        floor = f"{given['min_score']:.2f}"
+        empty = "" if answer else _why_nothing(ralph, text, floor)
     if feature is not None and feature not in names:
+        names += context.plan_features()
         listed = ", ".join(names) or "none yet"
-        notes.append(f"no feature {feature!r} in memory (features: {listed})")
-    floor = f"{given['min_score']:.2f}"
-    empty = f"No results above {floor}. Try different words or a lower --min-score."
+        unknown = f"no feature {feature!r} in memory (features: {listed})"
+        notes += [] if feature in names else [unknown]
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
     show = partial(cards.show_hit, explain=explain)
 
@@ -120,6 +129,25 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
 def _of(feature: str | None) -> dict[str, Any]:
     """Return the argument for the features to search: this one, or all."""
     return {"features": None if feature is None else [feature]}
+
+
+def _why_nothing(ralph: Ralph, text: str, floor: str) -> str:
+    """Say why a search found nothing, and what to do."""
+    if _ID.fullmatch(text):
+        with contextlib.suppress(RalphError):
+            found = ralph.get(text, scope=_scope()).id[: cards.SHORT_ID]
+            return f"{text} is a record: ralph show {found}"
+    days = time_range(text, local_today())
+    if days and days.alone:
+        return f"No results from {days.first if days.first == days.last else 'that time'}."
+    return f"No results above {floor}. Try different words or a lower --min-score."
+
+
+def _check_days(given: dict[str, Any]) -> None:
+    """Raise if `--since` is after `--until`."""
+    first, end = moments_between(given["since"], given["until"])
+    if first >= end:
+        raise click.UsageError("--since is after --until.")
 
 
 def check_sources(given: dict[str, Any]) -> None:
@@ -184,6 +212,7 @@ def log(feature: str | None, **given: Any) -> Result:
 
 
 def _recent(count: int, feature: str | None, given: dict[str, Any]) -> list[Hit]:
+    _check_days(given)
     with context.opened(anywhere=True) as ralph:
         return ralph.recent(count, scope=_scope(), **_of(feature), **given)
 
@@ -286,7 +315,7 @@ def show(record_id: str, everywhere: bool) -> Result:
       ralph show 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
+        return opened(ralph, _get(ralph, record_id, everywhere, scope=_scope()))
 
 
 @click.command("open", cls=Command, json=False)
@@ -303,7 +332,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
       ralph open 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        hit = ralph.get(record_id, everywhere=everywhere)
+        hit = _get(ralph, record_id, everywhere)
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -318,6 +347,16 @@ def open_(record_id: str, everywhere: bool) -> Result:
         else:
             click.echo_via_pager(text)
     return Result(None, "")
+
+
+def _get(ralph: Ralph, record_id: str, everywhere: bool, scope: Scope = PERSON) -> Hit:
+    try:
+        return ralph.get(record_id, everywhere=everywhere, scope=scope)
+    except NotFound as error:
+        if everywhere or ralph.remote or not error.todo:
+            raise
+        todo = f"{error.todo} With --everywhere, other projects are searched too."
+        raise NotFound(error.what, todo=todo) from None
 
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
