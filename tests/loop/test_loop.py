@@ -345,10 +345,22 @@ def test_a_task_that_waits_is_not_run_and_says_what_for(loop: Loop) -> None:
     assert stopped.totals.iterations == 0
 
 
+def test_a_task_of_another_feature_is_not_run_and_says_whose_it_is(loop: Loop) -> None:
+    stopped = loop(DO_NOTHING, task_id="1", feature="search")
+    assert stopped.detail == "task 1 belongs to auth, not to search"
+
+
+def test_a_plan_without_tasks_says_how_to_add_one(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project", tasks="tasks: []\n"))
+    add = "Add one: ralph task add TITLE --feature"
+    assert loop(DO_NOTHING).detail == f"the plan has no tasks yet. {add} NAME"
+    assert loop(DO_NOTHING, feature="auth").detail == f"auth has no tasks yet. {add} auth"
+
+
 def test_one_feature_only(loop: Loop, tmp_path: Path) -> None:
     done = {**DONE, "old": "status: pending\n  priority", "new": "status: done\n  priority"}
     stopped = loop(scripted(tmp_path, {"steps": [done]}), feature="search")
-    assert stopped.reason == "no_ready_task"
+    assert (stopped.reason, stopped.detail) == ("no_ready_task", "every task of search is done")
     assert [facts["task_id"] for facts in loop.facts("started")] == [3]
 
 
