@@ -160,7 +160,7 @@ def test_an_agent_that_fails_without_a_word_leaves_no_error_to_warn_of(
 ) -> None:
     loop(shell(tmp_path, "exit 4"), max_iterations=1)
     [told] = loop.told()
-    assert told.summary == "The agent ended with exit code 4: it said nothing"
+    assert told.summary == "The agent ended with exit code 4; no output."
     assert told.errors == ()
 
 
@@ -175,6 +175,13 @@ def test_so_is_one_whose_dialect_is_known(
     loop("claude", max_iterations=1)
     [told] = loop.told()
     assert [error.message for error in told.errors] == ["error: unknown option '--verbose'"]
+
+
+def test_an_agent_that_ran_out_of_time_is_recorded_with_the_timeout(
+    loop: Loop, tmp_path: Path
+) -> None:
+    loop(shell(tmp_path, "sleep 600"), max_iterations=1, timeout_s=1.0)
+    assert loop.told()[0].summary == "Stopped after 1 s (--timeout); no output."
 
 
 def test_an_agent_that_was_killed_is_recorded_with_the_signal(loop: Loop, tmp_path: Path) -> None:

@@ -222,5 +222,5 @@ def test_an_agent_at_work_decides_on_no_gate(ralph: Line, project: Path) -> None
     ran = process(words, cwd=project, environ={"RALPH_TASK": "1"})
 
     assert ran.returncode == 1
-    assert b"this is an agent's run, and `ralph gate approve` is not for it" in ran.stderr
+    assert b"an agent in `ralph run` may not call `ralph gate approve`" in ran.stderr
     assert ralph.well("knowledge", "staged", "--json").json == []

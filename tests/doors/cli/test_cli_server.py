@@ -470,7 +470,7 @@ def test_where_nothing_is_installed_uninstall_says_so(
     monkeypatch.delenv("RALPH_SERVER")
     for words in ([], ["--all"]):
         ran = line.well("hooks", "uninstall", *words)
-        assert ran.out == "Nothing of Ralph's was there.\n"
+        assert ran.out == "Ralph was not set up there.\n"
         assert not ran.err
 
 

@@ -127,12 +127,16 @@ def test_several_files_are_recorded_at_once(ralph: Line, project: Path) -> None:
 
     ran = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth")
 
+    ids = [hit["id"][:8] for hit in ralph.well("recent", "--json").json]
     assert ran.out.splitlines() == [
         "a.jsonl:",
         "Recorded 1 iteration of auth.",
+        f"  {ids[1]}",
         "b.jsonl:",
         "Recorded 1 iteration of auth.",
+        f"  {ids[0]}",
     ]
+    assert len(ralph.well("recent", "--limit", "1", "--json").json) == 1
     again = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth", "--json").json
     assert [one["task_id"] for one in again] == [41, 42]
     (project / "c.jsonl").write_text("nonsense", encoding="utf-8")
@@ -380,7 +384,7 @@ def test_one_of_a_thing_is_not_several(ralph: Line, home: Path) -> None:
 
     out = ralph.well("forget", "--match", "blue bananas", "--yes").out
 
-    assert "Also removed: 1 note of workers." in out
+    assert "Also removed: 1 entry in the workers' notes." in out
 
 
 def test_a_long_recording_says_so_on_a_terminal(

@@ -295,6 +295,12 @@ def success_ratio(pattern: Pattern) -> str:
     return f"{successes} of {successes + pattern.failed}"
 
 
+def worked_text(pattern: Pattern) -> str:
+    """Say how often a pattern worked, like `worked 4 of 5 times`."""
+    ratio = success_ratio(pattern)
+    return f"worked {ratio} time{'' if ratio.endswith(' of 1') else 's'}"
+
+
 def show_pattern(page: Page, pattern: Pattern) -> None:
     """Show a pattern in a few lines."""
     _show_head(page, pattern, pattern.problem, _pattern_facts(pattern))
@@ -346,5 +352,5 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:
     style = "green" if pattern.failed == 0 else "yellow"
-    rate = f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"
-    return [(f"worked {success_ratio(pattern)} times", style), rate]
+    rate = f" (estimated success rate {pattern.success_rate:.2f}) | {_entry_facts(pattern.record)}"
+    return [(worked_text(pattern), style), rate]

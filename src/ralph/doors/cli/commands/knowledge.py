@@ -331,7 +331,7 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
         wanted = memory.pattern(pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
         now = memory.pattern(wanted)
-    text = f"  worked {cards.success_ratio(now)} times, rate {now.success_rate:.2f}"
+    text = f"  {cards.worked_text(now)} (estimated success rate {now.success_rate:.2f})"
     value = {"id": identity, "worked": worked, "task": task, "pattern": now.to_json()}
     return Result(value, lambda page: page.line(cards.short_id(now.id), text))
 

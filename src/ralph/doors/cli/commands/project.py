@@ -235,7 +235,9 @@ def _trust(*, yes: bool) -> Result:
         Page().show(lines)
     if waiting and not yes:
         wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
-        problem = f"{wishes} of this project need a yes and there is nobody to ask: {texts}"
+        problem = (
+            f"{wishes} of this project need your approval, and this is not a terminal: {texts}"
+        )
         todo = "Check it, then add --yes."
         confirm("allow this", problem=problem, todo=todo, refusal="Nothing was allowed.")
     if waiting:
@@ -378,10 +380,13 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     project = None if everywhere or conversation else context.found_project()
     identity, folder = scope.get("conversation", ""), scope.get("folder", "")
     still = pausing.in_force(home, project or "", identity, folder)
-    text = "Recording again." if ended else "There was no such pause."
+    scopes = {"This directory": here, "This conversation": conversation, "Memory": everywhere}
+    name = next((name for name, given in scopes.items() if given), "This project")
+    text = "Recording again." if ended else f"{name} is not paused."
     if still is not None:
         words = " --here" if still.folder else "" if still.project else " --everywhere"
-        text += f" But {still}" + (f"; `ralph resume{words}` ends that." if still.since else ".")
+        text = f"{text[:-1]}, but {still}."
+        text += f" To resume: ralph resume{words}" if still.since else ""
     return Result({"resumed": ended is not None, "paused": still and _pause_json(still)}, text)
 
 

@@ -163,7 +163,7 @@ def check_sources(given: dict[str, Any]) -> None:
 
 
 @click.command(cls=Command)
-@context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
+@context.option("--count", "How many (default 10).", "N", "--limit", type=click.IntRange(1))
 @narrow
 def recent(count: int | None, feature: str | None, **given: Any) -> Result:
     """List what happened last: iterations, conversations, notes and learnings.
@@ -524,7 +524,7 @@ def status() -> Result:
                 page.line(no_conversations() if plain_folder else empty)
             return
         page.line()
-        heads = ("feature", "journalled", "indexed", "state")
+        heads = ("feature", "journaled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
         for name, one in beside.items():
             if one["journalled"]:

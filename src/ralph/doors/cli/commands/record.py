@@ -13,6 +13,7 @@ import msgspec
 
 from ralph import clients
 from ralph.doors.cli import context
+from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note, render
 from ralph.errors import BadRecord
@@ -24,6 +25,7 @@ from ralph.text.tokens import plural
 
 # What `record` accepts, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
+_IDS_SHOWN = 10
 _OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -90,6 +92,8 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
         features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
         fresh, known = fresh_and_known(saved)
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
+        page.line(", ".join(each.id[:SHORT_ID] for each in saved[:_IDS_SHOWN]), indent=2)
+        page.more(len(saved) - _IDS_SHOWN)
         if dialect:
             page.line(_run_text(saved[0].record), indent=2)
 

@@ -163,7 +163,7 @@ def _show_moved(
         page.table(heads, rows)
         page.line()
     what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
-    lines = [f"{what} are the same in both places, compared one by one."]
+    lines = [f"{what}: the same in both places, compared one by one."]
     if moved.dry_run:
         lines = [f"{what} would be the same there, {moved.fresh} of them new."]
     lines.append("Nothing was copied." if moved.dry_run else "The original is unchanged.")
