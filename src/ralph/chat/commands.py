@@ -82,7 +82,7 @@ class WorkerCommands:
         """Return a worker's status, in the lines that every command shows."""
         note, embeds = status.note, status.name == EMBEDDING
         running, works = status.state == "running", status.state != "stopped"
-        on = getattr(self._settings(), setting_of(status.name))
+        on = works or getattr(self._settings(), setting_of(status.name))
         if not note and not works:
             command = "embeddings" if embeds else f"summarizer {status.name}"
             waits = "on, but not running. Started by the end of a session, or: `ralph workers run`"
@@ -99,7 +99,7 @@ class WorkerCommands:
             f"  Spend: ${status.spend_usd:.2f}{estimated}": works,
             **dict.fromkeys(_troubles(status), True),
             f"  Note: {note}": note,
-            f"  Warning: {waiting} (pipeline is OFF)": embeds and left and not (works or on),
+            f"  Warning: {waiting} (pipeline is OFF)": embeds and left and not on,
             f"  All {items} are summarized. Worker is idle.": done,
         }
         head = f"{_TITLES[status.name]}: {status.state.upper()}"

@@ -169,8 +169,7 @@ class Orchestrator(msgspec.Struct, eq=False):
 
     def _tell(self, done: CheckpointResult) -> None:
         if done.published:
-            kind = done.kind.replace("_", " ")
-            self._say(f"{len(done.published)} published ({kind})", True)
+            self._say(f"{len(done.published)} published ({done.kind.replace('_', ' ')})", True)
 
     @contextlib.contextmanager
     def _careful(self, otherwise: str) -> Iterator[None]:

@@ -385,8 +385,7 @@ class Words:
         text = data.decode("utf-8", "replace")
         plain = folded(text)
         wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
-        if self.match:
-            wanted.append(self.match)
+        wanted += [self.match] if self.match else []
         return any(one in plain for one in wanted) or any(map(self.match_on, text.splitlines()))
 
     def match_on(self, line: str) -> bool:

@@ -236,7 +236,8 @@ class Ralph:
         `everywhere`: where this project has none, the conversations of others are looked through.
         """
         reach = self._reach(scope, (), None)
-        todo = "`ralph recent` lists records with their ids."
+        others = "" if everywhere else " `ralph show ID --everywhere` looks in other projects too."
+        todo = f"`ralph recent` lists records with their ids.{others}"
         missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:
             raise NotFound(f"{record_id!r} is too short: an id needs at least four characters")
@@ -305,10 +306,8 @@ class Ralph:
             features = sorted(names - {NOTES, PLAN})
         if "features" in kinds:
             streams += self.features() if features is None else map(self.feature, features)
-        if "notes" in kinds:
-            streams.append(self.notes)
-        if "plan" in kinds:
-            streams.append(self.plan)
+        streams += [self.notes] if "notes" in kinds else []
+        streams += [self.plan] if "plan" in kinds else []
         return streams
 
     def streams(self, feature: str | None = None) -> list[Stream]:

@@ -126,8 +126,8 @@ def test_nothing_found_says_why_if_that_is_known(ralph: Line, words: None) -> No
     assert ralph.well("search", "0123abcdef").out.startswith("No results above 0.40.")
     yesterday = local_today() - timedelta(days=1)
     assert ralph.well("search", "what happened yesterday?").out == f"No results from {yesterday}.\n"
-    for words in (["search", "cookie"], ["recent"], ["log"]):
-        ran = ralph(*words, "--since", "today", "--until", "yesterday")
+    for command in (["search", "cookie"], ["recent"], ["log"]):
+        ran = ralph(*command, "--since", "today", "--until", "yesterday")
         assert ran.code == 2
         assert "--since is after --until" in ran.err
 
@@ -237,8 +237,8 @@ def test_show_refuses_what_is_not_there(ralph: Line, words: None, record_id: str
 
     assert ran.code == 1
     assert "there is no record" in ran.complaint
-    assert ran.complaint.endswith("With --everywhere, other projects are searched too.")
-    assert "With --everywhere" not in ralph("show", record_id, "--everywhere").complaint
+    assert ran.complaint.endswith("`ralph show ID --everywhere` looks in other projects too.")
+    assert "`ralph show" not in ralph("show", record_id, "--everywhere").complaint
 
 
 def test_an_id_needs_four_characters(ralph: Line, words: None) -> None:

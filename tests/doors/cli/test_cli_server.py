@@ -237,7 +237,7 @@ def test_no_command_ignores_a_server(
         (["search", "crane", "--tag", "x"], "Leave out --tag"),
         (["remember", "mine", "--private"], "private"),
         (["forget", "--feature", "auth"], "single records"),
-        (["forget", "0123abcd", "--reason", "wrong"], "does not save a --reason"),
+        (["forget", "0123abcd", "--reason", "wrong"], "Leave other options and --reason out"),
         (["record", "-"], "feature"),
         (["discipline", "list"], "where the server runs"),
         (["token", "list"], "where the server runs"),

@@ -221,18 +221,15 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 # -- entries of knowledge
 
 
-def entry_text(entry: Entry) -> str:
-    """Return an entry on one line."""
-    return f"{entry.entry_type}  {_entry_text(entry)}"
-
-
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """List the entries that wait for a checkpoint, one line each."""
-    rows: list[Sequence[Span]] = []
-    for each in staged:
-        entry, origin = each.record, each.imported or ""
-        about = entry.entry_type, _project(entry), entry.technology, origin
-        rows.append((short_id(each.id), *about, _entry_text(entry)))
+    rows = [
+        (
+            *(short_id(each.id), each.record.entry_type, _project(each.record)),
+            *(each.record.technology, each.imported or "", entry_text(each.record)),
+        )
+        for each in staged
+    ]
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
@@ -257,7 +254,7 @@ def entry_result(memory: Knowledge, hit: Hit) -> Result:
     return Result(hit_json(hit) | {"staged": slot is None, "pattern": pattern}, show)
 
 
-def _entry_text(entry: Entry) -> str:
+def entry_text(entry: Entry) -> str:
     """Return an entry on one line; approvals say what was approved, or all would look the same."""
     from ralph.recall.patterns import described
     from ralph.records.knowledge import GateApproval
@@ -314,11 +311,14 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """List patterns, one line each."""
-    rows: list[Sequence[Span]] = []
-    for each in patterns:
-        numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
-        about = each.entry_type, each.record.technology, _entry_text(each.record)
-        rows.append((short_id(each.id), *numbers, *about))
+    rows = [
+        (
+            *(short_id(each.id), success_ratio(each), f"{each.success_rate:.2f}"),
+            *(str(each.projects), each.entry_type, each.record.technology),
+            entry_text(each.record),
+        )
+        for each in patterns
+    ]
     return Table(("id", "worked", "rate", "projects", "type", "technology", "problem"), rows, empty)
 
 

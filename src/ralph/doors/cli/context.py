@@ -178,18 +178,18 @@ def start_folder() -> Path:
     return Path(given).expanduser() if given else Path.cwd()
 
 
-def the_project(*, anyones: bool = False) -> Project:
-    """Return the given project or the one around this folder; the error says how to create one."""
+def the_project(*, anyones: bool = False, todo: str | None = None) -> Project:
+    """Return the given project or the one around this folder; the error says what to do."""
     from ralph.memory.project import need_project
 
     try:
         return need_project(start_folder(), home=home_folder(), anyones=anyones)
     except NotAProject as error:
-        if not is_named() and server_address():
+        if not (todo or is_named()) and server_address():
             todo = "Run it where the server runs, or in a clone of the project."
             what = "this needs the project's own files, and here its memory is on a server"
             raise NotAProject(what, where=error.where, todo=todo) from None
-        raise
+        raise NotAProject(error.what, where=error.where, todo=todo or error.todo) from None
 
 
 def server_address() -> str | None:
@@ -278,13 +278,6 @@ def deliver(ralph: Any) -> None:
         # The command itself reports that the server cannot be reached.
         away = isinstance(error, JournalDown) and not isinstance(error, ServerFailed)
         note(f"not on the server yet: {waiting}" + ("" if away else f" ({error})"))
-
-
-def hooks_installed(root: Path) -> bool:
-    """Whether a client calls Ralph's hooks in this folder or in all folders."""
-    from ralph.clients.setup import look
-
-    return any(place.hooks and place.hooks.calls for place in look(root).places)
 
 
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:

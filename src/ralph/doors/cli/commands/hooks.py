@@ -169,15 +169,17 @@ def status() -> Result:
     address = server_folders(home_folder()).get(str(root))
     found = look(project.root if project else root if address else None)
     folder = context.start_folder()
-    line = f"{folder} is in no Ralph project: hooks stay silent. Run: ralph init"
-    if pausing.paused_folders(home_folder()) is not None:
-        line = f"{folder} is in no Ralph project: hooks save its sessions in {home_folder()}"
-    if paused := pausing.in_force(home_folder(), project or "", folder=str(folder)):
-        line = str(paused)
-    elif found.project:
-        line = f"project {found.project}"
-    if address:
-        line = f"the memory of {root} is on {address}"
+    paused = pausing.in_force(home_folder(), project or "", folder=str(folder))
+    saves = pausing.paused_folders(home_folder()) is not None
+    outside = f"{folder} is in no Ralph project: hooks"
+    lines = {
+        f"the memory of {root} is on {address}": address,
+        str(paused): paused,
+        f"project {found.project}": found.project,
+        f"{outside} save its sessions in {home_folder()}": saves,
+        f"{outside} stay silent. Run: ralph init": True,
+    }
+    line = next(text for text, applies in lines.items() if applies)
 
     def show(page: Page) -> None:
         page.line(line)

@@ -57,12 +57,9 @@ def import_(file: str, feature: str | None) -> Result:
     added = [plural(len(names), word) for word, names in counts.items() if names]
     parts = [f"Added {', '.join(added)}."] if added else []
     parts = parts or ([] if done.updated else ["Nothing is new."])
-    if done.filled:
-        parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
-    if done.updated:
-        parts.append(f"Updated task {', '.join(map(str, done.updated))}.")
-    if done.known_tasks:
-        parts.append(f"{plural(done.known_tasks, 'task')} already known.")
+    parts += [f"Filled in missing fields of {', '.join(done.filled)}."] if done.filled else []
+    parts += [f"Updated task {', '.join(map(str, done.updated))}."] if done.updated else []
+    parts += [f"{plural(done.known_tasks, 'task')} already known."] if done.known_tasks else []
     return Result(done, " ".join(parts))
 
 
@@ -183,8 +180,7 @@ def _changes_text(proposal: Proposal) -> str:
             for kind, changes in proposal.changes().items()
             if (names := getattr(changes, verb))
         ]
-        if counts:
-            parts.append(f"{' and '.join(counts)} {verb}")
+        parts += [f"{' and '.join(counts)} {verb}"] if counts else []
     return ", ".join(parts) or "Only comments and order changed"
 
 

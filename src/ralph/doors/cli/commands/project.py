@@ -13,12 +13,13 @@ import msgspec
 from click.shell_completion import get_completion_class
 
 from ralph import trust as trusting
+from ralph.clients.setup import look
 from ralph.config import KEYS, USER_FILE, Settings, check_key, clear, home_folder, load, store
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, excerpt, is_terminal, picked
-from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestion
+from ralph.errors import BadInput, EmbedderOff, NotFound, suggestion
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
@@ -80,8 +81,8 @@ def init(folder: str | None, embedder: str | None) -> Result:
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    file = project.settings_file
-    changed = [] if embedder is None else [f"embedder is now {embedder}, in {file}"]
+    into = f"embedder is now {embedder}, in {project.settings_file}"
+    changed = [] if embedder is None else [into]
     if project.merges_plans() and not merged:
         changed.append("git merges the plan by entries here from now on.")
     nothing = "nothing else" if changed else "nothing"
@@ -92,7 +93,8 @@ def init(folder: str | None, embedder: str | None) -> Result:
             lines.append("Commit .ralph to git, so that the journal goes with the project.")
         hooks = "Next: `ralph hooks install` lets Claude Code and other clients use it."
         plan = "Next: `ralph plan import TODO.md` makes a plan from your list."
-        lines.append(plan if context.hooks_installed(root) else hooks)
+        installed = any(place.hooks and place.hooks.calls for place in look(root).places)
+        lines.append(plan if installed else hooks)
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
     return Result(value, lines, notes=notes)
 
@@ -189,11 +191,8 @@ def _value_text(value: Any) -> str:
 def _settings_file(*, user: bool) -> Path:
     if user:
         return home_folder() / USER_FILE
-    try:
-        return context.the_project().settings_file
-    except NotAProject as error:
-        todo = "Run: ralph init, or add --user for all projects."
-        raise NotAProject(error.what, where=error.where, todo=todo) from None
+    todo = "Run: ralph init, or add --user for all projects."
+    return context.the_project(todo=todo).settings_file
 
 
 # -- trust
@@ -380,9 +379,8 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     project = None if everywhere or conversation else context.found_project()
     identity, folder = scope.get("conversation", ""), scope.get("folder", "")
     still = pausing.in_force(home, project or "", identity, folder)
-    scopes = {"This directory": here, "This conversation": conversation, "Memory": everywhere}
-    name = next((name for name, given in scopes.items() if given), "This project")
-    text = "Recording again." if ended else f"{name} is not paused."
+    what = "This project" if "project" in scope else "That"
+    text = "Recording again." if ended else f"{what} is not paused."
     if still is not None:
         words = " --here" if still.folder else "" if still.project else " --everywhere"
         text = f"{text[:-1]}, but {still}."
@@ -401,11 +399,8 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
         return home, {"conversation": _conversation_id(home, conversation.strip())}
     if everywhere:
         return home, {}
-    try:
-        return home, {"project": context.the_project()}
-    except NotAProject as error:
-        todo = "Add --here for this directory, or --everywhere."
-        raise NotAProject("there is no project here", where=error.where, todo=todo) from None
+    todo = "Add --here for this directory, or --everywhere."
+    return home, {"project": context.the_project(todo=todo)}
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

@@ -17,7 +17,7 @@ from ralph.current_run import current_run
 from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
-from ralph.errors import NotFound, RalphError
+from ralph.errors import RalphError
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 from ralph.text.sanitize import plain_date
 from ralph.text.times import local_today, moments_between, time_range
@@ -42,7 +42,10 @@ _TITLE_CHARS = 80
 _ID = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]*")
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
-_NO_CONVERSATIONS = "No conversations here yet."
+NO_CONVERSATIONS = (
+    "No conversations here yet. Hooks record them (`ralph hooks status` shows where), `ralph "
+    "conversations import` imports earlier ones, `--everywhere` lists those of other projects."
+)
 CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
 # The options that narrow searches and lists.
@@ -95,7 +98,8 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
     given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
     given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
     with context.opened(anywhere=True) as ralph:
-        names = [] if feature is None else [memory.name for memory in ralph.features()]
+        names = [memory.name for memory in ralph.features()] if feature else []
+        names += context.plan_features() if feature else []
         if given["min_score"] is None:
             given["min_score"] = ralph.config.settings.min_score
         asked = partial(ralph.search, text, scope=_scope(), **_of(feature))
@@ -108,19 +112,16 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
         floor = f"{given['min_score']:.2f}"
         empty = "" if answer else _why_nothing(ralph, text, floor)
     if feature is not None and feature not in names:
-        names += context.plan_features()
-        listed = ", ".join(names) or "none yet"
-        unknown = f"no feature {feature!r} in memory (features: {listed})"
-        notes += [] if feature in names else [unknown]
+        listed = ", ".join(dict.fromkeys(names)) or "none yet"
+        notes.append(f"no feature {feature!r} in memory (features: {listed})")
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
     show = partial(cards.show_hit, explain=explain)
 
     def show_left_out(page: Page) -> None:
         page.line(empty)
         page.line(f"Left out, because each scores below {floor}:")
-        for hit in left_out:
-            page.line("")
-            show(page, hit)
+        page.line()
+        page.show(Cards(left_out, show))
 
     view = show_left_out if left_out and not answer else Cards(answer, show, empty)
     return Result(value, view, notes=notes)
@@ -315,7 +316,7 @@ def show(record_id: str, everywhere: bool) -> Result:
       ralph show 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        return opened(ralph, _get(ralph, record_id, everywhere, scope=_scope()))
+        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
 
 
 @click.command("open", cls=Command, json=False)
@@ -332,7 +333,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
       ralph open 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        hit = _get(ralph, record_id, everywhere)
+        hit = ralph.get(record_id, everywhere=everywhere)
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -347,16 +348,6 @@ def open_(record_id: str, everywhere: bool) -> Result:
         else:
             click.echo_via_pager(text)
     return Result(None, "")
-
-
-def _get(ralph: Ralph, record_id: str, everywhere: bool, scope: Scope = PERSON) -> Hit:
-    try:
-        return ralph.get(record_id, everywhere=everywhere, scope=scope)
-    except NotFound as error:
-        if everywhere or ralph.remote or not error.todo:
-            raise
-        todo = f"{error.todo} With --everywhere, other projects are searched too."
-        raise NotFound(error.what, todo=todo) from None
 
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
@@ -432,15 +423,7 @@ def conversation_table(talks: list[ConversationState], current: str = "", empty:
         facts = (str(item.exchanges), talk.source, talk.project, " ".join(words))
         rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
     heads = ("id", "last", "exchanges", "source", "project", "title")
-    return Table(heads, rows, empty or _NO_CONVERSATIONS)
-
-
-def no_conversations() -> str:
-    """Say how to get conversations; installed hooks are not suggested again."""
-    installed = context.hooks_installed(context.memory_folder().root)
-    hint = "" if installed else " `ralph hooks install` records them,"
-    others = "`ralph conversations list --everywhere` lists those of other projects."
-    return f"{_NO_CONVERSATIONS}{hint} `ralph conversations import` imports earlier ones, {others}"
+    return Table(heads, rows, empty or NO_CONVERSATIONS)
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
@@ -453,8 +436,7 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool)
             page.line((name, "bold"))
             page.lines(text)
     for step in exchange.messages if steps else ():
-        failed = " failed" if step.failed else ""
-        page.line((f"{step.tool or step.role}{failed}", "magenta"))
+        page.line((f"{step.tool or step.role}{' failed' if step.failed else ''}", "magenta"))
         page.lines(step.content)
     cards.show_errors(page, exchange.errors)
     cards.show_files(page, exchange.files_touched)
@@ -508,8 +490,7 @@ def status() -> Result:
             where = f"{ralph.where} is in no project; sessions are saved in {ralph.project.home}"
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
-        here = str(context.start_folder())
-        paused = in_force(ralph.project.home, ralph.project, folder=here)
+        paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))
@@ -521,7 +502,7 @@ def status() -> Result:
             # A token for one feature gets no counts; if the server is down, they are unknown.
             if beside if ralph.remote else ralph.store.journals.trouble() is None:
                 empty = "Memory is empty. Save iterations with: ralph record"
-                page.line(no_conversations() if plain_folder else empty)
+                page.line(NO_CONVERSATIONS if plain_folder else empty)
             return
         page.line()
         heads = ("feature", "journaled", "indexed", "state")

@@ -25,7 +25,6 @@ from ralph.text.tokens import plural
 
 # What `record` accepts, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_IDS_SHOWN = 10
 _OUTCOMES = get_args(schema.Outcome)
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -88,17 +87,13 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
     unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
 
-    def show(page: Page) -> None:
-        features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        fresh, known = fresh_and_known(saved)
-        page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
-        page.line(", ".join(each.id[:SHORT_ID] for each in saved[:_IDS_SHOWN]), indent=2)
-        page.more(len(saved) - _IDS_SHOWN)
-        if dialect:
-            page.line(_run_text(saved[0].record), indent=2)
-
+    features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
+    fresh, known = fresh_and_known(saved)
+    ids = excerpt(", ".join(each.id[:SHORT_ID] for each in saved), 160)
+    shown = [f"Recorded {plural(fresh, 'iteration')} of {features}{known}.", f"  {ids}"]
+    shown += [f"  {_run_text(saved[0].record)}"] if dialect else []
     value = [{"id": each.id, "kind": each.kind, **each.record.to_json()} for each in saved]
-    return Result(value, show, notes=notes)
+    return Result(value, shown, notes=notes)
 
 
 # -- records as JSON

@@ -6,7 +6,6 @@ import contextlib
 import io
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -377,11 +376,8 @@ def forget(
     reason: str | None = chosen.pop("reason")
     with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
         if ralph.remote:
-            if reason:
-                todo = "Leave it out, or do this where the server runs."
-                raise BadInput("a server does not save a --reason", todo=todo)
-            more = any(chosen.values())
-            return _forget_there(ralph, () if more else ids, yes=yes, dry_run=dry_run)
+            single = () if reason or any(chosen.values()) else ids
+            return _forget_there(ralph, single, yes=yes, dry_run=dry_run)
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
             kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
@@ -389,8 +385,7 @@ def forget(
                 _show_choice(Page(), ralph, choice, kinds)
             if choice.published:
                 note(_OTHERS)
-            counts = Counter(kinds.values())
-            many = max(counts[EXCHANGE], counts[ITERATION]) > len(ids)
+            many = max(map(list(kinds.values()).count, (EXCHANGE, ITERATION))) > len(ids)
             unnamed = not ids or choice.derived or (many and render.is_terminal(sys.stdin))
             if unnamed and not (yes or dry_run):
                 records = plural(choice.count, "record")
@@ -404,22 +399,15 @@ def forget(
                     todo="Add --yes to do it.",
                     refusal="Nothing was forgotten.",
                 )
-        done = keeping.Forgotten(0, [], choice.remains)
-        if not dry_run:
-            done = keeping.forget(ralph, choice, reason=reason)
-
-    def show(page: Page) -> None:
-        if done.count:
-            beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
-            page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
-        elif not done.copies:
-            none = "No record matches; nothing was forgotten."
-            page.line(_DRY_RUN if choice.count or choice.places else none)
-        if done.copies:
-            page.line(f"Also removed: {', '.join(done.copies)}.")
-        for remaining in done.remains:
-            page.line(f"Still there: {remaining}")
-
+        gone = None if dry_run else keeping.forget(ralph, choice, reason=reason)
+    done = gone or keeping.Forgotten(0, [], choice.remains)
+    lines = [f"Also removed: {', '.join(done.copies)}."] if done.copies else []
+    if done.count:
+        beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
+        lines.insert(0, f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
+    listed = dry_run and (choice.count or choice.places)
+    lines = lines or [_DRY_RUN if listed else "No record matches; nothing was forgotten."]
+    lines += [f"Still there: {remaining}" for remaining in done.remains]
     records_json = [
         {"id": each, "feature": key.name if key.memory == FEATURES and key.name != NOTES else None}
         for key, some in choice.ids.items()
@@ -428,22 +416,21 @@ def forget(
     records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
-    return Result(value, show, notes=notes)
+    return Result(value, lines, notes=notes)
 
 
 def _forget_there(there: Any, ids: tuple[str, ...], *, yes: bool, dry_run: bool) -> Result:
     """Forget records on a server, each with everything that was learned from it."""
     if not ids:
-        todo = "Name the records by their ids, or do this where the server runs."
-        raise BadInput("a server forgets single records", todo=todo)
+        todo = "Leave other options and --reason out, or do this where the server runs."
+        raise BadInput("a server forgets single records, named by their ids", todo=todo)
     looked = [there.forget(one, dry_run=True) for one in ids]
     going = list(dict.fromkeys(one for each in looked for one in each["ids"]))
     learned = list(dict.fromkeys(one for each in looked for one in each["learnings"]))
     records = plural(len(going), "record")
     if learned:
         records += f" and {plural(len(learned), 'learning')}"
-    remains = [one for each in looked for one in each["remains"]]
-    value = {"forgotten": 0, "ids": going, "learnings": learned, "remains": remains}
+    value = {"forgotten": 0, "ids": going, "learnings": learned, "remains": []}
     if dry_run:
         shown = ", ".join(one[:SHORT_ID] for one in [*going, *learned])
         return Result(value, [f"To be forgotten on the server: {records} ({shown})", _DRY_RUN])
@@ -454,11 +441,11 @@ def _forget_there(there: Any, ids: tuple[str, ...], *, yes: bool, dry_run: bool)
             todo="Add --yes to do it.",
             refusal="Nothing was forgotten.",
         )
-    remains.clear()
+    remains: list[str] = []
     for one in ids:
         with contextlib.suppress(NotFound):  # it was forgotten along with an earlier one
             remains += there.forget(one)["remains"]
-    value["forgotten"] = len(going)
+    value |= {"forgotten": len(going), "remains": remains}
     lines = [f"Forgot {records} on the server.", *(f"Still there: {each}" for each in remains)]
     return Result(value, lines)
 
