@@ -193,7 +193,7 @@ def test_trust_shows_every_wish_whole_and_asks(
     ):
         assert text in ran.out
     assert "s3cret" not in ran.out + ran.err
-    assert "there is nobody to ask" in ran.complaint
+    assert "need your approval, and this is not a terminal" in ran.complaint
     assert not (home / "trust.json").exists()
 
 

@@ -271,7 +271,7 @@ def test_an_agent_that_runs_out_of_time_leaves_nothing_even_of_what_it_planned(
     monkeypatch.setattr("ralph.loop.process.time", Late(tmp_path / "begun"))
     steps: list[dict[str, Any]] = [FEATURE, {"bash": "touch ../begun"}, {"sleep": 600}]
     said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")
-    assert "the agent ran out of its time" in said
+    assert "the agent ran out of time" in said
     assert "--timeout" in said
 
 
@@ -360,15 +360,15 @@ def test_a_proposal_that_is_no_sound_plan_is_refused(
     broken = "tasks: [{id: 1, feature: nowhere, title: T, blocked_by: [7]}]"
     spoil = {"bash": f'echo "{broken}" > "$RALPH_PROJECT/.ralph/db/tasks.yaml"'}
     said = refused(ralph, root, agent(tmp_path, spoil))
-    assert "the proposed plan is not sound" in said
+    assert "the proposed plan has errors" in said
     assert "unknown feature 'nowhere'" in said
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "there are no requirements in it. Write some."),
-        (b" \n\t\n", "there are no requirements in it. Write some."),
+        (b"", "the file contains no requirements. Write some."),
+        (b" \n\t\n", "the file contains no requirements. Write some."),
         (b"\x7fELF\xff\xfe\x00", "is not UTF-8 text"),
         (b"one\x00two", "is not text. Give requirements as plain text."),
         (b"word " * 45_000, "the requirements are too long: 45000 tokens, 40000 at most."),

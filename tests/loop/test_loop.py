@@ -160,7 +160,7 @@ def test_an_agent_that_fails_without_a_word_leaves_no_error_to_warn_of(
 ) -> None:
     loop(shell(tmp_path, "exit 4"), max_iterations=1)
     [told] = loop.told()
-    assert told.summary == "The agent ended with exit code 4: it said nothing"
+    assert told.summary == "The agent ended with exit code 4; no output."
     assert told.errors == ()
 
 
@@ -175,6 +175,13 @@ def test_so_is_one_whose_dialect_is_known(
     loop("claude", max_iterations=1)
     [told] = loop.told()
     assert [error.message for error in told.errors] == ["error: unknown option '--verbose'"]
+
+
+def test_an_agent_that_ran_out_of_time_is_recorded_with_the_timeout(
+    loop: Loop, tmp_path: Path
+) -> None:
+    loop(shell(tmp_path, "sleep 600"), max_iterations=1, timeout_s=1.0)
+    assert loop.told()[0].summary == "Stopped after 1 s (--timeout); no output."
 
 
 def test_an_agent_that_was_killed_is_recorded_with_the_signal(loop: Loop, tmp_path: Path) -> None:
@@ -345,10 +352,22 @@ def test_a_task_that_waits_is_not_run_and_says_what_for(loop: Loop) -> None:
     assert stopped.totals.iterations == 0
 
 
+def test_a_task_of_another_feature_is_not_run_and_says_whose_it_is(loop: Loop) -> None:
+    stopped = loop(DO_NOTHING, task_id="1", feature="search")
+    assert stopped.detail == "task 1 belongs to auth, not to search"
+
+
+def test_a_plan_without_tasks_says_how_to_add_one(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project", tasks="tasks: []\n"))
+    add = "Add one: ralph task add TITLE --feature"
+    assert loop(DO_NOTHING).detail == f"the plan has no tasks yet. {add} NAME"
+    assert loop(DO_NOTHING, feature="auth").detail == f"auth has no tasks yet. {add} auth"
+
+
 def test_one_feature_only(loop: Loop, tmp_path: Path) -> None:
     done = {**DONE, "old": "status: pending\n  priority", "new": "status: done\n  priority"}
     stopped = loop(scripted(tmp_path, {"steps": [done]}), feature="search")
-    assert stopped.reason == "no_ready_task"
+    assert (stopped.reason, stopped.detail) == ("no_ready_task", "every task of search is done")
     assert [facts["task_id"] for facts in loop.facts("started")] == [3]
 
 

@@ -60,7 +60,7 @@ tasks:
 """
     loop = Loop(planned(tmp_path / "project", tasks=tasks))
     said = refused(loop, tmp_path)
-    assert "in a circle: 1 -> 3 -> 2 -> 1." in said
+    assert "tasks block each other in a cycle: 1 -> 3 -> 2 -> 1." in said
     assert "blocked_by" in said
 
 

@@ -162,7 +162,7 @@ def test_a_dry_run_shows_everything_and_writes_nothing(
     assert files_of(project, home) == before
     assert not (tmp_path / "calls.jsonl").exists()
     assert "next: auth, task 1: Add the login form" in out
-    for line in ("budget_usd: 2.0", "max_iterations: 3", "timeout_s: 1800.0"):
+    for line in ("budget_usd: 2.0", "max_iterations: 3", "timeout: 30 min", "review: no"):
         assert line in out.splitlines()
     assert "claude may edit files here" in out
     assert "allowed_commands: python, " in out

@@ -316,13 +316,14 @@ def test_a_project_is_paused_and_goes_on(ralph: Line, project: Path, home: Path)
 
     assert ralph.well("resume").out == "Recording again.\n"
     assert ralph.well("status", "--json").json["paused"] is None
-    assert "no such pause" in ralph.well("resume").out
+    assert ralph.well("resume").out == "This project is not paused.\n"
 
 
 def test_resuming_a_project_tells_of_a_pause_everywhere(ralph: Line) -> None:
     ralph.well("pause", "--everywhere")
 
-    assert "`ralph resume --everywhere` ends that" in ralph.well("resume").out
+    assert ralph.well("resume").out.startswith("This project is not paused, but memory is paused")
+    assert ralph.well("resume").out.endswith(". To resume: ralph resume --everywhere\n")
     assert ralph.well("resume", "--everywhere", "--json").json == {"resumed": True, "paused": None}
 
 

@@ -82,13 +82,11 @@ class WorkerCommands:
         """Return a worker's status, in the lines that every command shows."""
         note, embeds = status.note, status.name == EMBEDDING
         running, works = status.state == "running", status.state != "stopped"
+        on = works or getattr(self._settings(), setting_of(status.name))
         if not note and not works:
             command = "embeddings" if embeds else f"summarizer {status.name}"
-            note = f"off. To switch it on: {self._prefix}{command} on"
-            if getattr(self._settings(), setting_of(status.name)):
-                note = (
-                    "on, but not running. Started by the end of a session, or: `ralph workers run`"
-                )
+            waits = "on, but not running. Started by the end of a session, or: `ralph workers run`"
+            note = waits if on else f"off. To switch it on: {self._prefix}{command} on"
         left, items = status.total - status.completed, "embeddings" if embeds else f"{status.name}s"
         waiting = f"{_count(left, 'item')} {'is' if left == 1 else 'are'} awaiting embeddings"
         estimated = " (estimated)" if embeds and status.spend_usd else ""
@@ -101,7 +99,7 @@ class WorkerCommands:
             f"  Spend: ${status.spend_usd:.2f}{estimated}": works,
             **dict.fromkeys(_troubles(status), True),
             f"  Note: {note}": note,
-            f"  Warning: {waiting} (pipeline is OFF)": embeds and left and not works,
+            f"  Warning: {waiting} (pipeline is OFF)": embeds and left and not on,
             f"  All {items} are summarized. Worker is idle.": done,
         }
         head = f"{_TITLES[status.name]}: {status.state.upper()}"

@@ -87,7 +87,7 @@ def loop_servers(
     wishes = server_wishes(discipline)
     for key, entry in discipline.mcp_servers.items():
         if (name := _UNUSABLE.sub("_", str(key))) in (MEMORY, PLAN):
-            why = "Ralph's own is called so; give it another name"
+            why = "that name is reserved for Ralph's own server; choose another"
         elif name in entries:
             why = f"another is called {name} too"
         elif not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
@@ -243,13 +243,14 @@ class AgentOutput:
         quiet = self._announces and not self._foreign and caught_up
         return quiet and not live.running and self._acted == before
 
-    def finish(self, *, stderr: str, exit_code: int | None) -> AgentRun:
+    def finish(self, ended: AgentEnd) -> AgentRun:
         """Return the whole output as one value; if it cannot be parsed, how the program ended."""
         while self.follow():
             pass
         if self._rest:
             self._take()
-        said = stderr.strip().rpartition("\n")[2].strip()
+        exit_code = ended.exit_code
+        said = ended.stderr.strip().rpartition("\n")[2].strip()
         captured: AgentRun | None = None
         if not self._foreign:
             with contextlib.suppress(BadInput):
@@ -264,12 +265,14 @@ class AgentOutput:
             said = said or self._last[-2000:].decode("utf-8", "replace").strip()
             captured = AgentRun(dialect="stream-json", is_error=True, terminal_reason="error")
         said = redact(said)
-        how = f"ended with exit code {exit_code}"
-        if exit_code is None or exit_code < 0:
-            how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
+        how = f"The agent ended with exit code {exit_code}"
+        if ended.timed_out:
+            how = f"Stopped after {ended.duration_ms / 1000:.0f} s (--timeout)"
+        elif exit_code is None or exit_code < 0:
+            how = "The agent was ended" + (f" by signal {-exit_code}" if exit_code else "")
         # Without a message there is no error to recognize if it happens again.
         errors = (ErrorSeen(said, "runtime"),) if said else ()
-        summary = f"The agent {how}: {said or 'it said nothing'}"
+        summary = f"{how}: {said}" if said else f"{how}; no output."
         return msgspec.structs.replace(captured, summary=summary, errors=errors)
 
     def _hold(self, part: bytes) -> None:
@@ -454,7 +457,7 @@ class RunFolder(msgspec.Struct, frozen=True):
     def how_it_ended(self, work: PendingIteration) -> AgentEnd:
         """Wait until all processes of a killed loop's agent have ended; return how it ended."""
         folder = self.path / work.run
-        what = f"the agent of an earlier run on {work.feature!r} is still being ended"
+        what = f"the agent of an earlier run on {work.feature!r} is still shutting down"
         busy = LoopBusy(what, where=str(folder), todo="Try again in a minute.")
         with disk.lock(folder / LOCK, timeout_s=GRACE_S + _ENDING_S, busy=busy):
             pass

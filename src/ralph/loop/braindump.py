@@ -142,7 +142,7 @@ def _refuse_errors(problems: Sequence[model.Problem]) -> None:
     """Raise if a proposed plan has errors; warnings don't count."""
     if found := [problem.what for problem in problems if problem.severity == "error"]:
         todo = "Nothing was changed. Run the braindump again, or say more in the requirements."
-        raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
+        raise BadPlan(f"the proposed plan has errors: {'; '.join(found[:5])}", todo=todo)
 
 
 _PROPOSAL = "proposal.bin"
@@ -190,7 +190,7 @@ def braindump(
             given=run_variables(copy, "", ""),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
-        captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
+        captured = output.finish(ended)
         # A planning run may only change the copy: direct changes to the plan's files are undone.
         # Changes made through Ralph, or by somebody else while the agent was idle, stay.
         writes = [write.what for kind in KINDS for write in plan.log.since(snapshot.writes, kind)]
@@ -232,7 +232,7 @@ def _home(ralph: Ralph) -> Path:
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
     limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
     if not requirements.strip():
-        raise BadInput("there are no requirements in it", where=source, todo="Write some.")
+        raise BadInput("the file contains no requirements", where=source, todo="Write some.")
     if (tokens := estimate_tokens(requirements)) > limits.requirements:
         what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
         raise BadInput(what, where=source, todo="Split them, and plan one part after the other.")
@@ -282,7 +282,7 @@ def _refuse_nothing(run: AgentRun, ended: AgentEnd, repaired: list[str], *, chan
     said = f": {words[:300]}" if words else ""
     todo = "" if repaired else "Nothing was changed."
     if ended.timed_out:
-        what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
+        what = f"the agent ran out of time after {ended.duration_ms / 1000:.0f} s"
         todo = f"Give it more with --timeout. {todo}"
     elif run.is_error or ended.exit_code not in (0, None):
         what = f"the agent failed{said}"

@@ -339,7 +339,7 @@ class IterationRunner:
         snapshot: Snapshot | None = None,
     ) -> IterationResult:
         """Run the steps after the agent: guard, stagnation before learning (F28), record, learn."""
-        captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
+        captured = output.finish(ended)
         self._check(work, snapshot or self.runs.snapshot(work))
         plan_changed = plan_hash(self.plan, work.feature) != work.plan_before
         outcome = self._outcome(work, captured, ended)

@@ -169,8 +169,7 @@ class Orchestrator(msgspec.Struct, eq=False):
 
     def _tell(self, done: CheckpointResult) -> None:
         if done.published:
-            kind = done.kind.replace("_", " ")
-            self._say(f"{len(done.published)} published ({kind})", True)
+            self._say(f"{len(done.published)} published ({done.kind.replace('_', ' ')})", True)
 
     @contextlib.contextmanager
     def _careful(self, otherwise: str) -> Iterator[None]:
@@ -350,8 +349,8 @@ class _LoopRun:
         """Raise, before anything runs, if the plan is unusable or lacks what the options name."""
         view = self._plan.load()
         if found := cycles(view.tasks):
-            what = f"tasks wait for each other in a circle: {' -> '.join(map(str, found[0]))}"
-            todo = "Take one of them out of another's blocked_by."
+            what = f"tasks block each other in a cycle: {' -> '.join(map(str, found[0]))}"
+            todo = "Remove one of them from another's blocked_by."
             raise BadInput(what, where=self._plan.file_name("tasks"), todo=todo)
         name = self._options.feature
         if name is not None and not any(task.feature == name for task in view.tasks):
@@ -387,11 +386,20 @@ class _LoopRun:
         return [task for task in tasks if wanted is None or str(task.id) == str(wanted)]
 
     def _why_none_is_ready(self) -> str:
-        if (wanted := self._options.task_id) is None:
-            return "no task is ready"
+        wanted, name = self._options.task_id, self._options.feature
+        tasks = self._plan.read().tasks
+        if wanted is None:
+            own = [task for task in tasks if name in (None, task.feature)]
+            if not own:
+                add = f"Add one: ralph task add TITLE --feature {name or 'NAME'}"
+                return f"{name or 'the plan'} has no tasks yet. {add}"
+            over = name and all(task.status in _OVER for task in own)
+            return f"every task of {name} is done" if over else "no task is ready"
         task = self._plan.task(wanted)
+        if name not in (None, task.feature):
+            return f"task {wanted} belongs to {task.feature}, not to {name}"
         if task.status in ("pending", "in_progress"):
-            done = {str(other.id) for other in self._plan.read().tasks if other.status == "done"}
+            done = {str(other.id) for other in tasks if other.status == "done"}
             waits = [str(blocker) for blocker in task.blocked_by if str(blocker) not in done]
             return f"task {wanted} is not ready: it waits for {', '.join(waits)}"
         return f"task {wanted} is {task.status}"

@@ -385,8 +385,7 @@ class Words:
         text = data.decode("utf-8", "replace")
         plain = folded(text)
         wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
-        if self.match:
-            wanted.append(self.match)
+        wanted += [self.match] if self.match else []
         return any(one in plain for one in wanted) or any(map(self.match_on, text.splitlines()))
 
     def match_on(self, line: str) -> bool:
@@ -478,11 +477,13 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
     plan = _plan(ralph).cache
     plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
     found = {
-        "note{s} of hooks": _hook_notes(home / "cache" / "hooks", words),
+        "entr{y} in the hooks' notes": _hook_notes(home / "cache" / "hooks", words),
         "log line{s}": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
         "line{s} that could not be delivered": _without_lines(home.glob(left), words.stand_in),
         "title{s} of imported sessions": _import_marks(home / "cache" / "imports", words),
-        "note{s} of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
+        "entr{y} in the workers' notes": _whole(
+            home.glob("cache/workers/*.json"), words.stand_in_any
+        ),
         "cop{y} of the plan": _whole(plans, lambda data: versions or words.in_file(data)),
         "proposal{s} of a plan": _whole(cache.glob("braindump/*"), words.in_file),
         "unfinished run{s}": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,

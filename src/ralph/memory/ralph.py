@@ -238,10 +238,11 @@ class Ralph:
         `everywhere`: if this project has none, look in the conversations of other projects, too.
         """
         reach = self._reach(scope, (), None)
-        todo = "`ralph recent` lists records with their ids."
+        others = "" if everywhere else " `ralph show ID --everywhere` looks in other projects too."
+        todo = f"`ralph recent` lists records with their ids.{others}"
         missing = NotFound(f"there is no record {record_id!r}", todo=todo)
         if len(record_id) < SHORTEST_ID:
-            raise missing
+            raise NotFound(f"{record_id!r} is too short: an id needs at least four characters")
         found = self._find(record_id, reach)
         if not found and everywhere and "conversations" in reach.keepers:
             found += self.conversations.find(record_id, everywhere=True)
@@ -309,10 +310,8 @@ class Ralph:
             features = sorted(names - {NOTES, PLAN})
         if "features" in kinds:
             streams += self.features() if features is None else map(self.feature, features)
-        if "notes" in kinds:
-            streams.append(self.notes)
-        if "plan" in kinds:
-            streams.append(self.plan)
+        streams += [self.notes] if "notes" in kinds else []
+        streams += [self.plan] if "plan" in kinds else []
         return streams
 
     def streams(self, feature: str | None = None) -> list[Stream]:

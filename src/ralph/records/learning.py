@@ -50,12 +50,9 @@ class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def provenance(self) -> str:
         """The origin as a prompt shows it: `[auto, iteration 7, unverified]`."""
         parts: list[str] = [self.source]
-        if self.iteration is not None:
-            parts.append(f"iteration {self.iteration}")
-        if self.task_id is not None:
-            parts.append(f"task {self.task_id}")
-        if self.hit_count > 1:
-            parts.append(f"seen {self.hit_count} times")
+        parts += [f"iteration {self.iteration}"] if self.iteration is not None else []
+        parts += [f"task {self.task_id}"] if self.task_id is not None else []
+        parts += [f"seen {self.hit_count} times"] if self.hit_count > 1 else []
         if not self.reviewed and self.source != "human":  # a person's word needs no proof
             parts.append("unverified")
         elif self.reviewed and self.source != "reviewed":

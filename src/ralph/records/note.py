@@ -38,8 +38,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
     """Create a note with its id: the same words for the same feature are the same note."""
     words = text.encode(errors="replace").decode().strip()
-    if not words:
-        raise BadRecord("the note is empty", todo='Try: ralph remember "The API needs a token."')
+    if not any(map(str.isalnum, words)):
+        what = "the note has no letter or digit" if words else "the note is empty"
+        raise BadRecord(what, todo='Try: ralph remember "The API needs a token."')
     if len(words) > MAX_CHARS:
         raise BadRecord(
             f"the note has {len(words)} characters, at most {MAX_CHARS} are allowed",

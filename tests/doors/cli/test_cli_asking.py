@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from commanding import COOKIE, LOGIN, Line, Terminal
 
 from ralph.doors.cli.main import run
+from ralph.text.times import local_today
 
 HIT = ["id", "kind", "score", "relevance", "when", "why", "record"]
 
@@ -116,6 +118,28 @@ def test_nothing_found_says_what_to_try(ralph: Line, words: None) -> None:
     assert said == ("No results above 0.40. Try different words or a lower --min-score.\n")
 
 
+def test_nothing_found_says_why_if_that_is_known(ralph: Line, words: None) -> None:
+    [record_id] = ralph.record("auth", COOKIE)
+
+    said = ralph.well("search", record_id[:9]).out
+    assert said == f"{record_id[:9]} is a record: ralph show {record_id[:8]}\n"
+    assert ralph.well("search", "0123abcdef").out.startswith("No results above 0.40.")
+    yesterday = local_today() - timedelta(days=1)
+    assert ralph.well("search", "what happened yesterday?").out == f"No results from {yesterday}.\n"
+    for command in (["search", "cookie"], ["recent"], ["log"]):
+        ran = ralph(*command, "--since", "today", "--until", "yesterday")
+        assert ran.code == 2
+        assert "--since is after --until" in ran.err
+
+
+def test_a_feature_of_the_plan_is_known_to_search(ralph: Line, words: None) -> None:
+    ralph.well("feature", "add", "billing")
+
+    assert ralph.well("search", "invoices", "--feature", "billing").err.count("\n") == 1
+    told = ralph.well("search", "invoices", "--feature", "bill").err
+    assert "no feature 'bill' in memory (features: billing)" in told
+
+
 def test_recent_and_failures_have_the_shape_of_a_hit(ralph: Line, words: None) -> None:
     ids = ralph.record("auth", LOGIN, COOKIE)
 
@@ -205,7 +229,7 @@ def test_show_gives_the_record_whole_with_its_source(ralph: Line, words: None) -
         assert part in said
 
 
-@pytest.mark.parametrize("record_id", ["00000000", "abc", "zzzz"])
+@pytest.mark.parametrize("record_id", ["00000000", "zzzz"])
 def test_show_refuses_what_is_not_there(ralph: Line, words: None, record_id: str) -> None:
     ralph.record("auth", LOGIN)
 
@@ -213,6 +237,15 @@ def test_show_refuses_what_is_not_there(ralph: Line, words: None, record_id: str
 
     assert ran.code == 1
     assert "there is no record" in ran.complaint
+    assert ran.complaint.endswith("`ralph show ID --everywhere` looks in other projects too.")
+    assert "`ralph show" not in ralph("show", record_id, "--everywhere").complaint
+
+
+def test_an_id_needs_four_characters(ralph: Line, words: None) -> None:
+    ran = ralph("show", "abc")
+
+    assert ran.code == 1
+    assert ran.complaint == "ralph: 'abc' is too short: an id needs at least four characters"
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, *words: str, width: int = 60) -> str:

@@ -117,7 +117,7 @@ def test_a_second_approach_after_a_rejection_is_told_of_and_not_kept(ralph: Line
 def test_a_task_that_the_plan_does_not_know_is_kept_all_the_same(ralph: Line) -> None:
     ran = ralph.well("gate", "reject", "A-7", "--type", "design", "--feedback", WHY, "--json")
 
-    assert ran.complaint == "ralph: the plan has no task 'A-7'; saved all the same"
+    assert ran.complaint == "ralph: the plan has no task 'A-7'. Saved anyway."
     assert (ran.json["task"], ran.json["subject"], ran.json["status"]) == ("A-7", "", None)
     done = ralph.well("gate", "approve", "A-7", "--type", "design", "--approach", "b", "--json")
     assert done.json[0]["record"]["human_feedback"] == WHY
@@ -222,5 +222,5 @@ def test_an_agent_at_work_decides_on_no_gate(ralph: Line, project: Path) -> None
     ran = process(words, cwd=project, environ={"RALPH_TASK": "1"})
 
     assert ran.returncode == 1
-    assert b"this is an agent's run, and `ralph gate approve` is not for it" in ran.stderr
+    assert b"an agent in `ralph run` may not call `ralph gate approve`" in ran.stderr
     assert ralph.well("knowledge", "staged", "--json").json == []

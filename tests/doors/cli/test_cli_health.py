@@ -506,7 +506,7 @@ def test_doctor_without_an_embedder_warns(ralph: Line, words: None) -> None:
 def test_doctor_asks_git_whether_journals_merge(ralph: Line, project: Path, words: None) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     [found] = [c for c in ralph.well("doctor", "--json").json["checks"] if c["name"] == "git"]
-    assert found["detail"] == "git does not know here how to merge the plan"
+    assert found["detail"] == "git cannot merge the plan in this clone yet"
     ralph.well("init")
     assert checks(ralph.well("doctor", "--json").json)["git"] == "ok"
     (project / ".gitignore").write_text(".ralph/\n", encoding="utf-8")
@@ -575,3 +575,12 @@ def test_bench_says_where_it_went(ralph: Line, words: tuple[str, ...]) -> None:
         "Run `scripts/bench NAME` from a clone of the repository."
     )
     assert "bench" not in ralph.well("--help").out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a link needs a right there")
+def test_a_session_note_that_vanishes_meanwhile_is_no_problem(ralph: Line, home: Path) -> None:
+    notes = home / "cache" / "hooks" / "one" / "sessions"
+    notes.mkdir(parents=True)
+    (notes / "gone.jsonl").symlink_to(notes / "deleted")  # listed, but not there
+
+    assert checks(ralph.well("doctor", "--json").json)["capture"] == "ok"

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 from commanding import COOKIE, LOGIN, Line, Ran
 from remembering import files_holding
+from terminal import at_terminal
+
+from ralph import open_ralph
+from ralph.records.conversation import Conversation, Exchange
 
 pytestmark = pytest.mark.usefixtures("words")
 
@@ -127,7 +131,7 @@ def test_many_are_not_forgotten_without_a_yes(ralph: Line, words: tuple[str, ...
     assert ran.code == 1
     assert ran.complaint.startswith("ralph: 1 record ")
     assert ran.complaint.endswith(
-        "would be forgotten and there is nobody to ask. Add --yes to do it. Nothing was forgotten."
+        "would be forgotten, and this is not a terminal. Add --yes to do it. Nothing was forgotten."
     )
     assert ("everything of " in ran.complaint) == (words in (("--all",), ("--project",)))
     assert recent(ralph) == ids
@@ -320,3 +324,45 @@ def test_a_secret_in_an_import_reaches_no_disk(ralph: Line, project: Path) -> No
     ralph.well("import", "-", stdin=export)
     assert files_holding(project, token.encode()) == []
     assert "[redacted:github-token]" in ralph.well("recent", "--json").out
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("yes", 0, 0), ("no", 1, 2)])
+def test_on_a_terminal_a_whole_conversation_takes_a_typed_yes(
+    ralph: Line, project: Path, typed: str, code: int, left: int
+) -> None:
+    if sys.platform == "win32":
+        pytest.skip("there is no pseudo-terminal")
+    said(project)
+
+    with at_terminal(["forget", "e935ff77"], cwd=project) as (process, screen):
+        screen.until("Type yes to forget 3 records for good: ")
+        screen.type(f"{typed}\n")
+        screen.until("\0", quiet_s=5.0)
+        assert process.wait(60) == code
+
+    assert len(recent(ralph)) == left
+
+
+def test_a_dry_run_lists_what_would_go_and_changes_nothing(ralph: Line, project: Path) -> None:
+    said(project)
+
+    ran = ralph.well("forget", "e935ff77", "--dry-run")
+
+    assert ran.out.startswith("To be forgotten: 3 records of the conversations\n")
+    assert "This is a dry run; nothing was forgotten.\n" in ran.out
+    found = ralph.well("forget", "e935ff77", "--dry-run", "--json").json
+    assert found["forgotten"] == 0
+    assert len(found["records"]) == 3
+    assert ralph.well("forget", "--all", "--dry-run").out.startswith("To be forgotten: 3 records")
+    assert len(recent(ralph)) == 2
+
+
+def said(project: Path) -> None:
+    """A conversation of two exchanges."""
+    with open_ralph(project) as opened:
+        talk = Conversation(id="e935ff77" * 4, title="Releases", source="claude-code")
+        asked = [
+            Exchange(id=one, conversation=talk.id, user=f"How does {one} work?")
+            for one in ("aaaa0000", "bbbb0000")
+        ]
+        opened.conversations.add(talk, asked)

@@ -315,7 +315,7 @@ def test_a_query_is_told_to_people_with_how_often_it_held(ralph: Line) -> None:
     shown = ralph.well("knowledge", "query", "database migration", "fails in CI").out
 
     assert re.match(rf"{pattern[:8]}  [01]\.\d\d relevant", shown)
-    assert "worked 4 of 5 times, rate 0.71" in shown
+    assert "worked 4 of 5 times (estimated success rate 0.71)" in shown
     assert "solution Run alembic upgrade head before the tests" in shown
     assert "\x1b" not in shown
 
@@ -543,6 +543,8 @@ def test_approvals_of_one_gate_can_be_told_apart_in_a_list(ralph: Line) -> None:
 def test_an_outcome_moves_the_rate_and_the_last_word_on_a_task_counts(ralph: Line) -> None:
     [entry] = published(ralph, MIGRATION)
     pattern = pattern_of(ralph, entry)
+    shown = ralph.well("knowledge", "show", pattern).out
+    assert "worked 1 of 1 time (estimated success rate 0.67)" in shown
 
     ran = ralph.well("knowledge", "outcome", pattern[:8], "failed", "--task", "7", "--json")
     assert (ran.json["worked"], ran.json["task"]) == (False, "7")
@@ -550,7 +552,7 @@ def test_an_outcome_moves_the_rate_and_the_last_word_on_a_task_counts(ralph: Lin
     said = ralph.well(
         "knowledge", "outcome", pattern, "worked", "--task", "7", "--note", "after all"
     )
-    assert said.out == f"{pattern[:8]}  worked 2 of 2 times, rate 0.75\n"
+    assert said.out == f"{pattern[:8]}  worked 2 of 2 times (estimated success rate 0.75)\n"
 
 
 def test_an_unknown_pattern_is_refused_with_where_to_look(ralph: Line) -> None:

@@ -79,7 +79,7 @@ def test_a_file_in_utf_16_is_read(ralph: Line) -> None:
         "record", "--feature", "auth", "-", stdin='{"summary": "größer"}'.encode("utf-16")
     )
 
-    assert ran.out == "Recorded 1 iteration of auth.\n"
+    assert ran.out.startswith("Recorded 1 iteration of auth.\n")
 
 
 def test_stdin_is_the_source_of_what_it_gave(ralph: Line) -> None:
@@ -202,5 +202,5 @@ def test_the_same_record_twice_is_one(ralph: Line) -> None:
 
     assert ralph.record("auth", LOGIN) == ids
     ran = ralph.well("record", "--feature", "auth", "-", stdin=json.dumps(LOGIN))
-    assert ran.out == "Recorded 0 iterations of auth (1 was already known).\n"
+    assert ran.out == f"Recorded 0 iterations of auth (1 was already known).\n  {ids[0][:8]}\n"
     assert len(ralph.well("recent", "--json").json) == 1

@@ -61,9 +61,11 @@ def test_a_stream_becomes_one_iteration_with_its_source(ralph: Line) -> None:
 def test_without_a_word_on_the_outcome_it_is_unknown(ralph: Line) -> None:
     ran = ralph.well("record", STREAM, "--feature", "auth")
 
-    first, second = ran.out.splitlines()
+    [record] = ralph.well("recent", "--json").json
+    first, second, third = ran.out.splitlines()
     assert first == "Recorded 1 iteration of auth."
-    assert second.startswith("  iteration 1, unknown, 2 files: Done: login implemented.")
+    assert second == f"  {record['id'][:8]}"
+    assert third.startswith("  iteration 1, unknown, 2 files: Done: login implemented.")
     assert ran.err == ""
 
 

@@ -65,6 +65,8 @@ def test_what_is_saved_is_found_shown_listed_and_forgotten(
     narrowed = line.well("search", "crane", "--kind", "note", "--limit", "1", "--json").json
     assert [hit["id"] for hit in narrowed] == [note["id"]]
     assert "no feature 'nowhere'" in line.well("search", "crane", "--feature", "nowhere").err
+    listed = line.well("forget", note["id"], "--dry-run").out.splitlines()
+    assert listed[0] == f"To be forgotten on the server: 1 record ({note['id'][:8]})"
     # A learning goes with what it was learned from, so it asks.
     assert "Add --yes" in line("forget", note["id"], saved["id"]).complaint
     gone = line.well("forget", note["id"], saved["id"], "--yes", "--json").json
@@ -238,6 +240,7 @@ def test_no_command_ignores_a_server(
         (["search", "crane", "--tag", "x"], "Leave out --tag"),
         (["remember", "mine", "--private"], "private"),
         (["forget", "--feature", "auth"], "single records"),
+        (["forget", "0123abcd", "--reason", "wrong"], "Leave other options and --reason out"),
         (["record", "-"], "feature"),
         (["discipline", "list"], "where the server runs"),
         (["token", "list"], "where the server runs"),
@@ -470,7 +473,7 @@ def test_where_nothing_is_installed_uninstall_says_so(
     monkeypatch.delenv("RALPH_SERVER")
     for words in ([], ["--all"]):
         ran = line.well("hooks", "uninstall", *words)
-        assert ran.out == "Nothing of Ralph's was there.\n"
+        assert ran.out == "Ralph was not set up there.\n"
         assert not ran.err
 
 

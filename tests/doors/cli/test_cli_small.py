@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from commanding import COOKIE, LOGIN, Line, Terminal
 
 from ralph import open_ralph
+from ralph.chat import open_memory
 from ralph.doors.cli.context import Bar
 from ralph.doors.cli.main import run
 from ralph.errors import NotAProject
@@ -62,7 +64,14 @@ def test_an_unknown_setting_suggests_the_nearest(ralph: Line, words: tuple[str, 
 
 def test_settings_are_shown_as_one_would_type_them(ralph: Line) -> None:
     assert ralph.well("config", "rag_enabled").out == "true\n"
-    assert ralph.well("config", "agent_env").out == "not set\n"
+    assert ralph.well("config", "agent_env").out == "[]\n"
+    assert ralph.well("config", "model_work").out == "not set\n"
+    assert ralph.well("config", "pause_folders").out == "not set\n"
+    ralph.well("config", "--user", "pause_folders", "[]")
+    assert ralph.well("config", "pause_folders").out == "[]\n"
+    ralph.well("config", "--user", "pause_folders", '["~/clients/*", "tmp"]')
+    assert ralph.well("config", "pause_folders").out == '["~/clients/*", "tmp"]\n'
+    assert ralph.well("config", "hook_capture", "false").out.startswith("hook_capture is now false")
     assert not {"None", "True", "()"} & {*ralph.well("config").out.split()}
 
 
@@ -81,6 +90,30 @@ def test_the_focus_is_a_feature_unless_it_is_called_new(ralph: Line) -> None:
     assert ralph.well("focus", "planned").out == "Focus: planned\n"
 
 
+def test_the_task_in_focus_is_one_of_its_feature(ralph: Line) -> None:
+    for feature in ("auth", "search"):
+        ralph.well("feature", "add", feature)
+    for feature, title in (("auth", "Sign in"), ("search", "Rank"), ("search", "Filter")):
+        ralph.well("task", "add", title, "--feature", feature)
+
+    for task in ("1", "999"):
+        ran = ralph("focus", "search", task)
+        assert ran.code == 1
+        assert ran.complaint == f"ralph: search has no task {task} in the plan. Its tasks: 2, 3"
+    assert ralph.well("focus", "search", "2").out == "Focus: search, task 2\n"
+
+
+def test_a_feature_that_the_plan_lacks_is_saved_with_a_warning(ralph: Line) -> None:
+    assert ralph.well("remember", "Before there is a plan", "--feature", "auht").err == ""
+    ralph.well("feature", "add", "auth")
+
+    ran = ralph.well("remember", "Tokens expire", "--feature", "auht")
+    assert ran.complaint == "ralph: no feature 'auht' in the plan. Did you mean auth?"
+    ran = ralph.well("record", "-", "--feature", "billing", stdin=json.dumps(LOGIN))
+    assert ran.complaint == "ralph: no feature 'billing' in the plan."
+    assert ralph.well("remember", "Tokens expire", "--feature", "auth").err == ""
+
+
 def test_a_gate_that_saves_nothing_does_not_say_it_did(ralph: Line) -> None:
     ran = ralph("gate", "approve", "99", "--type", "design")
 
@@ -94,12 +127,16 @@ def test_several_files_are_recorded_at_once(ralph: Line, project: Path) -> None:
 
     ran = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth")
 
+    ids = [hit["id"][:8] for hit in ralph.well("recent", "--json").json]
     assert ran.out.splitlines() == [
         "a.jsonl:",
         "Recorded 1 iteration of auth.",
+        f"  {ids[1]}",
         "b.jsonl:",
         "Recorded 1 iteration of auth.",
+        f"  {ids[0]}",
     ]
+    assert len(ralph.well("recent", "--limit", "1", "--json").json) == 1
     again = ralph.well("record", "a.jsonl", "b.jsonl", "--feature", "auth", "--json").json
     assert [one["task_id"] for one in again] == [41, 42]
     (project / "c.jsonl").write_text("nonsense", encoding="utf-8")
@@ -133,6 +170,20 @@ def test_init_speaks_of_git_only_where_it_is_and_names_the_next_step(
     assert "Commit" not in alone
     assert "Commit .ralph to git" in cloned
     assert alone.splitlines()[-1].startswith("Next: `ralph hooks install`")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    told = ralph.well("init", tmp_path / "another").out
+    assert told.splitlines()[-1].startswith("Next: `ralph plan import TODO.md`")
+
+
+def test_init_in_a_clone_says_that_it_changed_gits_settings(ralph: Line, project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+
+    assert ralph.well("init").out.splitlines() == [
+        "git merges the plan by entries here from now on.",
+        f"{project} already has a memory; nothing else was changed.",
+    ]
+    again = f"{project} already has a memory; nothing was changed.\n"
+    assert ralph.well("init").out == again
 
 
 def test_a_client_is_imported_by_the_name_it_has_everywhere_else(
@@ -333,7 +384,7 @@ def test_one_of_a_thing_is_not_several(ralph: Line, home: Path) -> None:
 
     out = ralph.well("forget", "--match", "blue bananas", "--yes").out
 
-    assert "Also removed: 1 note of workers." in out
+    assert "Also removed: 1 entry in the workers' notes." in out
 
 
 def test_a_long_recording_says_so_on_a_terminal(
@@ -383,3 +434,63 @@ def test_a_whole_conversation_can_be_rated(ralph: Line, project: Path) -> None:
     with open_ralph(project) as opened:
         hits = opened.search("how do releases work", min_score=0.0, kinds=["exchange"])
         assert [hit.parts.rating for hit in hits if hit.parts] == [1, 1]
+
+
+def test_a_note_can_come_from_stdin_and_must_say_something(ralph: Line) -> None:
+    ralph.well("remember", "-", stdin="Deploys need two approvals\n")
+
+    [hit] = ralph.well("recent", "--json").json
+    assert hit["record"]["text"] == "Deploys need two approvals"
+    ran = ralph("remember", "-", stdin="--\n")
+    assert ran.code == 1
+    assert ran.complaint.startswith("ralph: the note has no letter or digit. Try: ")
+
+
+def test_status_and_stats_work_in_a_folder_without_a_project(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    place = f"{folder} is in no project; sessions are saved in {home}\n"
+
+    empty = ralph.well("status").out
+    assert place in empty
+    assert "No conversations here yet. Hooks record them" in empty
+    assert ralph.well("stats").out.startswith("No matching work in memory yet.")
+
+    with open_memory(folder) as opened:
+        talk = Conversation(id="e935ff77" * 4, title="Releases", source="claude-code")
+        asked = Exchange(id="aaaa0000", conversation=talk.id, user="How?")
+        opened.conversations.add(talk, [asked])
+
+    told = ralph.well("status").out
+    assert place in told
+    assert "conversations: 2 records" in told
+    assert ralph.well("stats").out.startswith("1 prompt in sessions")
+    monkeypatch.chdir(home.parent)
+    assert "is in no project" in ralph.well("status").out
+
+
+def test_an_empty_list_of_conversations_suggests_what_helps(ralph: Line) -> None:
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+
+    told = ralph.well("conversations", "list").out
+
+    assert told.startswith("No conversations here yet. ")
+    assert "hooks install" not in told
+    assert "`--everywhere` lists those of other projects." in told
+
+
+def test_a_list_of_conversations_says_that_there_are_more(ralph: Line, project: Path) -> None:
+    with open_ralph(project) as opened:
+        for number in range(3):
+            talk = Conversation(id=f"e935ff7{number}" * 4, title="Releases", source="claude-code")
+            opened.conversations.add(
+                talk, [Exchange(id=f"aaaa000{number}", conversation=talk.id, user="How?")]
+            )
+
+    ran = ralph.well("conversations", "list", "--limit", "1")
+
+    assert ran.complaint == "ralph: and 2 more; to list them: --limit 3"
+    assert ralph.well("conversations", "list").err == ""

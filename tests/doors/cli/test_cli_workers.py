@@ -123,6 +123,9 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
         "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
     )
     assert [one["total"] for one in ralph.well("summarizer", "--json").json["workers"]] == [1, 2, 2]
+    pipeline = ralph.well("embeddings").out
+    assert "Note: on, but not running." in pipeline
+    assert "OFF" not in pipeline
 
 
 def test_switches_are_kept_for_whoever_runs_the_workers(

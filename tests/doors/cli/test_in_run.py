@@ -95,7 +95,7 @@ def test_what_is_not_in_the_table_is_refused_before_it_does_anything(
     ran = ralph(*words.split(), *words_for(LEAVES[words]))
 
     assert ran.code == 1
-    assert f"this is an agent's run, and `ralph {words}` is not for it" in ran.complaint
+    assert f"an agent in `ralph run` may not call `ralph {words}`" in ran.complaint
     assert ran.out == ""
     assert everything() == before
 
@@ -193,7 +193,7 @@ def test_an_agent_reads_no_other_project_and_no_conversation(
     ):
         ran = ralph(*line.split())
         assert ran.code == 1, line
-        assert ran.complaint.startswith("ralph: this is an agent's run, and") or "no record" in (
+        assert ran.complaint.startswith("ralph: an agent in `ralph run` ") or "no record" in (
             ran.complaint
         )
         assert "PRIVATE" not in ran.out + ran.err

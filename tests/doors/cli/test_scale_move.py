@@ -276,7 +276,7 @@ def test_a_line_that_cannot_be_read_is_told_and_stays(
     assert ran.code == 1
     assert "auth.jsonl:21: " in ran.complaint
     assert "it stays where it is" in ran.complaint
-    assert "records of 4 journals are the same in both places" in ran.out
+    assert "records of 4 journals: the same in both places" in ran.out
 
 
 def test_a_move_that_is_killed_is_repeated_without_harm(

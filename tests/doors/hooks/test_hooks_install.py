@@ -86,11 +86,11 @@ def test_a_project_is_set_up_once_and_cleaned_without_a_trace(ralph: Line, proje
         "alwaysLoad": True,
     }
     assert files(project) == installed
-    assert again.out.count("As it should be") == 2
+    assert again.out.count("Already up to date") == 2
     assert ralph.well("hooks", "uninstall").out.count("Removed") == 2
     assert files(project) == before
     assert not (project / ".claude").exists()
-    assert ralph.well("hooks", "uninstall").out == "Nothing of Ralph's was there.\n"
+    assert ralph.well("hooks", "uninstall").out == "Ralph was not set up there.\n"
 
 
 def test_settings_that_were_there_keep_their_order_and_mode_and_the_previous_file(
@@ -368,7 +368,7 @@ def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path)
 
     assert own.read_bytes().startswith(b'model = "x" # mine\r\n\r\n# >>> ralph')
     again = ralph.well("hooks", "install", "--agent", "codex", "--user")
-    assert f"As it should be: {own}" in again.out
+    assert f"Already up to date: {own}" in again.out
     ralph.well("hooks", "uninstall", "--agent", "codex", "--user")
     ralph.well("hooks", "uninstall", "--agent", "codex")
     assert own.read_bytes() == b'model = "x" # mine\r\n'
@@ -379,7 +379,7 @@ def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path)
     assert own.read_text(encoding="utf-8") == 'model = "x"\n[tui]\n'
     own.unlink()
     said = ralph.well("hooks", "uninstall", "--agent", "codex", "--user").out
-    assert said == "Nothing of Ralph's was there.\n"
+    assert said == "Ralph was not set up there.\n"
 
 
 def test_all_clients_are_left_at_once(
@@ -400,7 +400,7 @@ def test_all_clients_are_left_at_once(
         assert all(name in said for name in ("settings.json", "ralph.js", "hooks.json", "mcp.json"))
         assert files(folder) == before
         again = ralph.well("hooks", "uninstall", "--all", scope).out
-        assert again == "Nothing of Ralph's was there.\n"
+        assert again == "Ralph was not set up there.\n"
 
 
 def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_it(
@@ -896,7 +896,7 @@ def test_claude_code_asks_the_server_and_no_shared_file_has_the_token(
     }
     installed = files(project)
     again = ralph.well("hooks", "install", "--server", THERE)
-    assert again.out.count("As it should be") == 2
+    assert again.out.count("Already up to date") == 2
     assert files(project) == installed
     assert not any(token.encode() in data for data in installed.values())
     assert token not in first.out + first.err + again.out + again.err
@@ -907,7 +907,7 @@ def test_claude_code_asks_the_server_and_no_shared_file_has_the_token(
     ralph.well("hooks", "uninstall")
     assert files(project) == {}
     assert token.encode() not in (home / "servers.json").read_bytes()
-    assert "Nothing of Ralph's" in ralph.well("hooks", "uninstall").out
+    assert "Ralph was not set up" in ralph.well("hooks", "uninstall").out
 
 
 def test_codex_asks_the_server_with_a_token_of_its_environment(
@@ -919,7 +919,7 @@ def test_codex_asks_the_server_with_a_token_of_its_environment(
     assert (entry["url"], entry["bearer_token_env_var"]) == (f"{THERE}/mcp", "RALPH_TOKEN")
     assert "command" not in entry
     again = ralph.well("hooks", "install", "--agent", "codex", "--server", THERE)
-    assert again.out.count("As it should be") == 2
+    assert again.out.count("Already up to date") == 2
     ralph.well("hooks", "install", "--agent", "codex")
     entry = tomllib.loads(file.read_text(encoding="utf-8"))["mcp_servers"]["ralph-memory"]
     assert "url" not in entry

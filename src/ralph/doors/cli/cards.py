@@ -222,18 +222,15 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 # -- entries of knowledge
 
 
-def entry_text(entry: Entry) -> str:
-    """Return an entry on one line."""
-    return f"{entry.entry_type}  {_entry_text(entry)}"
-
-
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """List the entries that wait for a checkpoint, one line each."""
-    rows: list[Sequence[Span]] = []
-    for each in staged:
-        entry, origin = each.record, each.imported or ""
-        about = entry.entry_type, _project(entry), entry.technology, origin
-        rows.append((short_id(each.id), *about, _entry_text(entry)))
+    rows = [
+        (
+            *(short_id(each.id), each.record.entry_type, _project(each.record)),
+            *(each.record.technology, each.imported or "", entry_text(each.record)),
+        )
+        for each in staged
+    ]
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
@@ -258,7 +255,7 @@ def entry_result(memory: Knowledge, hit: Hit) -> Result:
     return Result(hit_json(hit) | {"staged": slot is None, "pattern": pattern}, show)
 
 
-def _entry_text(entry: Entry) -> str:
+def entry_text(entry: Entry) -> str:
     """Return an entry on one line; approvals say what was approved, or all would look the same."""
     from ralph.recall.patterns import described
     from ralph.records.knowledge import GateApproval
@@ -296,6 +293,12 @@ def success_ratio(pattern: Pattern) -> str:
     return f"{successes} of {successes + pattern.failed}"
 
 
+def worked_text(pattern: Pattern) -> str:
+    """Say how often a pattern worked, like `worked 4 of 5 times`."""
+    ratio = success_ratio(pattern)
+    return f"worked {ratio} time{'' if ratio.endswith(' of 1') else 's'}"
+
+
 def show_pattern(page: Page, pattern: Pattern) -> None:
     """Show a pattern in a few lines."""
     _show_head(page, pattern, pattern.problem, _pattern_facts(pattern))
@@ -309,11 +312,14 @@ def show_pattern(page: Page, pattern: Pattern) -> None:
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """List patterns, one line each."""
-    rows: list[Sequence[Span]] = []
-    for each in patterns:
-        numbers = success_ratio(each), f"{each.success_rate:.2f}", str(each.projects)
-        about = each.entry_type, each.record.technology, _entry_text(each.record)
-        rows.append((short_id(each.id), *numbers, *about))
+    rows = [
+        (
+            *(short_id(each.id), success_ratio(each), f"{each.success_rate:.2f}"),
+            *(str(each.projects), each.entry_type, each.record.technology),
+            entry_text(each.record),
+        )
+        for each in patterns
+    ]
     return Table(("id", "worked", "rate", "projects", "type", "technology", "problem"), rows, empty)
 
 
@@ -347,5 +353,5 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:
     style = "green" if pattern.failed == 0 else "yellow"
-    rate = f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"
-    return [(f"worked {success_ratio(pattern)} times", style), rate]
+    rate = f" (estimated success rate {pattern.success_rate:.2f}) | {_entry_facts(pattern.record)}"
+    return [(worked_text(pattern), style), rate]

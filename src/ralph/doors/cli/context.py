@@ -29,6 +29,7 @@ from ralph.errors import (
     NotFound,
     RalphError,
     ServerFailed,
+    suggestion,
 )
 from ralph.memory.servers import ADDRESS, find_login, server_folders
 from ralph.text.tokens import plural
@@ -177,18 +178,18 @@ def start_folder() -> Path:
     return Path(given).expanduser() if given else Path.cwd()
 
 
-def the_project(*, anyones: bool = False) -> Project:
-    """Return the given project or the one around this folder; the error says how to create one."""
+def the_project(*, anyones: bool = False, todo: str | None = None) -> Project:
+    """Return the given project or the one around this folder; the error says what to do."""
     from ralph.memory.project import need_project
 
     try:
         return need_project(start_folder(), home=home_folder(), anyones=anyones)
     except NotAProject as error:
-        if not is_named() and server_address():
+        if not (todo or is_named()) and server_address():
             todo = "Run it where the server runs, or in a clone of the project."
             what = "this needs the project's own files, and here its memory is on a server"
             raise NotAProject(what, where=error.where, todo=todo) from None
-        raise
+        raise NotAProject(error.what, where=error.where, todo=todo or error.todo) from None
 
 
 def server_address() -> str | None:
@@ -295,6 +296,20 @@ def the_plan() -> Plan:
         return plan  # type: ignore[no-any-return]
     project = the_project()
     return Plan(project.root, state=project.cache)
+
+
+def plan_features() -> list[str]:
+    """Return the names of the plan's features; none if there is no plan, or it cannot be read."""
+    with contextlib.suppress(RalphError):
+        return [entry.name for entry in the_plan().read("features").features]
+    return []
+
+
+def warn_of_feature(feature: str | None) -> None:
+    """Print a line if there is a plan without this feature; the name may be mistyped."""
+    names = plan_features() if feature and not server_address() else []
+    if feature and names and feature not in names:
+        note(f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip())
 
 
 def last_iteration(feature: str) -> int:

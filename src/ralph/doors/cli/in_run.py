@@ -74,34 +74,34 @@ def check(context: click.Context) -> None:
     words = context.command_path.partition(" ")[2]
     call = (_PLANNING if run.feature == "" else _WORK).get(words)
     if call is None:
-        raise _refused(f"`ralph {words}` is not for it")
+        raise _refused(f"may not call `ralph {words}`")
     for parameter in context.command.params:
         name = parameter.name or ""
         if name in call.but and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise _refused(f"`ralph {words} {parameter.opts[0]}` is not for it")
+            raise _refused(f"may not call `ralph {words} {parameter.opts[0]}`")
     if (named := project_given()) is not None:
         home = home_folder()
         wanted = find_project(Path(named).expanduser(), home=home)
         own = find_project(Path(run.project) if run.project else Path.cwd(), home=home)
         if wanted is None or own is None or wanted.root != own.root:
-            raise _refused(f"{named} is not its project")
+            raise _refused(f"may not use {named}, which is not its project")
     feature = run.feature
     if call.feature and feature:
         given = context.params.get(call.feature)
         if given is None and words != "task update":
             context.params[call.feature] = feature
         elif given is not None and given != feature:
-            raise _refused(f"it works on {feature!r}, not on {given!r}")
+            raise _refused(f"works on {feature!r}, not on {given!r}")
     if call.task and feature:
         wanted_id = str(context.params[call.task])
         for task in the_plan().read("tasks").tasks:
             if str(task.id) == wanted_id and task.feature != feature:
-                what = f"it works on {feature!r}, and task {wanted_id} is of {task.feature!r}"
+                what = f"works on {feature!r}, and task {wanted_id} is of {task.feature!r}"
                 raise _refused(what)
 
 
 def _refused(why: str) -> BadInput:
     return BadInput(
-        f"this is an agent's run, and {why}",
+        f"an agent in `ralph run` {why}",
         todo="It has the memory and the plan of its feature; a person can do the rest.",
     )

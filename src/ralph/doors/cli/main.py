@@ -138,10 +138,9 @@ class Command(click.Command):
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         if json:
             self.params += [_JSON_OPTION, _PAGER_OPTION]
-        if all(option.name != "project" for option in self.params):
-            self.params.append(_PROJECT_OPTION)
-        if all(option.name != "server" for option in self.params):
-            self.params.append(_SERVER_OPTION)
+        own = {option.name for option in self.params}
+        shared = (_PROJECT_OPTION, _SERVER_OPTION)
+        self.params += [option for option in shared if option.name not in own]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""

@@ -294,7 +294,7 @@ def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
     if not sys.stdin.isatty():
         raise BadInput(problem, todo=f"{todo} {refusal}")
     if typed_answer(f"Type yes to {action}: ").strip().lower() != "yes":
-        raise BadInput("that was not yes", todo=refusal)
+        raise BadInput("not confirmed", todo=refusal)
 
 
 class Page:

@@ -292,11 +292,11 @@ class TerminalScreen(PlainScreen):
 
     def recalled(self, found: Related) -> None:
         """Show the titles that the model gets."""
-        titles = []
-        for related in found.conversations:
-            title = excerpt(related.conversation.title, 60) or "(no title)"
-            place = f"{related.conversation.id[:SHORT_ID]}, {related.similarity:.2f}"
-            titles.append(f"{title} ({place})")
+        titles = [
+            f"{excerpt(one.conversation.title, 60) or '(no title)'} "
+            f"({one.conversation.id[:SHORT_ID]}, {one.similarity:.2f})"
+            for one in found.conversations
+        ]
         self._page.line((f"memory: {'; '.join(titles)}", "dim"))
         if found.line:
             self._page.line((found.line, "dim"))

@@ -57,11 +57,13 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
       ralph conversations list --limit 5 --tag release
     """
     with context.opened(anywhere=True) as ralph:
-        listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
+        found = ralph.conversations.list(everywhere=everywhere, tags=tags)
+    listed, more = found[:limit], len(found) - limit
     fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
     value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
     empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
-    return Result(value, recall.conversation_table(listed, empty=empty))
+    notes = [f"and {more} more; to list them: --limit {len(found)}"] if more > 0 else []
+    return Result(value, recall.conversation_table(listed, empty=empty), notes=notes)
 
 
 @conversations.command()
@@ -163,8 +165,7 @@ def private(exchanges: tuple[str, ...]) -> Result:
       ralph conversations private 3f9a1c20 7be4d00f
     """
     with context.opened(anywhere=True) as ralph:
-        memory = ralph.conversations
-        ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
+        ids = list(dict.fromkeys(ralph.conversations.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
     text = f"Forgot {plural(len(ids), 'exchange')}, in journal and index."
     return Result({"private": ids}, text, notes=[f"still there: {each}" for each in done.remains])

@@ -208,9 +208,12 @@ def _hooks(scope: DoctorScope) -> Finding:
 
 def _capture(scope: DoctorScope) -> Finding:
     """Check that every finished session was captured."""
-    notes = map(Path.read_bytes, scope.home.glob("cache/hooks/*/sessions/*.jsonl"))
-    # A hook noted the end of an exchange, and no hook noted that it was saved.
-    waiting = sum(text.rfind(_OVER) > text.rfind(_KEPT) for text in notes)
+    waiting = 0
+    for file in scope.home.glob("cache/hooks/*/sessions/*.jsonl"):
+        with contextlib.suppress(FileNotFoundError):  # a hook may delete it meanwhile
+            text = file.read_bytes()
+            # A hook noted the end of an exchange, and no hook noted that it was saved.
+            waiting += text.rfind(_OVER) > text.rfind(_KEPT)
     if not waiting:
         return _ok("no session is waiting")
     what = f"{plural(waiting, 'session')} not captured yet: a hook was killed, or had no time"
@@ -229,8 +232,8 @@ def _timeouts(scope: DoctorScope) -> Finding:
     events = ", ".join(f"{n} {event}" for event, n in Counter(one.event for one in late).items())
     last = plain_date(late[-1].at, 16)
     what = f"{plural(len(late), 'hook')} ran out of time in the last 7 days ({events}; last {last})"
-    todo = "Nothing came in time there. Give hooks more: ralph config --user hook_timeout_s 10"
-    return _warning(what, todo)
+    more = "To give hooks more time: ralph config --user hook_timeout_s 10"
+    return _warning(what, f"Those sessions got no memory. {more}")
 
 
 # -- servers
@@ -426,7 +429,7 @@ def _git(scope: DoctorScope) -> Finding | None:
         detail = "git ignores the journal, so clones do not get it"
         return _warning(detail, "Remove .ralph/db from .gitignore.")
     if not project.merges_plans():
-        return _warning("git does not know here how to merge the plan", "Run: ralph init")
+        return _warning("git cannot merge the plan in this clone yet", "Run: ralph init")
     return _ok("journals and plans merge without conflicts")
 
 

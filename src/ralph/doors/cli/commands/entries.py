@@ -22,6 +22,7 @@ from ralph.plan.fields import clean_status
 from ralph.plan.model import Comment, Discipline, Feature, Kind, PlanView, Task
 from ralph.plan.store import Plan
 from ralph.records.learning import Learning
+from ralph.text.tokens import plural
 
 _TITLE_CHARS = 70
 _STATUSES = "pending (default), in_progress, blocked, done, skipped."
@@ -141,10 +142,11 @@ def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
 
 
 def _feature_texts(feature: Feature) -> dict[str, list[str]]:
-    files = []
-    for file in feature.context_files:
-        touched = f", touched {file.touch_count} times" if file.touch_count else ""
-        files.append(f"{file.path} [{file.source}{touched}]")
+    files = [
+        f"{file.path} [{file.source}"
+        + (f", touched {plural(file.touch_count, 'time')}]" if file.touch_count else "]")
+        for file in feature.context_files
+    ]
     lessons = [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings]
     return {"context_files": files, "learnings": lessons}
 

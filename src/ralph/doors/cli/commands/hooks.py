@@ -90,7 +90,7 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
     done = apply(edits)
     page = Page()
     for edit in edits:
-        page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
+        page.line(f"Written: {edit.file}" if edit in done else f"Already up to date: {edit.file}")
     if login is not None and root is not None:
         before = find_login(home_folder(), root, environment=False)
         if before is not None and before.address == login.address:  # its token is replaced
@@ -100,7 +100,7 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
         page.line(f"{TITLES[agent]} needs the token in its environment: export RALPH_TOKEN=...")
     todo = setup.register(call) if user and not no_mcp else None
     if todo is not None:
-        note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
+        note(f"{agent} is not on the PATH, so the MCP server was not registered. Run: {todo}")
     page.line(f"The client calls: {call.shown}")
     if user and setup.has_hooks:
         home = home_folder()
@@ -148,7 +148,7 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
             if (todo := setup.unregister()) is None:
                 page.line("Removed the MCP server from your own servers")
             else:
-                note(f"there is no {name} here to remove the MCP server with. Run: {todo}")
+                note(f"{name} is not on the PATH, so the MCP server was not removed. Run: {todo}")
     unused = root is not None and not _clients("project", root)
     if root and unused and (address := unbind_folder(home_folder(), root)):
         page.line(f"The memory of {root} is on this machine again; {address} keeps what it has")
@@ -158,7 +158,7 @@ def uninstall(user: bool, project: bool, agent: str, every: bool) -> None:
             note(f"{what}. To send: ralph --server {address} journal deliver")
         found = True
     if not found:
-        page.line("Nothing of Ralph's was there.")
+        page.line("Ralph was not set up there.")
 
 
 @hooks.command()
@@ -169,15 +169,17 @@ def status() -> Result:
     address = server_folders(home_folder()).get(str(root))
     found = look(project.root if project else root if address else None)
     folder = context.start_folder()
-    line = f"{folder} is in no Ralph project: hooks stay silent. Run: ralph init"
-    if pausing.paused_folders(home_folder()) is not None:
-        line = f"{folder} is in no Ralph project: hooks save its sessions in {home_folder()}"
-    if paused := pausing.in_force(home_folder(), project or "", folder=str(folder)):
-        line = str(paused)
-    elif found.project:
-        line = f"project {found.project}"
-    if address:
-        line = f"the memory of {root} is on {address}"
+    paused = pausing.in_force(home_folder(), project or "", folder=str(folder))
+    saves = pausing.paused_folders(home_folder()) is not None
+    outside = f"{folder} is in no Ralph project: hooks"
+    lines = {
+        f"the memory of {root} is on {address}": address,
+        str(paused): paused,
+        f"project {found.project}": found.project,
+        f"{outside} save its sessions in {home_folder()}": saves,
+        f"{outside} stay silent. Run: ralph init": True,
+    }
+    line = next(text for text, applies in lines.items() if applies)
 
     def show(page: Page) -> None:
         page.line(line)

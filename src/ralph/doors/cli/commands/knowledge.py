@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from subprocess import list2cmdline
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, fresh_and_known
+from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, fresh_and_known
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
@@ -91,10 +90,11 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
         raise click.UsageError("Choose a --type, or give a FILE; - is stdin.")
     with context.opened() as ralph:
         memory = ralph.knowledge
-        if file is None:
-            entries = [_option_entry(memory, str(entry_type), given, unverified)]
-        else:
-            entries = _entries_from_file(memory, file)
+        entries = (
+            [_option_entry(memory, str(entry_type), given, unverified)]
+            if file is None
+            else _entries_from_file(memory, file)
+        )
         return _captured(memory.capture_all(entries))
 
 
@@ -110,7 +110,8 @@ def _captured(captured: list[SavedEntry]) -> Result:
         page.line(f"Captured {_entries(fresh)}{known}.")
         entries = {each.id: each.record for each in captured}
         for identity, entry in list(entries.items())[:_SHOWN]:
-            page.line(cards.short_id(identity), "  ", cards.entry_text(entry), indent=2)
+            text = f"  {entry.entry_type}  {cards.entry_text(entry)}"
+            page.line(cards.short_id(identity), text, indent=2)
         page.more(len(entries) - _SHOWN)
         if any(each.staged for each in captured):
             page.line("Staged. To publish it: ralph knowledge checkpoint")
@@ -331,7 +332,7 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
         wanted = memory.pattern(pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
         now = memory.pattern(wanted)
-    text = f"  worked {cards.success_ratio(now)} times, rate {now.success_rate:.2f}"
+    text = f"  {cards.worked_text(now)} (estimated success rate {now.success_rate:.2f})"
     value = {"id": identity, "worked": worked, "task": task, "pattern": now.to_json()}
     return Result(value, lambda page: page.line(cards.short_id(now.id), text))
 
@@ -438,10 +439,13 @@ def list_gates() -> Result:
     """List the rejections that wait for an approval."""
     with context.opened() as ralph:
         found = gates.gates(ralph)
-    rows: list[Sequence[Span]] = []
-    for each in found:
-        about = each.gate.task, each.gate.gate_type, excerpt(each.gate.human_feedback, 80)
-        rows.append((cards.short_id(each.id), cards.minute(each.at), *about))
+    rows = [
+        (
+            *(cards.short_id(each.id), cards.minute(each.at), each.gate.task),
+            *(each.gate.gate_type, excerpt(each.gate.human_feedback, 80)),
+        )
+        for each in found
+    ]
     heads = ("id", "since", "task", "gate", "feedback")
     return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
 
@@ -451,7 +455,7 @@ def _planned(task: str) -> tuple[Task | None, str, list[str]]:
     try:
         planned = context.the_plan().task(task.strip())
     except NotFound:
-        return None, task, [f"the plan has no task {task!r}; saved all the same"]
+        return None, task, [f"the plan has no task {task!r}. Saved anyway."]
     return planned, str(planned.id), []
 
 

@@ -186,8 +186,7 @@ def _changes_text(proposal: Proposal) -> str:
             for kind, changes in proposal.changes().items()
             if (names := getattr(changes, verb))
         ]
-        if counts:
-            parts.append(f"{' and '.join(counts)} {verb}")
+        parts += [f"{' and '.join(counts)} {verb}"] if counts else []
     return ", ".join(parts) or "Only comments and order changed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -12,12 +13,13 @@ import msgspec
 from click.shell_completion import get_completion_class
 
 from ralph import trust as trusting
+from ralph.clients.setup import look
 from ralph.config import KEYS, USER_FILE, Settings, check_key, clear, home_folder, load, store
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
-from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, picked
-from ralph.errors import BadInput, EmbedderOff, NotAProject, NotFound, suggestion
+from ralph.doors.cli.render import Page, Result, Table, confirm, excerpt, is_terminal, picked
+from ralph.errors import BadInput, EmbedderOff, NotFound, suggestion
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
@@ -72,21 +74,27 @@ def init(folder: str | None, embedder: str | None) -> Result:
             if (chosen := choose_embedder(settings, home / "cache")) is not None:
                 chosen.check()
     root.mkdir(parents=True, exist_ok=True)
+    merged = project.merges_plans()
     created = [file.relative_to(root).as_posix() for file in project.init()]
     if embedder is not None:
         store(project.settings_file, "embedder", embedder, home=home)
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    file = project.settings_file
-    changed = [] if embedder is None else [f"embedder is now {embedder}, in {file}"]
+    into = f"embedder is now {embedder}, in {project.settings_file}"
+    changed = [] if embedder is None else [into]
+    if project.merges_plans() and not merged:
+        changed.append("git merges the plan by entries here from now on.")
     nothing = "nothing else" if changed else "nothing"
     lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
         lines = [*changed, f"Created in {root}:", *(f"  {name}" for name in created)]
         if any((parent / ".git").exists() for parent in (root, *root.parents)):
             lines.append("Commit .ralph to git, so that the journal goes with the project.")
-        lines.append("Next: `ralph hooks install` lets Claude Code and other clients use it.")
+        hooks = "Next: `ralph hooks install` lets Claude Code and other clients use it."
+        plan = "Next: `ralph plan import TODO.md` makes a plan from your list."
+        installed = any(place.hooks and place.hooks.calls for place in look(root).places)
+        lines.append(plan if installed else hooks)
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
     return Result(value, lines, notes=notes)
 
@@ -146,9 +154,9 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
     else:
         stored = store(file, key, str(value), home=home_folder())
-        text = f"{key} is now {stored}, in {file}"
+        text = f"{key} is now {_value_text(stored)}, in {file}"
     notes = [
-        f"{origin.origin} takes precedence: {key} is {origin.value} here"
+        f"{origin.origin} takes precedence: {key} is {_value_text(origin.value)} here"
         for origin in context.project_config(optional=True)[1].origins
         if origin.key == key and stored is not None and origin.origin != str(file)
     ]
@@ -175,19 +183,16 @@ def _settings(key: str | None) -> Result:
 
 def _value_text(value: Any) -> str:
     """Format a value as the user would type it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "not set" if value in (None, ()) else str(value)
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _settings_file(*, user: bool) -> Path:
     if user:
         return home_folder() / USER_FILE
-    try:
-        return context.the_project().settings_file
-    except NotAProject as error:
-        todo = "Run: ralph init, or add --user for all projects."
-        raise NotAProject(error.what, where=error.where, todo=todo) from None
+    todo = "Run: ralph init, or add --user for all projects."
+    return context.the_project(todo=todo).settings_file
 
 
 # -- trust
@@ -229,7 +234,9 @@ def _trust(*, yes: bool) -> Result:
         Page().show(lines)
     if waiting and not yes:
         wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
-        problem = f"{wishes} of this project need a yes and there is nobody to ask: {texts}"
+        problem = (
+            f"{wishes} of this project need your approval, and this is not a terminal: {texts}"
+        )
         todo = "Check it, then add --yes."
         confirm("allow this", problem=problem, todo=todo, refusal="Nothing was allowed.")
     if waiting:
@@ -291,6 +298,7 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
     elif feature is not None:
         if not is_new and feature.strip():
             _check_feature(project, feature)
+            _check_task(feature, task_id)
         projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
     if (now := projects.read_focus(project)) is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
@@ -312,6 +320,15 @@ def _check_feature(project: projects.Project, feature: str) -> None:
         listed = f"Features: {', '.join(sorted(names))}. For a new one add --new."
         todo = suggestion(feature, names) + listed
         raise NotFound(f"no feature {feature!r} in the plan or in memory", todo=todo)
+
+
+def _check_task(feature: str, task_id: str | None) -> None:
+    """Raise if the plan has tasks, but the feature has none with this id."""
+    tasks = context.the_plan().read("tasks").tasks if task_id else ()
+    own = [str(task.id) for task in tasks if task.feature == feature]
+    if tasks and str(context.number(task_id)) not in own:
+        todo = f"Its tasks: {excerpt(', '.join(own) or 'none', 200)}"
+        raise NotFound(f"{feature} has no task {task_id} in the plan", todo=todo)
 
 
 # -- pause and resume
@@ -362,10 +379,12 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     project = None if everywhere or conversation else context.found_project()
     identity, folder = scope.get("conversation", ""), scope.get("folder", "")
     still = pausing.in_force(home, project or "", identity, folder)
-    text = "Recording again." if ended else "There was no such pause."
+    what = "This project" if "project" in scope else "That"
+    text = "Recording again." if ended else f"{what} is not paused."
     if still is not None:
         words = " --here" if still.folder else "" if still.project else " --everywhere"
-        text += f" But {still}" + (f"; `ralph resume{words}` ends that." if still.since else ".")
+        text = f"{text[:-1]}, but {still}."
+        text += f" To resume: ralph resume{words}" if still.since else ""
     return Result({"resumed": ended is not None, "paused": still and _pause_json(still)}, text)
 
 
@@ -380,11 +399,8 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
         return home, {"conversation": _conversation_id(home, conversation.strip())}
     if everywhere:
         return home, {}
-    try:
-        return home, {"project": context.the_project()}
-    except NotAProject as error:
-        todo = "Add --here for this directory, or --everywhere."
-        raise NotAProject("there is no project here", where=error.where, todo=todo) from None
+    todo = "Add --here for this directory, or --everywhere."
+    return home, {"project": context.the_project(todo=todo)}
 
 
 def _conversation_id(home: Path, wanted: str) -> str:

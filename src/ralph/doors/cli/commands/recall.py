@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,10 @@ from ralph.current_run import current_run
 from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
+from ralph.errors import RalphError
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
 from ralph.text.sanitize import plain_date
+from ralph.text.times import local_today, moments_between, time_range
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -35,11 +39,12 @@ _MEMORIES = {
     "plan": "learnings and features of the plan",
 }
 _TITLE_CHARS = 80
+_ID = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]*")
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
-_NO_CONVERSATIONS = (
-    "No conversations here yet. `ralph hooks install` records them, "
-    "`ralph conversations import` imports earlier ones."
+NO_CONVERSATIONS = (
+    "No conversations here yet. Hooks record them (`ralph hooks status` shows where), `ralph "
+    "conversations import` imports earlier ones, `--everywhere` lists those of other projects."
 )
 CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
@@ -88,33 +93,35 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
       ralph search "retry policy" --kind conversation --since 7d
     """
     check_sources({"feature": feature, **given})
+    _check_days(given)
+    text = " ".join(query)
     given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
     given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
     with context.opened(anywhere=True) as ralph:
-        names = [] if feature is None else [memory.name for memory in ralph.features()]
+        names = [memory.name for memory in ralph.features()] if feature else []
+        names += context.plan_features() if feature else []
         if given["min_score"] is None:
             given["min_score"] = ralph.config.settings.min_score
-        asked = partial(ralph.search, " ".join(query), scope=_scope(), **_of(feature))
+        asked = partial(ralph.search, text, scope=_scope(), **_of(feature))
         answer = cards.located(asked(**given), ralph.project.root)
         notes, left_out = list(answer.notes), answer
         if explain and not answer:
             left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
             notes.append("this project does not use shared knowledge (knowledge_receive is false)")
+        floor = f"{given['min_score']:.2f}"
+        empty = "" if answer else _why_nothing(ralph, text, floor)
     if feature is not None and feature not in names:
-        listed = ", ".join(names) or "none yet"
+        listed = ", ".join(dict.fromkeys(names)) or "none yet"
         notes.append(f"no feature {feature!r} in memory (features: {listed})")
-    floor = f"{given['min_score']:.2f}"
-    empty = f"No results above {floor}. Try different words or a lower --min-score."
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
     show = partial(cards.show_hit, explain=explain)
 
     def show_left_out(page: Page) -> None:
         page.line(empty)
         page.line(f"Left out, because each scores below {floor}:")
-        for hit in left_out:
-            page.line("")
-            show(page, hit)
+        page.line()
+        page.show(Cards(left_out, show))
 
     view = show_left_out if left_out and not answer else Cards(answer, show, empty)
     return Result(value, view, notes=notes)
@@ -123,6 +130,25 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
 def _of(feature: str | None) -> dict[str, Any]:
     """Return the argument for the features to search: this one, or all."""
     return {"features": None if feature is None else [feature]}
+
+
+def _why_nothing(ralph: Ralph, text: str, floor: str) -> str:
+    """Say why a search found nothing, and what to do."""
+    if _ID.fullmatch(text):
+        with contextlib.suppress(RalphError):
+            found = ralph.get(text, scope=_scope()).id[: cards.SHORT_ID]
+            return f"{text} is a record: ralph show {found}"
+    days = time_range(text, local_today())
+    if days and days.alone:
+        return f"No results from {days.first if days.first == days.last else 'that time'}."
+    return f"No results above {floor}. Try different words or a lower --min-score."
+
+
+def _check_days(given: dict[str, Any]) -> None:
+    """Raise if `--since` is after `--until`."""
+    first, end = moments_between(given["since"], given["until"])
+    if first >= end:
+        raise click.UsageError("--since is after --until.")
 
 
 def check_sources(given: dict[str, Any]) -> None:
@@ -138,7 +164,7 @@ def check_sources(given: dict[str, Any]) -> None:
 
 
 @click.command(cls=Command)
-@context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
+@context.option("--count", "How many (default 10).", "N", "--limit", type=click.IntRange(1))
 @narrow
 def recent(count: int | None, feature: str | None, **given: Any) -> Result:
     """List what happened last: iterations, conversations, notes and learnings.
@@ -187,6 +213,7 @@ def log(feature: str | None, **given: Any) -> Result:
 
 
 def _recent(count: int, feature: str | None, given: dict[str, Any]) -> list[Hit]:
+    _check_days(given)
     with context.opened(anywhere=True) as ralph:
         return ralph.recent(count, scope=_scope(), **_of(feature), **given)
 
@@ -239,24 +266,28 @@ def files(feature: str | None) -> Result:
 
 
 @click.command(cls=Command)
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", metavar="TEXT...|-", nargs=-1, required=True)
 @context.feature_option
 @context.flag("--private", "Keep it in Ralph's home, not in the project.")
 def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Result:
     """Save a note that searches and prompts will find.
 
-    It is saved with the project, for everyone who has it, and needs no plan. A private note, and
-    one saved outside of a project, is only yours.
+    It is saved with the project, for everyone who has it, and needs no plan; - is stdin. A private
+    note, and one saved outside of a project, is only yours.
 
     \b
     Examples:
       ralph remember "The staging database resets every night."
       ralph remember "Tokens expire after 15 minutes" --feature auth
     """
+    context.warn_of_feature(feature)
+    words = " ".join(text)
+    if words == "-":
+        words = context.text_of(context.read_input(words), context.shown_name(words))
     with context.opened(anywhere=True) as ralph:
         alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
-        note, fresh = ralph.remember(" ".join(text), feature=feature or "", private=alone, by=by)
+        note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by)
         where = "for you alone" if alone else _kept_where(ralph)
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
@@ -392,7 +423,7 @@ def conversation_table(talks: list[ConversationState], current: str = "", empty:
         facts = (str(item.exchanges), talk.source, talk.project, " ".join(words))
         rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
     heads = ("id", "last", "exchanges", "source", "project", "title")
-    return Table(heads, rows, empty or _NO_CONVERSATIONS)
+    return Table(heads, rows, empty or NO_CONVERSATIONS)
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
@@ -405,8 +436,7 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool)
             page.line((name, "bold"))
             page.lines(text)
     for step in exchange.messages if steps else ():
-        failed = " failed" if step.failed else ""
-        page.line((f"{step.tool or step.role}{failed}", "magenta"))
+        page.line((f"{step.tool or step.role}{' failed' if step.failed else ''}", "magenta"))
         page.lines(step.content)
     cards.show_errors(page, exchange.errors)
     cards.show_files(page, exchange.files_touched)
@@ -453,12 +483,14 @@ def status() -> Result:
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
-    with context.opened() as ralph:
-        found = look(ralph)
+    with context.opened(anywhere=True) as ralph:
+        found, plain_folder = look(ralph), not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
+        if plain_folder:
+            where = f"{ralph.where} is in no project; sessions are saved in {ralph.project.home}"
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
-        paused = in_force(ralph.project.home, ralph.project)
+        paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))
@@ -469,10 +501,11 @@ def status() -> Result:
         if not (found.features or any(one["journalled"] for one in beside.values())):
             # A token for one feature gets no counts; if the server is down, they are unknown.
             if beside if ralph.remote else ralph.store.journals.trouble() is None:
-                page.line("Memory is empty. Save iterations with: ralph record")
+                empty = "Memory is empty. Save iterations with: ralph record"
+                page.line(NO_CONVERSATIONS if plain_folder else empty)
             return
         page.line()
-        heads = ("feature", "journalled", "indexed", "state")
+        heads = ("feature", "journaled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
         # A server does not count private notes.
         names = _MEMORIES | ({"conversation": "conversations"} if ralph.remote else {})

@@ -13,6 +13,7 @@ import msgspec
 
 from ralph import clients
 from ralph.doors.cli import context
+from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note, render
 from ralph.errors import BadRecord
@@ -50,6 +51,7 @@ def record(files: tuple[str, ...], task_id: str | None, **given: str | None) -> 
       ralph record runs/*.jsonl --feature auth
     """
     flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
+    context.warn_of_feature(given["feature"])
     if len(files) < 2:
         return _record_file(files[0] if files else "-", flags)
     value: list[Any] = []
@@ -85,15 +87,13 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
     unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
 
-    def show(page: Page) -> None:
-        features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        fresh, known = fresh_and_known(saved)
-        page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
-        if dialect:
-            page.line(_run_text(saved[0].record), indent=2)
-
+    features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
+    fresh, known = fresh_and_known(saved)
+    ids = excerpt(", ".join(each.id[:SHORT_ID] for each in saved), 160)
+    shown = [f"Recorded {plural(fresh, 'iteration')} of {features}{known}.", f"  {ids}"]
+    shown += [f"  {_run_text(saved[0].record)}"] if dialect else []
     value = [{"id": each.id, "kind": each.kind, **each.record.to_json()} for each in saved]
-    return Result(value, show, notes=notes)
+    return Result(value, shown, notes=notes)
 
 
 # -- records as JSON

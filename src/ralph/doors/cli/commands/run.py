@@ -96,10 +96,16 @@ def _show_preview(found: dict[str, Any], page: Page) -> None:
         page.line(f"Nothing would run: {found['detail']}.")
         return
     rules = [word for word in found["command"] if word.startswith("Bash(")]
-    fields = {"next": found.pop("detail"), **found, "budget_usd": found["budget_usd"] or "none"}
-    fields["permissions"] = found["permissions"] or "your own command decides"
-    fields["command"] = join(word for word in found["command"] if word not in rules)
-    fields["allowed_commands"] = ", ".join(rule[5:-3] for rule in rules)
+    fields = {
+        "next": found.pop("detail"),
+        "timeout": duration(found.pop("timeout_s")).removesuffix(" 0 s"),
+        **found,
+        **{name: "yes" if found[name] else "no" for name in ("review", "commit")},
+        "budget_usd": found["budget_usd"] or "none",
+        "permissions": found["permissions"] or "your own command decides",
+        "command": join(word for word in found["command"] if word not in rules),
+        "allowed_commands": ", ".join(rule[5:-3] for rule in rules),
+    }
     page.fields(fields)
     page.line("Nothing was started or written.")
 

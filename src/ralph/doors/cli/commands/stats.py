@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph.memory.stats import RecallStats, Usage
 
 _GROUPS = ("day", "feature", "model")
-_EMPTY = {"day": "(no date)", "feature": "(sessions)", "model": "(not told)"}
+_EMPTY = {"day": "(no date)", "feature": "(sessions)", "model": "(unknown)"}
 _KEY_CHARS = 15
 _BAR_CHARS = 12
 _MOST_ROWS = 10
@@ -42,7 +42,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
     """
     from ralph.memory.stats import stats as count
 
-    with context.opened() as ralph:
+    with context.opened(anywhere=True) as ralph:
         found = count(ralph, since=since, until=until, feature=feature)
 
     def show(page: Page) -> None:
@@ -60,7 +60,7 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
 
 def _summary(total: Usage) -> str:
     parts = [plural(total.iterations, "iteration")] if total.iterations else []
-    parts += [f"{total.exchanges} prompts in sessions"] if total.exchanges else []
+    parts += [f"{plural(total.exchanges, 'prompt')} in sessions"] if total.exchanges else []
     if total.judged:
         done = total.outcomes.get("success", 0)
         parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
@@ -96,7 +96,7 @@ def _show_recall(page: Page, found: RecallStats) -> None:
         ends = [getattr(found, f"{case}_{one}") for one in ("with", "without")]
         cells = [f"{e.passed}/{e.commands} {_percent(e.commands, e.passed)}" for e in ends]
         page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
-    page.line("This is no proof: memory is given where there was work like it before.")
+    page.line("This is not proof: memory is only shown where similar work was done before.")
 
 
 def _percent(whole: int, part: int) -> str:

@@ -119,12 +119,13 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         if (loaded.settings.journal_url or None) != target:
             origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
             notes.append(f"{origin} takes precedence over {file}; change it there, too")
-    unreadable, memories = [], []
-    for each in moved.memories:
-        about = picked(each, "memory", "left", "streams")
-        memories.append({**about, "from": each.source, "to": each.target})
-        bad = [complaint for stream in each.streams for complaint in stream.unreadable]
-        unreadable += [f"{b.file}:{b.line}: {b.what}; it stays where it is" for b in bad]
+    memories = [
+        picked(each, "memory", "left", "streams") | {"from": each.source, "to": each.target}
+        for each in moved.memories
+    ]
+    streams = [stream for each in moved.memories for stream in each.streams]
+    bad = [complaint for stream in streams for complaint in stream.unreadable]
+    unreadable = [f"{b.file}:{b.line}: {b.what}; it stays where it is" for b in bad]
     counts = picked(moved, "dry_run", "records", "fresh", "left")
     value = {**counts, "switched": switch, "memories": memories}
     show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
@@ -163,13 +164,14 @@ def _show_moved(
         page.table(heads, rows)
         page.line()
     what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
-    lines = [f"{what} are the same in both places, compared one by one."]
+    lines = [f"{what}: the same in both places, compared one by one.", "The original is unchanged."]
     if moved.dry_run:
-        lines = [f"{what} would be the same there, {moved.fresh} of them new."]
-    lines.append("Nothing was copied." if moved.dry_run else "The original is unchanged.")
-    if moved.left:
-        others = plural(moved.left, "journal")
-        lines.append(f"Left where it was: {others} of other projects; --all includes them.")
+        lines = [
+            f"{what} would be the same there, {moved.fresh} of them new.",
+            "Nothing was copied.",
+        ]
+    others = f"{plural(moved.left, 'journal')} of other projects; --all includes them."
+    lines += [f"Left where it was: {others}"] if moved.left else []
     page.show(lines if moved.dry_run else lines + _next_steps(target, switched, in_use))
 
 
@@ -212,10 +214,11 @@ def deliver() -> Result:
     _, config, home = context.project_config(optional=True)  # waiting records are of all projects
     url = config.settings.journal_url
     with context.warnings_noted():
-        if url:
-            delivered = transfer.deliver_all(url, config.settings, home)
-        else:
-            delivered = transfer.bring_home(context.the_project(), config.settings, home)
+        delivered = (
+            transfer.deliver_all(url, config.settings, home)
+            if url
+            else transfer.bring_home(context.the_project(), config.settings, home)
+        )
     left = transfer.waiting_records(home)
     records = plural(sum(delivered.values()), "record")
     text = f"Delivered {records} to the {'server' if url else 'files'}."
@@ -342,9 +345,10 @@ def rebuild(feature: str | None) -> Result:
     total = plural(sum(each["records"] for each in features), "record")
     seconds = sum(each["seconds"] for each in features)
     lines = [f"Rebuilt {total} of {plural(len(features), 'feature')} in {seconds:.1f} s."]
-    for label, each in beside.items():
-        counted = plural(each["records"], "record")
-        lines.append(f"Rebuilt {counted} of {label} in {each['seconds']:.1f} s.")
+    lines += [
+        f"Rebuilt {plural(each['records'], 'record')} of {label} in {each['seconds']:.1f} s."
+        for label, each in beside.items()
+    ]
     return Result({"features": features} | beside, lines)
 
 

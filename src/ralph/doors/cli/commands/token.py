@@ -11,7 +11,7 @@ import click
 
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, Table, picked
+from ralph.doors.cli.render import Result, Table, picked
 from ralph.errors import BadInput
 from ralph.memory.tokens import RIGHTS, Right, Token, Tokens
 
@@ -51,11 +51,8 @@ def create(name: str, scope: Right, feature: str | None, expires: str | None) ->
             name, project.id, scope, feature=feature, days=_days_in(expires)
         )
 
-    def show(page: Page) -> None:
-        page.line(secret)
-        page.line(f"Copy it now: it is not shown again. To revoke it: ralph token revoke {made.id}")
-
-    return Result({**_token_json(made), "token": secret}, show)
+    todo = f"Copy it now: it is not shown again. To revoke it: ralph token revoke {made.id}"
+    return Result({**_token_json(made), "token": secret}, [secret, todo])
 
 
 @token.command(name="list")
@@ -108,10 +105,14 @@ def _token_json(one: Token) -> dict[str, object]:
 
 
 def _tokens_table(found: list[Token], own: str) -> Table:
-    rows = []
-    for one in found:
-        where = "this" if one.project == own else one.project[:8]
-        until = "expired" if one.is_expired() else (one.expires or "never")[:10]
-        rows.append([one.id, one.name, one.right, where, one.feature or "", until])
+    rows = [
+        [
+            *(one.id, one.name, one.right),
+            "this" if one.project == own else one.project[:8],
+            one.feature or "",
+            "expired" if one.is_expired() else (one.expires or "never")[:10],
+        ]
+        for one in found
+    ]
     empty = "There are no tokens. Create one: ralph token create NAME --scope read"
     return Table(["id", "name", "scope", "project", "feature", "expires"], rows, empty)

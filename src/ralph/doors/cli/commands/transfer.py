@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from ralph import disk
 from ralph.clients import BY_AGENT, BY_SOURCE
 from ralph.doors.cli import context, render
-from ralph.doors.cli.cards import one_line_of, short_id, staged_table
+from ralph.doors.cli.cards import SHORT_ID, one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, note, picked
@@ -29,6 +29,8 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.memory.transfer import export_lines, import_lines
+from ralph.records.conversation import EXCHANGE
+from ralph.records.iteration import KIND as ITERATION
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
@@ -37,6 +39,7 @@ _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
 _GIT = "Git history keeps what was committed before."
+_DRY_RUN = "This is a dry run; nothing was forgotten."
 _OTHERS = "what is published of it is deleted for all other projects, too"
 
 
@@ -347,16 +350,23 @@ def _talks_text(conversations: int, exchanges: int) -> str:
 @context.option("--before", "Records older than this.", "DATE")
 @context.option("--match", "Records that contain this text.")
 @context.option("--reason", "Why; it is saved with the id.", "R")
+@context.dry_run_option
 @context.flag("--yes", "Do not ask.")
 def forget(
-    ids: tuple[str, ...], everything: bool, project: tuple[str, ...], yes: bool, **chosen: Any
+    ids: tuple[str, ...],
+    everything: bool,
+    project: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    **chosen: Any,
 ) -> Result:
     """Delete records for good, with what was learned from them.
 
     These are iterations, notes, learnings, this project's conversations and documents, and
     knowledge that it captured. An ID may also be another project's entry, or a pattern, which means
     all its entries. Records must match all options that are given. Everything is listed first.
-    Without an ID, or if learnings or published knowledge are deleted too, it asks.
+    Without an ID, or if learnings or published knowledge are deleted too, it asks; on a terminal
+    also if an ID stands for several exchanges or iterations.
 
     An exchange is deleted together with its iteration, the title made from it, its summaries,
     lessons, learnings, and copies in notes and logs. With --match the text is also removed from the
@@ -379,14 +389,18 @@ def forget(
     reason: str | None = chosen.pop("reason")
     with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
         if ralph.remote:
-            return _forget_there(ralph, ids, yes, [n for n, v in chosen.items() if v] or reason)
+            single = () if reason or any(chosen.values()) else ids
+            return _forget_there(ralph, single, yes=yes, dry_run=dry_run)
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count or choice.places:
+            kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
             if not wants_json():
-                _show_choice(Page(), ralph, choice)
+                _show_choice(Page(), ralph, choice, kinds)
             if choice.published:
                 note(_OTHERS)
-            if not yes and (not ids or choice.derived):
+            many = max(map(list(kinds.values()).count, (EXCHANGE, ITERATION))) > len(ids)
+            unnamed = not ids or choice.derived or (many and render.is_terminal(sys.stdin))
+            if unnamed and not (yes or dry_run):
                 records = plural(choice.count, "record")
                 if choice.places:
                     records += f" and the words on {plural(len(choice.places), 'line')} of the plan"
@@ -394,23 +408,19 @@ def forget(
                     records += f" (everything of {ralph.project.root} that matches)"
                 render.confirm(
                     f"forget {records} for good",
-                    problem=f"{records} would be forgotten and there is nobody to ask",
+                    problem=f"{records} would be forgotten, and this is not a terminal",
                     todo="Add --yes to do it.",
                     refusal="Nothing was forgotten.",
                 )
-        done = keeping.forget(ralph, choice, reason=reason)
-
-    def show(page: Page) -> None:
-        if done.count:
-            beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
-            page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
-        elif not done.copies:
-            page.line("No record matches; nothing was forgotten.")
-        if done.copies:
-            page.line(f"Also removed: {', '.join(done.copies)}.")
-        for remaining in done.remains:
-            page.line(f"Still there: {remaining}")
-
+        gone = None if dry_run else keeping.forget(ralph, choice, reason=reason)
+    done = gone or keeping.Forgotten(0, [], choice.remains)
+    lines = [f"Also removed: {', '.join(done.copies)}."] if done.copies else []
+    if done.count:
+        beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
+        lines.insert(0, f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
+    listed = dry_run and (choice.count or choice.places)
+    lines = lines or [_DRY_RUN if listed else "No record matches; nothing was forgotten."]
+    lines += [f"Still there: {remaining}" for remaining in done.remains]
     records_json = [
         {"id": each, "feature": key.name if key.memory == FEATURES and key.name != NOTES else None}
         for key, some in choice.ids.items()
@@ -419,24 +429,28 @@ def forget(
     records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
-    return Result(value, show, notes=notes)
+    return Result(value, lines, notes=notes)
 
 
-def _forget_there(there: Any, ids: tuple[str, ...], yes: bool, more: object) -> Result:
+def _forget_there(there: Any, ids: tuple[str, ...], *, yes: bool, dry_run: bool) -> Result:
     """Forget records on a server, each with everything that was learned from it."""
-    if more or not ids:
-        todo = "Name the records by their ids, or do this where the server runs."
-        raise BadInput("a server forgets single records", todo=todo)
+    if not ids:
+        todo = "Leave other options and --reason out, or do this where the server runs."
+        raise BadInput("a server forgets single records, named by their ids", todo=todo)
     looked = [there.forget(one, dry_run=True) for one in ids]
     going = list(dict.fromkeys(one for each in looked for one in each["ids"]))
     learned = list(dict.fromkeys(one for each in looked for one in each["learnings"]))
     records = plural(len(going), "record")
     if learned:
         records += f" and {plural(len(learned), 'learning')}"
+    value = {"forgotten": 0, "ids": going, "learnings": learned, "remains": []}
+    if dry_run:
+        shown = ", ".join(one[:SHORT_ID] for one in [*going, *learned])
+        return Result(value, [f"To be forgotten on the server: {records} ({shown})", _DRY_RUN])
     if not yes and (learned or len(going) > len(ids)):
         render.confirm(
             f"forget {records} on the server for good",
-            problem=f"{records} would be forgotten and there is nobody to ask",
+            problem=f"{records} would be forgotten, and this is not a terminal",
             todo="Add --yes to do it.",
             refusal="Nothing was forgotten.",
         )
@@ -444,19 +458,20 @@ def _forget_there(there: Any, ids: tuple[str, ...], yes: bool, more: object) -> 
     for one in ids:
         with contextlib.suppress(NotFound):  # it was forgotten along with an earlier one
             remains += there.forget(one)["remains"]
-    value = {"forgotten": len(going), "ids": going, "learnings": learned, "remains": remains}
+    value |= {"forgotten": len(going), "remains": remains}
     lines = [f"Forgot {records} on the server.", *(f"Still there: {each}" for each in remains)]
     return Result(value, lines)
 
 
-def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
+def _show_choice(
+    page: Page, ralph: Ralph, choice: keeping.Choice, records: Mapping[str, str]
+) -> None:
     names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge", NOTES: "the notes"}
     homes = [names.get(key.memory) or names.get(key.name, key.name) for key in choice.ids]
     homes += ["the plan"] if choice.learnings or choice.places else []
     homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
-    kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
-    kinds |= {one.id: "learning" for one in choice.learnings}
+    kinds = {**records, **{one.id: "learning" for one in choice.learnings}}
     for some in ([each for each in kinds if each not in choice.derived], choice.derived):
         for each in some[:_SHOWN]:
             page.line(short_id(each), "  ", _record_text(ralph, each, kinds[each]), indent=2)
