@@ -18,7 +18,7 @@ from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
 from ralph.records.iteration import ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
-from ralph.text.sameness import compare, from_signature, gist
+from ralph.text.sameness import Verdict, adds, compare, from_signature, gist
 from ralph.text.sanitize import folded, sanitize, sanitize_line
 
 if TYPE_CHECKING:  # who only shows learnings reads no YAML
@@ -191,8 +191,7 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     )
     if was_removed(entry, new):
         return AddedLearning("removed_before", new)
-    about = gist(new.text)
-    verdicts = [compare(gist(old.text), about) for old in learnings]
+    verdicts = [compare_new(old.text, new.text) for old in learnings]
     if "duplicate" in verdicts:
         i = verdicts.index("duplicate")
         updated = _confirm(learnings[i], new)
@@ -209,9 +208,10 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     return AddedLearning("added", new, rivals, evicted)
 
 
-def is_duplicate(old: str, new: str) -> bool:
-    """Whether two texts say the same."""
-    return compare(gist(old), gist(new)) == "duplicate"
+def compare_new(old: str, new: str) -> Verdict:
+    """As `compare`, but a new text that says more than the old one is not its duplicate."""
+    verdict = compare(old, new)
+    return "unique" if verdict == "duplicate" and adds(gist(old), gist(new)) else verdict
 
 
 def _confirm(old: Learning, new: Learning) -> Learning:

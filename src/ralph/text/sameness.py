@@ -103,6 +103,7 @@ class Gist(NamedTuple):
     spelled: tuple[str, ...]
     parts: frozenset[str]
     couples: frozenset[tuple[str, ...]]
+    order: tuple[str, ...]
     triples: frozenset[tuple[str, ...]]
     letters: dict[str, int]
     denials: int
@@ -172,6 +173,7 @@ def gist(text: str) -> Gist:
         spelled=tuple(dict.fromkeys(word for word in spelled if word not in STOP_WORDS)),
         parts=frozenset(found),
         couples=frozenset(pairwise(found)),
+        order=tuple(order),
         triples=frozenset(zip(order, order[1:], order[2:], strict=False)),
         letters=_letters(found),
         denials=denials,
@@ -418,6 +420,16 @@ def repeats(a: Gist, b: Gist) -> bool:
     if a.parts == b.parts:
         return True
     return jaccard(a, b) > THRESHOLD and (a.words <= b.words or b.words <= a.words)
+
+
+def adds(old: Gist, new: Gist) -> bool:
+    """Whether the new text has what the old one says and more, such as an exception to it."""
+    further, gone = (x.words - y.words - light() for x, y in ((new, old), (old, new)))
+    if gone or len(further) != 1:
+        return len(further) > len(gone) + 1
+    # Another wording has a word more as well, but seldom every old word in its old order.
+    rest = iter(new.order)
+    return all(word in rest for word in old.order)
 
 
 def exchanged(a: Gist, b: Gist) -> bool:
