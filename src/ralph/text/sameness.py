@@ -215,7 +215,7 @@ def _figures(text: str, *, units: bool = True) -> frozenset[str]:
     for digits, unit in rule("number").findall(text):
         number = digits.replace(",", "") if rule("thousands").fullmatch(digits) else digits
         number = rule("zeros").sub("", number.replace(",", "."))
-        size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
+        size = _UNITS.get(unit.lower()) or _UNITS.get(unit.lower().removesuffix("s"))
         if not size or number.count(".") > 1:
             found.add(number)
         elif units:
