@@ -281,6 +281,20 @@ def test_what_a_person_sets_by_command_is_trusted_and_what_lay_there_is_not(
     assert settings_in(project, home).agent == "of mine"
 
 
+def test_a_person_may_set_a_project_back_to_the_default_that_their_own_file_changed(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    ralph.well("config", "--user", "agent", "codex")
+    ralph.well("config", "--user", "hook_capture", "false")
+
+    ralph.well("config", "agent", "claude")
+    ralph.well("config", "hook_capture", "true")
+
+    found = settings_in(project, home)
+    assert (found.agent, found.hook_capture) == ("claude", True)
+    assert untrusted(Project(project), home=home) == []
+
+
 def test_what_is_left_out_is_told_where_people_look(ralph: Line, project: Path) -> None:
     assert "trust" not in ralph.well("doctor").err
     clone_says(project, agent="sh", agent_env=["*"])

@@ -251,12 +251,15 @@ def trust_requests(*, home: Path, project_file: Path) -> list[TrustRequest]:
     return _trust_requests(_read(project_file), weaker, where=str(project_file))
 
 
-def _trust_requests(plain: Mapping[str, Any], weaker: Settings, where: str) -> list[TrustRequest]:
-    """Return the settings of level "trusted" that are not free and would change something."""
+def _trust_requests(
+    plain: Mapping[str, Any], weaker: Settings | None, where: str
+) -> list[TrustRequest]:
+    """Return the settings of level "trusted" that are not free and differ from the weaker ones."""
     found: list[TrustRequest] = []
     for key, value in _drop_retired(plain, where=where).items():
         fitted, rule = _fit(key, value, where=where), RULES[key]
-        if rule.level == "trusted" and fitted not in (*rule.free, getattr(weaker, key)):
+        same = weaker is not None and fitted == getattr(weaker, key)
+        if rule.level == "trusted" and fitted not in rule.free and not same:
             text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
             found.append(TrustRequest("setting", key, fitted, text))
     return found
@@ -297,8 +300,7 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     plain[key] = value
     _write(file, plain)
     if home is not None and file.name == PROJECT_FILE:
-        said = _trust_requests(_read(file), Settings(), where=str(file))
-        if mine := [one for one in said if one.name == key]:
+        if mine := _trust_requests({key: value}, None, where=str(file)):
             trust(home, file.parent.parent, mine, more=True)
     return safe_value(key, value)
 
