@@ -37,8 +37,12 @@ LOOKERS = names("lookers")
 _SILENT = LOOKERS | frozenset(
     "cd pushd popd export set unset source . mkdir touch echo printf chmod rm mv cp clear".split()
 )
-# Commands that leave something running after they return.
-LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
+# What leaves something running after a line returns. Quoted text is skipped, but not a script
+# after `-c`.
+_LEAVES = re.compile(
+    rf"(?<!c )(?:{_QUOTED.pattern})|(?P<leaves>&(?<![&<>|]&)(?![&>])|\b(?:nohup|setsid|disown)\b)",
+    re.S,
+)
 
 
 class ShellCommand(msgspec.Struct):
@@ -59,17 +63,9 @@ Origin = Literal["own", "file", "mixed"]
 @lru_cache(maxsize=64)
 def commands(line: str) -> tuple[ShellCommand, ...]:
     """Return the simple commands of a line, in order; none if it is not plain shell."""
-    line = line.strip()[:_LONGEST]
-    if called := pattern("subshell call").match(line):
-        try:
-            line = shlex.split(called["inner"])[0]
-        except (ValueError, IndexError):
-            return ()
-    if "<<" in line:
-        line = pattern("heredoc").sub(" ", line)
     found, current = list[ShellCommand](), ShellCommand([])
     after_redirect: str | None = None
-    for token in pattern("token").finditer(line):
+    for token in pattern("token").finditer(_bare(line)):
         kind = token.lastgroup
         if kind == "bad":
             return ()
@@ -92,6 +88,22 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
     if current.words:
         found.append(current)
     return tuple(found)
+
+
+def _bare(line: str) -> str:
+    """Return what the shell runs: a script out of its `sh -c`, without here-documents."""
+    line = line.strip()[:_LONGEST]
+    if called := pattern("subshell call").match(line):
+        try:
+            line = shlex.split(called["inner"])[0]
+        except (ValueError, IndexError):
+            return ""
+    return pattern("heredoc").sub(" ", line) if "<<" in line else line
+
+
+def leaves_running(line: str) -> bool:
+    """Whether a line leaves something running after it returns."""
+    return any(found["leaves"] for found in _LEAVES.finditer(_bare(line)))
 
 
 def _unquoted(word: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, text_of
-from ralph.capture.shell import LEFT
+from ralph.capture.shell import leaves_running
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients import setup as settings
 from ralph.clients.hook_settings import HooksSetup, hook_groups
@@ -184,7 +184,7 @@ class Codex(ToolRun):
             self._begin(item, kind)
             self._running.add(text_of(item.get("id")))
             # Another agent, or a shell's background job, keeps running after its result.
-            left = kind == "collab_tool_call" or LEFT.search(text_of(item.get("command")))
+            left = kind == "collab_tool_call" or leaves_running(text_of(item.get("command")))
             if done and not left:
                 self._running.discard(text_of(item.get("id")))
             self.live.running = len(self._running)
