@@ -275,12 +275,14 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
             if rewrites and disk.create(backup, (edit.before or "").encode()):
                 backups.append(backup)
             _put(edit, edit.after)
-        except OSError as error:
+        except (OSError, BadInput) as error:
             for earlier in reversed(done):
                 _put(earlier, earlier.before)
             for backup in backups:
                 backup.unlink()
             _tidy(edit)
+            if isinstance(error, BadInput):
+                raise
             raise _in_the_way(edit.file, "written", error) from None
         done.append(edit)
     return done
