@@ -474,11 +474,20 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     if not part and len(programs) > 1 and not pattern("missing").search(wrong):
         return ""
     ours, theirs = short(core), short(failed_core)
-    if ours != theirs and not (ours.endswith("\u2026") and theirs.endswith("\u2026")):
-        return f"`{ours}` instead of `{theirs}`"
+    pairs = [(ours, theirs), *_exchanged(core, failed_core)]
+    for mine, other in pairs:
+        if mine != other and not (mine.endswith("\u2026") and other.endswith("\u2026")):
+            return f"`{mine}` instead of `{other}`"
     told = [f"with `{more}`"] if (more := _lacking(core, failed_core)) else []
     told += [f"without `{less}`"] if (less := _lacking(failed_core, core)) else []
     return f"`{clip(ours, 30)}` {' and '.join(told)}" if told else ""
+
+
+def _exchanged(line: str, other: str) -> list[tuple[str, str]]:
+    """Return the command of a line that stands for another one, if the lines differ in no more."""
+    mine, others = ([shlex.join(one.words) for one in commands(text)] for text in (line, other))
+    pairs = [(a, b) for a, b in zip(mine, others, strict=False) if a != b]
+    return [(short(a), short(b)) for a, b in pairs if len(mine) == len(others) and len(pairs) == 1]
 
 
 def _words(text: str) -> set[str]:
