@@ -392,4 +392,8 @@ def test_a_link_in_a_project_undoes_the_edits_before_it(tmp_path: Path) -> None:
         apply(edits)
 
     assert (tmp_path / "known.json").read_text() == "before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["known.json", "mine.json", "project"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "known.json",
+        "mine.json",
+        "project",
+    ]

@@ -107,8 +107,6 @@ def leaves_running(line: str) -> bool:
 
 
 def _unquoted(word: str) -> str:
-    if "'" not in word and '"' not in word and "\\" not in word:
-        return word
     return _QUOTED.sub(lambda q: q["plain"] or q["soft"] or q["escaped"] or "", word)
 
 
@@ -443,8 +441,7 @@ def _says_passed(end: str) -> bool:
 
 def is_check(line: str) -> bool:
     """Whether a line runs tests, a build or a linter, directly or through a task."""
-    may_check = _CHECKS.search(line[:_READ]) is not None
-    return may_check and any(call.checks for call in shell_call(line).calls)
+    return bool(_CHECKS.search(line[:_READ])) and any(one.checks for one in shell_call(line).calls)
 
 
 def short(line: str) -> str:
@@ -474,8 +471,7 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     if not part and len(programs) > 1 and not pattern("missing").search(wrong):
         return ""
     ours, theirs = short(core), short(failed_core)
-    pairs = [(ours, theirs), *_exchanged(core, failed_core)]
-    for mine, other in pairs:
+    for mine, other in [(ours, theirs), *_exchanged(core, failed_core)]:
         if mine != other and not (mine.endswith("\u2026") and other.endswith("\u2026")):
             return f"`{mine}` instead of `{other}`"
     told = [f"with `{more}`"] if (more := _lacking(core, failed_core)) else []

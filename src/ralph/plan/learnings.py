@@ -134,7 +134,7 @@ def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
         was_removed(entry, msgspec.structs.replace(learning, source="human"))  # takes that back
         at = next((i for i, one in enumerate(learnings) if one.id == learning.id), None)
         if at is not None:
-            items[at] = {**_other_keys(items[at]), **to_plain(learning)}
+            items[at] = _merge_item(items[at], learning)
         else:
             _make_room(items, learnings)
             items.append(to_plain(learning))
@@ -262,19 +262,11 @@ def _is_weak(learning: Learning) -> bool:
     return is_auto(learning) and learning.hit_count <= 1
 
 
-def _other_keys(item: Any) -> Data:
-    """The keys of an item that are not Ralph's."""
-    plain = item if isinstance(item, dict) else {}
-    return {key: value for key, value in plain.items() if key not in _OWN_KEYS}
-
-
 def _merge_item(item: Any, learning: Learning) -> Data:
     """The learning in its item; keys of the item that are not Ralph's stay."""
-    plain = to_plain(learning)
-    if not isinstance(item, dict):
-        return plain
-    own = {k: plain.get(k, v) for k, v in item.items() if k in plain or k not in _OWN_KEYS}
-    return {**own, **plain}
+    plain, before = to_plain(learning), item if isinstance(item, dict) else {}
+    kept = {k: v for k, v in before.items() if k in plain or k not in _OWN_KEYS}
+    return {**kept, **plain}
 
 
 def _clean_text(text: str) -> str:

@@ -192,9 +192,16 @@ def from_signature(signature: str) -> Gist:
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
     everything = affirmed | denied
     numbers = _figures(" ".join(sorted(everything)), units=False)
-    read = gist("")._replace(words=everything, parts=everything, letters=_letters(everything))
-    read = read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
-    return read._replace(numbers=numbers, figures=numbers)
+    return gist("")._replace(
+        words=everything,
+        affirmed=affirmed,
+        denied=denied,
+        denied_first=denied,
+        parts=everything,
+        letters=_letters(everything),
+        numbers=numbers,
+        figures=numbers,
+    )
 
 
 def _letters(words: Iterable[str]) -> dict[str, int]:
@@ -434,8 +441,12 @@ def adds(old: Gist, new: Gist) -> bool:
 
 def exchanged(a: Gist, b: Gist) -> bool:
     """Whether one text has an opposite, a rival or another value in place of something."""
-    opposed = bool(opposites(a.words - b.words, b.words - a.words))
-    return opposed or rivals(a, b) or differ(a.quoted, b.quoted) or swapped(a, b)
+    return (
+        bool(opposites(a.words - b.words, b.words - a.words))
+        or rivals(a, b)
+        or differ(a.quoted, b.quoted)
+        or swapped(a, b)
+    )
 
 
 def differ(a: frozenset[str], b: frozenset[str]) -> bool:
