@@ -109,6 +109,13 @@ def test_a_command_that_was_called_wrongly_is_solved_by_the_one_that_passed() ->
     assert solved(*path, *bash("make lint", "ok")) is None
 
 
+def test_of_a_long_line_only_the_command_that_changed_is_told() -> None:
+    shown = "sed -n '303,307p' /home/dev/project/pkg/metricstore/walCheckpoint.go"
+    wrong = fail(f"{shown} | cat -A", "cat: illegal option -- A")
+    told = "`cat -v -e -t` instead of `cat -A` passed."
+    assert solved(*wrong, *bash(f"{shown} | cat -v -e -t", "x$")) == told
+
+
 def test_a_variable_that_was_set_is_told() -> None:
     told = solved(*RED, *bash("DB=/dev/null pytest -q", "3 passed"))
     assert told == "With `DB=/dev/null`; then `DB=/dev/null pytest -q` passed."

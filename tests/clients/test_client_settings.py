@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ralph.clients.codex import CodexSetup
 from ralph.clients.gemini import GeminiSetup
 from ralph.clients.hook_settings import ClaudeCodeSetup, HooksSetup, hooks_in, wanted_hooks
-from ralph.clients.setup import NAMED, RalphCall, apply, hook_call, server_call
+from ralph.clients.setup import NAMED, RalphCall, SettingsEdit, apply, hook_call, server_call
 from ralph.errors import BadInput
 
 WHERE = Path("settings.json")
@@ -375,3 +375,25 @@ def test_gemini_has_hooks_and_server_in_one_file(
     assert (place.hooks.state, place.mcp.state) == ("installed", "installed")
     apply(GEMINI.edits(None, None))
     assert json.loads(file.read_bytes()) == {"theme": "dark"}
+
+
+def test_a_link_in_a_project_undoes_the_edits_before_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text("{}")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/.mcp.json").symlink_to(tmp_path / "mine.json")
+    (tmp_path / "known.json").write_text("before")
+    edits = [
+        SettingsEdit(tmp_path / "known.json", "before", "after", keeps_previous=True),
+        SettingsEdit(tmp_path / ".new/new.json", None, "{}"),
+        SettingsEdit(tmp_path / "project/.mcp.json", None, "{}", tmp_path / "project"),
+    ]
+
+    with pytest.raises(BadInput, match="this is a link"):
+        apply(edits)
+
+    assert (tmp_path / "known.json").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "known.json",
+        "mine.json",
+        "project",
+    ]

@@ -310,11 +310,20 @@ SAYING = {"type": "assistant", "message": {"content": [{"type": "text", "text": 
         ("claude", [([call("a"), call("b"), answer("a")], False), ([], False)]),
         ("claude", [([call("a", "x.sh &"), answer("a")], False), ([], False), ([], False)]),
         ("claude", [([call("a", "x && y 2>&1"), answer("a")], False), ([], True)]),
+        ("claude", [([call("a", 'curl "http://x/?a=1&b=2"'), answer("a")], False), ([], True)]),
+        ("claude", [([call("a", "git commit -m 'Q&A'"), answer("a")], False), ([], True)]),
+        ("claude", [([call("a", "cat <<'E' > x.py\na & b\nE"), answer("a")], False), ([], True)]),
+        ("claude", [([call("a", "timeout 9 bash -c 'x.sh &'"), answer("a")], False), ([], False)]),
         ("claude", [([call("a"), answer("a", "Command running in background")], False),
                     ([], False)]),
+        ("claude", [([call("a"), answer("a", "background.png")], False), ([], True)]),
         ("codex", [([item("started")], False), ([item("completed")], False), ([], True)]),
         ("codex", [([item("completed", "file_change")], False), ([], True)]),
         ("codex", [([item("completed", command="bash -lc 'x.sh &'")], False), ([], False)]),
+        ("codex", [([item("completed", command="bash -lc \"curl 'x?a=1&b=2'\"")], False),
+                   ([], True)]),
+        ("codex", [([item("completed", command='bash -lc "git commit -m \\"Q&A\\""')], False),
+                   ([], True)]),
         ("codex", [([item("completed", "collab_tool_call")], False), ([], False)]),
         ("other", [([SAYING], False), ([], False)]),
     ],
@@ -331,6 +340,16 @@ def test_an_agent_is_idle_while_it_has_no_call_under_way(
         while output.follow():
             pass
         assert output.idle() is idle
+
+
+def test_a_call_that_is_left_running_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "output.jsonl"
+    events = [call("a", "x.sh &"), answer("a", "Command running in background with ID: b1")]
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    output = AgentOutput(file, agent="claude", root=str(tmp_path), injected="")
+    while output.follow():
+        pass
+    assert output.capture.live.running == 1
 
 
 def test_an_agent_that_is_printing_a_line_is_not_idle(tmp_path: Path) -> None:

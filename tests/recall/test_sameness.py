@@ -244,6 +244,7 @@ def test_another_number_or_rival_is_another_solution(one: str, other: str) -> No
     ("one", "other"),
     [
         ("Raise the timeout to 2 minutes.", "Raised the timeout to 120 seconds."),
+        ("Raise the timeout to 500 ms.", "The timeout is 0.5 s now."),
         ("Chunks of 10,000 rows are written.", "Write the rows in chunks of 10000."),
         ("Pin numpy to 1.26.", "Pinned numpy to 1.26.4."),
         ("Pin Python to 3.0.", "Pinned Python to 3."),

@@ -37,8 +37,12 @@ LOOKERS = names("lookers")
 _SILENT = LOOKERS | frozenset(
     "cd pushd popd export set unset source . mkdir touch echo printf chmod rm mv cp clear".split()
 )
-# Commands that leave something running after they return.
-LEFT = re.compile(r"&(?<![&<>|]&)(?![&>])|nohup\b|setsid\b|disown\b")
+# What leaves something running after a line returns. Quoted text is skipped, but not a script
+# after `-c`.
+_LEAVES = re.compile(
+    rf"(?<!c )(?:{_QUOTED.pattern})|(?P<leaves>&(?<![&<>|]&)(?![&>])|\b(?:nohup|setsid|disown)\b)",
+    re.S,
+)
 
 
 class ShellCommand(msgspec.Struct):
@@ -59,17 +63,9 @@ Origin = Literal["own", "file", "mixed"]
 @lru_cache(maxsize=64)
 def commands(line: str) -> tuple[ShellCommand, ...]:
     """Return the simple commands of a line, in order; none if it is not plain shell."""
-    line = line.strip()[:_LONGEST]
-    if called := pattern("subshell call").match(line):
-        try:
-            line = shlex.split(called["inner"])[0]
-        except (ValueError, IndexError):
-            return ()
-    if "<<" in line:
-        line = pattern("heredoc").sub(" ", line)
     found, current = list[ShellCommand](), ShellCommand([])
     after_redirect: str | None = None
-    for token in pattern("token").finditer(line):
+    for token in pattern("token").finditer(_bare(line)):
         kind = token.lastgroup
         if kind == "bad":
             return ()
@@ -94,9 +90,23 @@ def commands(line: str) -> tuple[ShellCommand, ...]:
     return tuple(found)
 
 
+def _bare(line: str) -> str:
+    """Return what the shell runs: a script out of its `sh -c`, without here-documents."""
+    line = line.strip()[:_LONGEST]
+    if called := pattern("subshell call").match(line):
+        try:
+            line = shlex.split(called["inner"])[0]
+        except (ValueError, IndexError):
+            return ""
+    return pattern("heredoc").sub(" ", line) if "<<" in line else line
+
+
+def leaves_running(line: str) -> bool:
+    """Whether a line leaves something running after it returns."""
+    return any(found["leaves"] for found in _LEAVES.finditer(_bare(line)))
+
+
 def _unquoted(word: str) -> str:
-    if "'" not in word and '"' not in word and "\\" not in word:
-        return word
     return _QUOTED.sub(lambda q: q["plain"] or q["soft"] or q["escaped"] or "", word)
 
 
@@ -431,8 +441,7 @@ def _says_passed(end: str) -> bool:
 
 def is_check(line: str) -> bool:
     """Whether a line runs tests, a build or a linter, directly or through a task."""
-    may_check = _CHECKS.search(line[:_READ]) is not None
-    return may_check and any(call.checks for call in shell_call(line).calls)
+    return bool(_CHECKS.search(line[:_READ])) and any(one.checks for one in shell_call(line).calls)
 
 
 def short(line: str) -> str:
@@ -462,11 +471,19 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     if not part and len(programs) > 1 and not pattern("missing").search(wrong):
         return ""
     ours, theirs = short(core), short(failed_core)
-    if ours != theirs and not (ours.endswith("\u2026") and theirs.endswith("\u2026")):
-        return f"`{ours}` instead of `{theirs}`"
+    for mine, other in [(ours, theirs), *_exchanged(core, failed_core)]:
+        if mine != other and not (mine.endswith("\u2026") and other.endswith("\u2026")):
+            return f"`{mine}` instead of `{other}`"
     told = [f"with `{more}`"] if (more := _lacking(core, failed_core)) else []
     told += [f"without `{less}`"] if (less := _lacking(failed_core, core)) else []
     return f"`{clip(ours, 30)}` {' and '.join(told)}" if told else ""
+
+
+def _exchanged(line: str, other: str) -> list[tuple[str, str]]:
+    """Return the command of a line that stands for another one, if the lines differ in no more."""
+    mine, others = ([shlex.join(one.words) for one in commands(text)] for text in (line, other))
+    pairs = [(a, b) for a, b in zip(mine, others, strict=False) if a != b]
+    return [(short(a), short(b)) for a, b in pairs if len(mine) == len(others) and len(pairs) == 1]
 
 
 def _words(text: str) -> set[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ralph.capture import AgentRun, Capture, TerminalReason, lines
 from ralph.capture.lines import Steps, clip, content_text, count, items, mapping, moment, text_of
 from ralph.capture.run import RunFindings
-from ralph.capture.shell import LEFT
+from ralph.capture.shell import leaves_running
 from ralph.clients import AgentCall, SessionFiles
 from ralph.clients.turns import LONGEST_COMMAND, SHELLS, OpenCall, tool_call
 from ralph.records.iteration import ErrorSeen
@@ -112,7 +112,7 @@ Detail = Callable[[], Any]
 MOST_OPEN = 5000
 _SUBAGENTS = {"Task", "Agent"}
 # What the client says about a call that keeps running after its result.
-_LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
+_LEFT_SAID = re.compile(r"\b(?:in|to)(?: the)? background\b|\bbackgrounded\b|\bAsync agent", re.I)
 # What the client itself says in the model's place if there is nothing to say.
 PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
@@ -125,8 +125,6 @@ class Messages(RunFindings):
 
     interrupted = False
     api_error = ""
-    # Calls that keep running in the background, perhaps to the end of the session.
-    _left = 0
     _folder: str | None = None
     # Whether the stream also shows what subagents do.
     _sees_below = False
@@ -136,6 +134,8 @@ class Messages(RunFindings):
         super().__init__(file=file, root=root, injected=injected)
         self.steps = Steps()
         self._open: dict[str, OpenCall] = {}
+        # Calls that keep running in the background, perhaps to the end of the session.
+        self._left: set[str] = set()
         # Errors of subagents count only if the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
 
@@ -181,8 +181,9 @@ class Messages(RunFindings):
         use.parent, use.begun = parent, self.attempts.begin()
         use.plan = text_of(given.get("plan"))[:LONGEST_COMMAND] if name == "ExitPlanMode" else ""
         self._open[identity or f"#{self.live.tool_uses}"] = use
-        self._left += bool(given.get("run_in_background") or LEFT.search(use.command))
-        self.live.running = len(self._open) + self._left
+        if given.get("run_in_background") or leaves_running(use.command):
+            self._left.add(identity)
+        self.live.running = len(self._open.keys() | self._left)
         if parent is None:
             place = self.place(use.path) if use.path else None
             self.steps.called(identity, name, use.command or place or use.target)
@@ -219,8 +220,8 @@ class Messages(RunFindings):
         parent = parent or use.parent
         output = content_text(block.get("content"))
         if use.tool in {*SHELLS, *_SUBAGENTS} and _LEFT_SAID.search(output[:200]):
-            self._left += 1
-        self.live.running = len(self._open) + self._left
+            self._left.add(identity)
+        self.live.running = len(self._open.keys() | self._left)
         self.steps.answered(identity, output, failed=failed)
         errors = list(below) if failed else []
         kind = self.stumble(output) if failed else None
@@ -334,7 +335,7 @@ class StreamJson(Messages):
     def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
-            self.complain("has no type; stepped over")
+            self.complain("has no type; skipped")
             return
         if not self._is_ours(line):
             return
@@ -366,7 +367,7 @@ class StreamJson(Messages):
         if session not in self._others and len(self._others) < 20:
             self._others |= {session}
             self.complain(
-                f"begins another session, {session[:40]}; its lines were stepped over, "
+                f"begins another session, {session[:40]}; its lines were skipped, "
                 "record each session from a file of its own"
             )
         return False

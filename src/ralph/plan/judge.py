@@ -17,7 +17,7 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.fields import RULES, check_id, clean_path
-from ralph.plan.learnings import FULL, is_duplicate, was_removed
+from ralph.plan.learnings import FULL, compare_new, was_removed
 from ralph.plan.model import Data, Kind, Limits, as_list, deep_copy, identical, identity, text_of
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
@@ -300,7 +300,10 @@ class Judge(AllowNoLoss):
         )
         if not text or was_removed(entry, learning):
             self.notes[key, "learnings"] = "dropped a learning that had been removed before"
-        elif any(_cut_short(text, old) or is_duplicate(old, text) for old in map(text_of, before)):
+        elif any(
+            _cut_short(text, old) or compare_new(old, text) == "duplicate"
+            for old in map(text_of, before)
+        ):
             pass  # the same in other words is not a second observation (F10)
         elif len(before) >= Limits.learnings:  # an agent's new one evicts nothing
             self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"

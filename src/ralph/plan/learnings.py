@@ -18,7 +18,7 @@ from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
 from ralph.records.iteration import ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
-from ralph.text.sameness import compare, from_signature, gist
+from ralph.text.sameness import Verdict, adds, compare, from_signature, gist
 from ralph.text.sanitize import folded, sanitize, sanitize_line
 
 if TYPE_CHECKING:  # showing learnings needs no YAML
@@ -134,7 +134,7 @@ def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
         was_removed(entry, msgspec.structs.replace(learning, source="human"))  # undoes a removal
         at = next((i for i, one in enumerate(learnings) if one.id == learning.id), None)
         if at is not None:
-            items[at] = {**_other_keys(items[at]), **to_plain(learning)}
+            items[at] = _merge_item(items[at], learning)
         else:
             _make_room(items, learnings)
             items.append(to_plain(learning))
@@ -191,8 +191,7 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     )
     if was_removed(entry, new):
         return AddedLearning("removed_before", new)
-    about = gist(new.text)
-    verdicts = [compare(gist(old.text), about) for old in learnings]
+    verdicts = [compare_new(old.text, new.text) for old in learnings]
     if "duplicate" in verdicts:
         i = verdicts.index("duplicate")
         updated = _confirm(learnings[i], new)
@@ -209,9 +208,10 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     return AddedLearning("added", new, rivals, evicted)
 
 
-def is_duplicate(old: str, new: str) -> bool:
-    """Return whether two texts say the same."""
-    return compare(gist(old), gist(new)) == "duplicate"
+def compare_new(old: str, new: str) -> Verdict:
+    """As `compare`, but a new text that says more than the old one is not its duplicate."""
+    verdict = compare(old, new)
+    return "unique" if verdict == "duplicate" and adds(gist(old), gist(new)) else verdict
 
 
 def _confirm(old: Learning, new: Learning) -> Learning:
@@ -262,19 +262,11 @@ def _is_weak(learning: Learning) -> bool:
     return is_auto(learning) and learning.hit_count <= 1
 
 
-def _other_keys(item: Any) -> Data:
-    """Return the keys of an item that are not Ralph's."""
-    plain = item if isinstance(item, dict) else {}
-    return {key: value for key, value in plain.items() if key not in _OWN_KEYS}
-
-
 def _merge_item(item: Any, learning: Learning) -> Data:
     """Return the item with this learning; its keys that are not Ralph's stay."""
-    plain = to_plain(learning)
-    if not isinstance(item, dict):
-        return plain
-    own = {k: plain.get(k, v) for k, v in item.items() if k in plain or k not in _OWN_KEYS}
-    return {**own, **plain}
+    plain, before = to_plain(learning), item if isinstance(item, dict) else {}
+    kept = {k: v for k, v in before.items() if k in plain or k not in _OWN_KEYS}
+    return {**kept, **plain}
 
 
 def _clean_text(text: str) -> str:

@@ -57,16 +57,12 @@ def camel(part: str) -> bool:
 def plausible(tier: int, value: str, how: str) -> bool:
     """Whether the value after a telling name is a secret, given `how` it was written.
 
-    quoted: a string literal; phrase: the same, and the name is "passphrase".
+    quoted: a string literal.
     literal: surely the value itself (environment file, flag, tag).
     line: bare, alone on its line with its name; variable: the same, and the name is UPPER_CASE.
     pair: in a query or a connection string. named: after a key's own name, such as stripe_key.
     prose: the end of a sentence. bare: maybe code. loose: a string somewhere near.
     """
-    if how == "phrase":
-        if rule("phrase").match(value):
-            return True
-        how = "quoted"
     if filler(value):
         return False
     code = how in ("bare", "line", "variable")
@@ -108,7 +104,10 @@ def _plausible_key(value: str, how: str) -> bool:
 
 def _plausible_password(value: str, how: str, mixed: bool) -> bool:
     if " " in value:
-        return how != "loose" and any(len(w) >= 6 and not wordy(w) for w in value.split())
+        if how in ("quoted", "literal") and rule("phrase").match(value):
+            return True
+        words = value.removesuffix("?").split()  # a form asks "Forgot your password?"
+        return how != "loose" and any(len(word) >= 6 and not wordy(word) for word in words)
     if how == "literal":
         return len(value) >= 3
     if how == "quoted":
@@ -179,7 +178,7 @@ def member(name: str, value: str) -> str | None:
         match = rule(section).search(lower(name) + "=")
         if match and _own_word(name, match) and not rule("harmless").search(name):
             tier, kind = _tier(match["word"], name, name)
-            if plausible(tier, value, "phrase" if match["word"] == "passphrase" else "quoted"):
+            if plausible(tier, value, "quoted"):
                 return kind
     return None
 
@@ -242,8 +241,6 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
         if bare and how != "line" and sep not in ("=", ":") and (name.isupper() or sep != ": "):
             return None
         how = "loose"
-    if match["word"] == "passphrase" and how == "quoted":
-        how = "phrase"
     own = match["word"] == "auth" or len(name) > len(match["word"]) + 1
     if tier == KEY and own and how not in ("loose", "bare"):
         how = "named"

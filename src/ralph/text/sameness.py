@@ -103,6 +103,7 @@ class Gist(NamedTuple):
     spelled: tuple[str, ...]
     parts: frozenset[str]
     couples: frozenset[tuple[str, ...]]
+    order: tuple[str, ...]
     triples: frozenset[tuple[str, ...]]
     letters: dict[str, int]
     denials: int
@@ -172,6 +173,7 @@ def gist(text: str) -> Gist:
         spelled=tuple(dict.fromkeys(word for word in spelled if word not in STOP_WORDS)),
         parts=frozenset(found),
         couples=frozenset(pairwise(found)),
+        order=tuple(order),
         triples=frozenset(zip(order, order[1:], order[2:], strict=False)),
         letters=_letters(found),
         denials=denials,
@@ -190,9 +192,16 @@ def from_signature(signature: str) -> Gist:
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
     everything = affirmed | denied
     numbers = _figures(" ".join(sorted(everything)), units=False)
-    read = gist("")._replace(words=everything, parts=everything, letters=_letters(everything))
-    read = read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
-    return read._replace(numbers=numbers, figures=numbers)
+    return gist("")._replace(
+        words=everything,
+        affirmed=affirmed,
+        denied=denied,
+        denied_first=denied,
+        parts=everything,
+        letters=_letters(everything),
+        numbers=numbers,
+        figures=numbers,
+    )
 
 
 def _letters(words: Iterable[str]) -> dict[str, int]:
@@ -213,7 +222,7 @@ def _figures(text: str, *, units: bool = True) -> frozenset[str]:
     for digits, unit in rule("number").findall(text):
         number = digits.replace(",", "") if rule("thousands").fullmatch(digits) else digits
         number = rule("zeros").sub("", number.replace(",", "."))
-        size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
+        size = _UNITS.get(unit.lower()) or _UNITS.get(unit.lower().removesuffix("s"))
         if not size or number.count(".") > 1:
             found.add(number)
         elif units:
@@ -420,10 +429,24 @@ def repeats(a: Gist, b: Gist) -> bool:
     return jaccard(a, b) > THRESHOLD and (a.words <= b.words or b.words <= a.words)
 
 
+def adds(old: Gist, new: Gist) -> bool:
+    """Whether the new text has what the old one says and more, such as an exception to it."""
+    further, gone = (x.words - y.words - light() for x, y in ((new, old), (old, new)))
+    if gone or len(further) != 1:
+        return len(further) > len(gone) + 1
+    # Another wording has a word more as well, but seldom every old word in its old order.
+    rest = iter(new.order)
+    return all(word in rest for word in old.order)
+
+
 def exchanged(a: Gist, b: Gist) -> bool:
     """Whether one text has an opposite, a rival or another value in place of something."""
-    opposed = bool(opposites(a.words - b.words, b.words - a.words))
-    return opposed or rivals(a, b) or differ(a.quoted, b.quoted) or swapped(a, b)
+    return (
+        bool(opposites(a.words - b.words, b.words - a.words))
+        or rivals(a, b)
+        or differ(a.quoted, b.quoted)
+        or swapped(a, b)
+    )
 
 
 def differ(a: frozenset[str], b: frozenset[str]) -> bool:

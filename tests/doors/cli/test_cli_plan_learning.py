@@ -54,11 +54,11 @@ def test_a_learning_as_programs_read_it(ralph: Line) -> None:
 
 
 def test_a_near_duplicate_is_not_added_twice(ralph: Line) -> None:
-    add(ralph, REDIS)
+    first = add(ralph, REDIS)["learning"]
 
     ran = ralph.well("learning", "add", "use redis for sessions", "--feature", "auth")
 
-    assert ran.out == f"Already known: {REDIS}\n"
+    assert ran.out == f"Not added: too close to {first['id']}: {REDIS}\n"
     assert [one["hit_count"] for one in listed(ralph)] == [1]  # an echo is no evidence (F10)
 
 

@@ -121,7 +121,7 @@ def test_f10_f11_a_learning_that_is_known_is_not_added_again_and_not_counted(
     server: Served, plan: Plan
 ) -> None:
     text = server.told("append_learning", text="The cookie must be set before the redirect!")
-    assert text.startswith("Known already, so nothing was added")
+    assert text.startswith("Not added: too close to a known learning.")
     assert len(plan.feature("auth").learnings) == 3
     assert plan.feature("auth").learnings[0].hit_count == 1
 

@@ -25,7 +25,7 @@ _MOST_IDS = 20
 _PROSE_CHARS = 300
 _ADD_TEXTS = {
     "added": "Kept",
-    "known": "Known already, so nothing was added",
+    "known": "Not added: too close to a known learning",
     "seen_again": "Known already",
     "removed_before": "Not kept, because it was removed before",
 }

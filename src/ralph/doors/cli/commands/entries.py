@@ -395,10 +395,10 @@ _ref = click.argument("ref", metavar="ID")
 _INDENT = 10
 _SOURCES = ("human", "agent")
 _ADDED = {
-    "added": "Added",
-    "known": "Already known",
-    "seen_again": "Seen again",
-    "removed_before": "Not added, because it was removed before",
+    "added": "Added: {0.text}",
+    "known": "Not added: too close to {0.id}: {0.text}",
+    "seen_again": "Seen again: {0.text}",
+    "removed_before": "Not added, because it was removed before: {0.text}",
 }
 
 
@@ -471,7 +471,7 @@ def _learnings(entry: Feature) -> Result:
 def add(text: str, feature: str, task: str | None, source: str | None, **why: Any) -> Result:
     """Add a learning; one that says the same as another is not added twice.
 
-    A learning that contradicts another is saved beside it, and both are shown.
+    A learning that contradicts another, or adds something to it, is saved beside it.
 
     \b
     Examples:
@@ -491,7 +491,7 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
     add_to = there.add_learning if plan.remote else partial(learnings.add, plan)
     added = add_to(feature, text, source=who, task_id=task_id, **why)
 
-    lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
+    lines = [_ADDED[added.what].format(added.learning)]
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]
     lines += [f"It replaced: {added.evicted.text}"] if added.evicted else []
     conflicts = [learning_json(each) for each in added.conflicts]
