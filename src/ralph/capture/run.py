@@ -64,7 +64,6 @@ class RunFindings(LineReader):
         self.last_text = ""
         self.attempts = Attempts()
         self._roots = [plain_path(root)] if root else []
-        self._given_root = bool(root)
         self.cwd = ""
         self.started: str | None = None
         self._last_time: Any = None

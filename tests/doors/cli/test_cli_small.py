@@ -452,7 +452,7 @@ def test_status_and_stats_work_in_a_folder_without_a_project(
     folder = tmp_path / "plain"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    place = f"{folder} is in no project; sessions are saved in {home}\n"
+    place = f"{folder} is not in a project; sessions are saved in {home}\n"
 
     empty = ralph.well("status").out
     assert place in empty
@@ -469,7 +469,7 @@ def test_status_and_stats_work_in_a_folder_without_a_project(
     assert "conversations: 2 records" in told
     assert ralph.well("stats").out.startswith("1 prompt in sessions")
     monkeypatch.chdir(home.parent)
-    assert "is in no project" in ralph.well("status").out
+    assert "is not in a project" in ralph.well("status").out
 
 
 def test_an_empty_list_of_conversations_suggests_what_helps(ralph: Line) -> None:

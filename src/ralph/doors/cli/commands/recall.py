@@ -487,7 +487,7 @@ def status() -> Result:
         found, plain_folder = look(ralph), not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
         if plain_folder:
-            where = f"{ralph.where} is in no project; sessions are saved in {ralph.project.home}"
+            where = f"{ralph.where} is not in a project; sessions are saved in {ralph.project.home}"
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
         paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
