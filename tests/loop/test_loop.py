@@ -14,6 +14,7 @@ from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay,
 from ralph.capture import AgentRun
 from ralph.loop.agent import AgentOutput
 from ralph.loop.iteration import judge
+from ralph.loop.process import AgentEnd
 from ralph.plan.edit import update_task
 from ralph.plan.model import Comment, Task
 
@@ -202,10 +203,10 @@ def test_an_agent_that_prints_faster_than_we_read_is_still_ended_on_time(
         assert calls < 1_000_000, "nobody looked at the clock"
         return not over
 
-    def finished(self: AgentOutput, **how: Any) -> AgentRun:
+    def finished(self: AgentOutput, ended: AgentEnd) -> AgentRun:
         nonlocal over
         over = True
-        return finish(self, **how)
+        return finish(self, ended)
 
     monkeypatch.setattr(AgentOutput, "follow", always_more)
     monkeypatch.setattr(AgentOutput, "finish", finished)

@@ -123,8 +123,8 @@ def test_a_server_of_the_discipline_does_not_take_the_place_of_ours(
     assert first["config"]["mcpServers"]["feature-memory"]["command"] == sys.executable
     assert len(loop.repairs.splitlines()) == 4  # said once a run
     for name, why in [
-        ("feature-memory", "Ralph's own"),
-        ("plan", "Ralph's own"),
+        ("feature-memory", "that name is reserved"),
+        ("plan", "that name is reserved"),
         ("half", "it has no"),
     ]:
         assert f"the MCP server {name!r} of web is left out: {why}" in loop.repairs

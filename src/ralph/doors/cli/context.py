@@ -305,11 +305,12 @@ def plan_features() -> list[str]:
     return []
 
 
-def warn_of_feature(feature: str | None) -> None:
-    """Print a line if there is a plan without this feature; the name may be mistyped."""
+def feature_notes(feature: str | None) -> list[str]:
+    """Return a warning if there is a plan without this feature; the name may be mistyped."""
     names = plan_features() if feature and not server_address() else []
-    if feature and names and feature not in names:
-        note(f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip())
+    if not (feature and names) or feature in names:
+        return []
+    return [f"no feature {feature!r} in the plan. {suggestion(feature, names)}".rstrip()]
 
 
 def last_iteration(feature: str) -> int:

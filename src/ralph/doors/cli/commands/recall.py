@@ -280,7 +280,6 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
       ralph remember "The staging database resets every night."
       ralph remember "Tokens expire after 15 minutes" --feature auth
     """
-    context.warn_of_feature(feature)
     words = " ".join(text)
     if words == "-":
         words = context.text_of(context.read_input(words), context.shown_name(words))
@@ -291,7 +290,8 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
         where = "for you alone" if alone else _kept_where(ralph)
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
-    return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"))
+    notes = context.feature_notes(feature)
+    return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"), notes=notes)
 
 
 def _kept_where(ralph: Any) -> str:

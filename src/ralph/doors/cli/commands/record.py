@@ -51,7 +51,6 @@ def record(files: tuple[str, ...], task_id: str | None, **given: str | None) -> 
       ralph record runs/*.jsonl --feature auth
     """
     flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
-    context.warn_of_feature(given["feature"])
     if len(files) < 2:
         return _record_file(files[0] if files else "-", flags)
     value: list[Any] = []
@@ -86,6 +85,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
             saved = ralph.remember_all(iterations, sources=sources)
     unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
+    notes += context.feature_notes(flags["feature"])
 
     features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
     fresh, known = fresh_and_known(saved)
