@@ -452,7 +452,7 @@ def test_settings_that_cannot_be_edited_are_refused_and_left_alone(
     ("text", "told"),
     [
         ('{"mcpServers": []}', ".mcp.json: mcpServers must be an object"),
-        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: there is an MCP server"),
+        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: an MCP server named"),
         ("{", ".mcp.json:1: this is not valid JSON"),
     ],
 )
