@@ -101,20 +101,20 @@ def test_other_names_in_the_environment_are_none_of_our_business(home: Path) -> 
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("search_limit", 0, "from 1 to 20"),
-        ("search_limit", 21, "from 1 to 20"),
+        ("search_limit", 0, "between 1 and 20"),
+        ("search_limit", 21, "between 1 and 20"),
         ("search_limit", "many", "search_limit"),
         ("search_limit", True, "search_limit"),
         ("search_limit", 1.5, "search_limit"),
         ("search_limit", None, "search_limit"),
         ("search_limit", [1], "search_limit"),
-        ("min_score", -0.01, "from 0 to 1"),
-        ("min_score", 1.01, "from 0 to 1"),
-        ("min_score", float("nan"), "from 0 to 1"),
+        ("min_score", -0.01, "between 0 and 1"),
+        ("min_score", 1.01, "between 0 and 1"),
+        ("min_score", float("nan"), "between 0 and 1"),
         ("embedder", "magic", "embedder"),
         ("embedder", 5, "embedder"),
-        ("prompt_tokens", -1, "from 0 to 200000"),
-        ("journal_lock_timeout_s", 1e9, "from 0 to 600"),
+        ("prompt_tokens", -1, "between 0 and 200000"),
+        ("journal_lock_timeout_s", 1e9, "between 0 and 600"),
         ("journal_lock_timeout_s", float("nan"), "journal_lock_timeout_s"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_settings_file_says_so(
     home: Path, user_file: Path, content: bytes
 ) -> None:
     user_file.write_bytes(content)
-    with pytest.raises(BadSetting, match="Mend or delete it") as caught:
+    with pytest.raises(BadSetting, match="Fix or delete it") as caught:
         load(home=home, environ={})
     assert caught.value.where == str(user_file)
 

@@ -61,7 +61,7 @@ def test_a_file_that_is_a_link_is_refused(
 ) -> None:
     file = root / ".ralph" / "db" / "features.yaml"
     file.symlink_to(victim)
-    with pytest.raises(UnsafeFile, match=r"features\.yaml: it is a link"):
+    with pytest.raises(UnsafeFile, match=r"features\.yaml: it is a link; Ralph does not follow"):
         call(file)
     assert victim.read_text(encoding="utf-8") == "# mine\n"
 

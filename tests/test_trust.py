@@ -151,7 +151,7 @@ def test_a_bad_variable_of_the_environment_is_one_clear_line(project: Path) -> N
 
 
 def test_a_long_limit_for_a_hook_keeps_capture_on(ralph: Line, project: Path, home: Path) -> None:
-    assert "from 0.05 to 600" in ralph("config", "hook_timeout_s", "9999").complaint
+    assert "between 0.05 and 600" in ralph("config", "hook_timeout_s", "9999").complaint
     ralph.well("config", "hook_timeout_s", "300")
     transcript = project.parent / "s.jsonl"
     said: dict[str, Any] = {"type": "user", "sessionId": "s", "uuid": "1", "promptId": "p1"}
@@ -328,7 +328,7 @@ def test_the_agent_of_a_clone_never_runs_and_gets_no_key(
         environ = {"PATH": "/usr/bin:/bin", "GREAT_SECRET": "x"}
         ran = process(words, cwd=project, environ=environ)
     assert b"ralph trust" in ran.stderr
-    assert b"'claude' is not there" in ran.stderr
+    assert b"'claude' was not found" in ran.stderr
     assert not mark.exists()
 
 

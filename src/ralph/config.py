@@ -99,13 +99,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model_work: str | None = _trusted(None, "the agent's model for work")
     model_review: str | None = _trusted(None, "the agent's model for reviews (Claude: opus)")
     iteration_timeout_s: float = _trusted(1800.0, "stop an iteration after this time", 0, 604_800)
-    review_every: int = _safe(5, "every so many iterations one is a review; 0 for none", 0, 1000)
+    review_every: int = _safe(5, "review every N iterations; 0 for never", 0, 1000)
     stagnation_limit: int = _safe(
-        3, "stop after so many iterations without a change to the plan", 0, 1000
+        3, "stop after this many iterations without a change to the plan", 0, 1000
     )
     prompt_tokens: int = _safe(12000, "the size of the loop's prompt", 0, 200_000)
     rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
-    rag_conversation_limit: int = _safe(3, "from how many conversations", 1, 20)
+    rag_conversation_limit: int = _safe(3, "how many conversations to recall from", 1, 20)
     rag_exchange_limit_per_conversation: int = _safe(2, "how many exchanges of each", 1, 20)
     rag_min_similarity: float = _safe(0.70, "hide exchanges that score below this", 0, 1)
     rag_recency_half_life_days: float = _safe(
@@ -120,7 +120,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
     # A clone must not decide which of a person's memories are deleted.
     conversations_keep_days: int = _own(
-        0, "delete conversations after so many days; 0 for never", 0, 36_500
+        0, "delete conversations after this many days; 0 for never", 0, 36_500
     )
     knowledge_give: bool = _switch("publish this project's lessons to your other projects")
     knowledge_receive: bool = _switch("use the lessons of your other projects")
@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     qdrant_api_key: str | None = _own(None, "its key", secret=True)
     qdrant_binary: str | None = _own(None, "a Qdrant program that Ralph starts and stops")
     hook_capture: bool = _switch("hooks save sessions")
-    hook_inject: bool = _switch("hooks tell the model what memory has")
+    hook_inject: bool = _switch("hooks give the model relevant memories")
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
     )
@@ -299,9 +299,9 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     plain = _read(file)
     plain[key] = value
     _write(file, plain)
-    if home is not None and file.name == PROJECT_FILE:
-        if mine := _trust_requests({key: value}, None, where=str(file)):
-            trust(home, file.parent.parent, mine, more=True)
+    mine = _trust_requests({key: value}, None, where=str(file))
+    if mine and home is not None and file.name == PROJECT_FILE:
+        trust(home, file.parent.parent, mine, more=True)
     return safe_value(key, value)
 
 
@@ -334,7 +334,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise  # its message is already complete
     except (ValueError, OSError, RecursionError) as error:
         what = f"the settings cannot be read: {error}"
-    raise BadSetting(what, where=str(file), todo="Mend or delete it.")
+    raise BadSetting(what, where=str(file), todo="Fix or delete it.")
 
 
 def _fit(key: str, value: Any, *, where: str) -> Any:
@@ -349,14 +349,14 @@ def _fit(key: str, value: Any, *, where: str) -> Any:
     rule = RULES[key]
     is_number = isinstance(result, int | float) and not isinstance(result, bool)
     if is_number and not rule.low <= result <= rule.high:
-        what = f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}"
+        what = f"{key} cannot be {value!r}: it must be between {rule.low} and {rule.high}"
         raise BadSetting(what, where=where)
     return result
 
 
 def _check_place(file: Path, key: str) -> None:
     if key in RULES and RULES[key].level == "personal" and file.name == PROJECT_FILE:
-        what = f"{key} may not stand in a project's file, which travels with clones"
+        what = f"{key} cannot be set in a project's file, because every clone gets that file"
         todo = f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}"
         raise BadSetting(what, where=str(file), todo=todo)
 

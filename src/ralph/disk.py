@@ -71,7 +71,7 @@ _CAREFUL = _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER_ONLY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 # Where this is False (on Windows), links are checked before the file is opened, not while.
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.listdir in os.supports_fd
-_TODO = "Look at it, and remove it if you did not put it there."
+_TODO = "Check it, and delete it if you did not create it."
 _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 # Errors of a file system without hard links: EPERM on Linux, EINVAL on Windows.
@@ -370,8 +370,8 @@ def _mode_name(mode: int) -> str:
 
 
 def _refusal(path: AnyPath, kind: str) -> UnsafeFile:
-    what = f"it is {kind}, and Ralph follows none in {FOLDER}" if kind == _LINK else f"it is {kind}"
-    return UnsafeFile(what, where=str(path), todo=_TODO)
+    why = f"; Ralph does not follow links in {FOLDER}" if kind == _LINK else ""
+    return UnsafeFile(f"it is {kind}{why}", where=str(path), todo=_TODO)
 
 
 # -- locks

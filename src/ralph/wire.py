@@ -157,17 +157,19 @@ class Wire(msgspec.Struct, Generic[Off], eq=False, weakref=True):
             raise self.off(f"{error} within {limit} s", self.slow) from None
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or error
-            raise self.off(f"cannot be trusted over TLS ({reason})") from None
+            raise self.off(f"failed the TLS check ({reason})") from None
         except (*_BROKEN, http.client.IncompleteRead):
             raise self.off("broke off the connection", self.todo) from None
         except http.client.HTTPException as error:
-            raise self.off(f"does not answer in HTTP ({type(error).__name__})") from None
+            raise self.off(f"sent an invalid HTTP response ({type(error).__name__})") from None
         except _TooLarge:
-            raise self.off(f"answers with more than {_LARGEST_BYTES >> 20} MB") from None
+            raise self.off(f"sent more than {_LARGEST_BYTES >> 20} MB") from None
         except (OSError, UnicodeError):
             raise self.off("is not reachable", self.todo) from None
         if 300 <= reply.status < 400:
-            raise self.off(f"redirects us ({reply.status})", "Set the URL of the server itself.")
+            raise self.off(
+                f"redirected the request ({reply.status})", "Set the URL of the server itself."
+            )
         return reply
 
     def _send(self, method: str, path: str, body: bytes, deadline: Deadline, take: Take) -> Reply:

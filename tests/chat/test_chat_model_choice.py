@@ -68,14 +68,14 @@ def test_a_name_that_makes_no_sense_is_told_with_examples(name: str) -> None:
     with pytest.raises(BadSetting) as caught:
         choose_model(Settings(chat_model=name))
     told = str(caught.value)
-    assert told.startswith(f"chat_model: {name!r} names no model. ")
+    assert told.startswith(f"chat_model: {name!r} is not a known model. ")
     assert "openai:gpt-4o-mini, anthropic:" in told
-    with pytest.raises(BadSetting, match=r"summary_model: .* names no model"):
+    with pytest.raises(BadSetting, match=r"summary_model: .* is not a known model"):
         choose_model(Settings(summary_model=name), "summary")
 
 
 def test_an_echo_is_no_summary() -> None:
-    with pytest.raises(BadSetting, match="summary_model: 'echo' names no model"):
+    with pytest.raises(BadSetting, match="summary_model: 'echo' is not a known model"):
         choose_model(Settings(summary_model="echo"), "summary")
 
 
@@ -85,8 +85,8 @@ def test_what_is_no_url_is_told(url: str) -> None:
         choose_model(Settings(chat_model="openai:x", chat_base_url=url))
 
 
-def test_a_key_with_characters_that_no_key_has_is_told_without_it() -> None:
-    with pytest.raises(BadSetting, match="no key has") as caught:
+def test_a_key_with_invalid_characters_is_told_without_it() -> None:
+    with pytest.raises(BadSetting, match="invalid characters") as caught:
         choose_model(Settings(chat_model="openai:x", chat_api_key="sk-one\nsk-two"))
     assert caught.value.where == "RALPH_CHAT_API_KEY"
     assert "sk-" not in str(caught.value)
@@ -148,11 +148,11 @@ def test_a_project_s_file_may_not_choose_who_reads_along(
     home: Path, project: Path, key: str, value: str
 ) -> None:
     file = project / ".ralph" / "rag_config.json"
-    with pytest.raises(BadSetting, match="travels with clones") as caught:
+    with pytest.raises(BadSetting, match="every clone gets that file") as caught:
         store(file, key, value)
     assert f"ralph config --user {key}" in str(caught.value)
     file.write_text(json.dumps({key: value}))
-    with pytest.raises(BadSetting, match="travels with clones"):
+    with pytest.raises(BadSetting, match="every clone gets that file"):
         load(home=home, project_file=file, environ={})
 
 

@@ -188,7 +188,7 @@ def test_a_program_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     error = refused(ClaudeModel(role="summary"))
-    assert "is not there" in error.what
+    assert "was not found" in error.what
     assert error.todo == "Install Claude Code, or set summary_model to another."
     assert error.fault == "setting"
 

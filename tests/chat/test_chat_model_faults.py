@@ -99,8 +99,8 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
         ("not_json", "sent an answer that cannot be read (JSON is malformed", "server"),
         ("other_json", "sent an answer that cannot be read (Expected `", "server"),
         ("nothing", "gave no answer", "server"),
-        ("huge", "answers with more than 32 MB", "server"),
-        ("redirect", "redirects us (307)", "server"),
+        ("huge", "sent more than 32 MB", "server"),
+        ("redirect", "redirected the request (307)", "server"),
     ],
 )
 def test_every_fault_is_told(

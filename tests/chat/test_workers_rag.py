@@ -103,10 +103,10 @@ def test_rag_set_changes_a_setting_for_good(
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("rag_conversation_limit", "0", "it goes from 1 to 20"),
-        ("rag_conversation_limit", "-3", "it goes from 1 to 20"),
+        ("rag_conversation_limit", "0", "it must be between 1 and 20"),
+        ("rag_conversation_limit", "-3", "it must be between 1 and 20"),
         ("rag_conversation_limit", "many", "cannot be 'many'"),
-        ("rag_min_similarity", "1.5", "it goes from 0 to 1"),
+        ("rag_min_similarity", "1.5", "it must be between 0 and 1"),
         ("rag_enabled", "perhaps", "cannot be 'perhaps'"),
         ("embedder", "none", "Use rag_enabled"),
         ("", "1", "Use rag_enabled"),

@@ -120,7 +120,7 @@ def test_a_plugin_of_somebody_else_s_stays(own_home: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("export const Mine = 1\n", encoding="utf-8")
 
-    with pytest.raises(BadInput, match="did not make"):
+    with pytest.raises(BadInput, match="did not create it"):
         install("opencode", None)
     assert file.read_text(encoding="utf-8") == "export const Mine = 1\n"
     assert install("opencode", None, None) == []

@@ -115,9 +115,9 @@ def test_nobody_at_the_port_is_told_with_its_url_and_what_to_do() -> None:
     ("fault", "told"),
     [
         ("reset", "The box broke off the connection"),
-        ("no_http", "The box does not answer in HTTP (BadStatusLine)"),
-        ("huge", "The box answers with more than 32 MB"),
-        ("redirect", "The box redirects us (307)"),
+        ("no_http", "The box sent an invalid HTTP response (BadStatusLine)"),
+        ("huge", "The box sent more than 32 MB"),
+        ("redirect", "The box redirected the request (307)"),
     ],
 )
 def test_nonsense_is_told_in_one_line(
@@ -142,7 +142,7 @@ def test_a_server_without_tls_is_not_trusted_over_https(server: EmbeddingServer)
     wire = Wire(
         server.url.replace("http:", "https:"), name="The box", todo="Start it.", error=EmbedderOff
     )
-    assert refused(wire).startswith("The box cannot be trusted over TLS (")
+    assert refused(wire).startswith("The box failed the TLS check (")
     assert server.requests == []
 
 

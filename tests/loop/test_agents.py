@@ -190,7 +190,7 @@ def test_a_command_with_an_open_quote_is_refused_with_what_to_do() -> None:
 
 
 def test_a_command_that_is_not_there_is_refused_with_what_to_do() -> None:
-    with pytest.raises(BadInput, match=r"'no-such-agent' is not there.*--agent"):
+    with pytest.raises(BadInput, match=r"'no-such-agent' was not found.*--agent"):
         found_command(["no-such-agent"], {"PATH": os.defpath})
 
 

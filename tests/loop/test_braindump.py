@@ -256,7 +256,7 @@ def test_an_agent_that_runs_out_of_time_leaves_nothing_even_of_what_it_planned(
 
 
 def test_an_agent_that_is_not_there_is_refused_at_once(ralph: Line, root: Path) -> None:
-    assert "'no-such-agent' is not there" in refused(ralph, root, "no-such-agent")
+    assert "'no-such-agent' was not found" in refused(ralph, root, "no-such-agent")
 
 
 def test_ctrl_c_ends_the_agent_and_changes_nothing(root: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ tasks:
 
 
 def test_an_agent_that_is_not_there_is_refused_at_the_start(loop: Loop) -> None:
-    with pytest.raises(BadInput, match="'no-such-agent' is not there"):
+    with pytest.raises(BadInput, match="'no-such-agent' was not found"):
         loop("no-such-agent --fast")
     assert loop.facts("started") == []
 

@@ -182,7 +182,7 @@ def test_a_dry_run_without_a_ready_task_says_why(ralph: Line, project: Path) -> 
 
 def test_a_dry_run_refuses_what_a_run_refuses(ralph: Line, project: Path) -> None:
     planned(project)
-    assert "is not there" in ralph("run", "--dry-run", "--agent", "no-such-agent").complaint
+    assert "was not found" in ralph("run", "--dry-run", "--agent", "no-such-agent").complaint
     ran = ralph("run", "--dry-run", "--agent", "true", "--worktree")
     assert ran.complaint.startswith("ralph: ")
     assert "--worktree needs a git repository" in ran.complaint

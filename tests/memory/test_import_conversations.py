@@ -161,7 +161,7 @@ def test_without_its_notes_everything_is_read_again_and_nothing_doubled(
 def test_a_session_that_grew_is_read_on(kept: Kept, sessions: Path, tmp_path: Path) -> None:
     file = write(sessions / "one.jsonl", [b"garbage\n", *turn("one", 1, tmp_path)])
     assert [str(one) for one in bring_in(kept, sessions).complaints] == [
-        f"{file}:1: is not JSON; stepped over"
+        f"{file}:1: is not JSON; skipped"
     ]
     grow(file, [*turn("one", 2, tmp_path), b"{torn\n"])
 

@@ -218,5 +218,5 @@ def test_every_project_is_pruned_and_how_long_is_the_users_to_say(project: Path)
         done = knowledge.prune(at=NOW)
         assert (done.entries, done.before) == (3, utc(at(30)))
     Project(project).settings_file.write_text('{"knowledge_keep_days": 1}', encoding="utf-8")
-    with pytest.raises(BadSetting, match="may not stand in a project's file"), opened(project):
+    with pytest.raises(BadSetting, match="cannot be set in a project's file"), opened(project):
         pass

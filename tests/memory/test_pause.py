@@ -300,7 +300,7 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(home: Path) -> Non
     with pytest.raises(BadInput, match="nothing is kept") as error:
         in_force(home)
 
-    assert error.value.todo == "Mend or delete it."
+    assert error.value.todo == "Fix or delete it."
 
 
 # -- the command line

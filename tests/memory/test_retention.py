@@ -133,7 +133,7 @@ def test_a_clone_does_not_decide_what_goes(project: Path) -> None:
     file = Project(project).settings_file
     file.write_text('{"conversations_keep_days": 1}', encoding="utf-8")
 
-    with pytest.raises(BadSetting, match="may not stand in a project's file"):
+    with pytest.raises(BadSetting, match="cannot be set in a project's file"):
         open_ralph(project)
 
 

@@ -220,7 +220,7 @@ def test_a_setting_that_cannot_be_read_keeps_everything_out(tmp_path: Path, home
 
 
 def test_a_project_may_not_set_which_folders_are_left_out(ralph: Line) -> None:
-    assert "may not stand in a project's file" in ralph("config", "pause_folders", "[]").complaint
+    assert "cannot be set in a project's file" in ralph("config", "pause_folders", "[]").complaint
 
 
 # -- before init

@@ -41,12 +41,12 @@ def test_what_is_secret_is_only_shown_as_set(ralph: Line, home: Path) -> None:
 def test_a_projects_file_may_name_no_server(ralph: Line, project: Path, key: str) -> None:
     ran = ralph("config", key, URL if key == "journal_url" else "http://127.0.0.1:6333")
     assert ran.code == 1
-    assert "may not stand in a project's file" in ran.complaint
+    assert "cannot be set in a project's file" in ran.complaint
     file = project / ".ralph" / "rag_config.json"
     file.write_text(json.dumps({key: "http://10.0.0.7"}), encoding="utf-8")
     ran = ralph("recent", "--feature", "auth")
     assert ran.code == 1
-    assert f"{key} may not stand in a project's file" in ran.complaint
+    assert f"{key} cannot be set in a project's file" in ran.complaint
     assert "10.0.0.7" not in ran.complaint
 
 
@@ -159,6 +159,6 @@ def test_an_address_that_an_agent_prints_is_redacted() -> None:
 
 def test_times_that_do_not_fit_are_refused() -> None:
     for key in ("journal_lock_timeout_s", "remember_budget_s"):
-        with pytest.raises(BadSetting, match=r"it goes from 0 to 600"):
+        with pytest.raises(BadSetting, match=r"it must be between 0 and 600"):
             load(home=Path("nowhere"), environ={}, given={key: -1})
     assert Settings().journal_url is Settings().qdrant_url is None

@@ -64,7 +64,7 @@ class LineReader:
             for part in parts(line):
                 take(part)
         except UnreadableLine as error:
-            self.complain(f"{error}; stepped over")
+            self.complain(f"{error}; skipped")
 
     def complain(self, what: str) -> None:
         """Note what was skipped on this line; after a hundred complaints, only count them."""

@@ -425,7 +425,7 @@ class Chat:
                 result = self._run_tool(call, answer)
                 text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
                 turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
-        what = f"the model only asks for tools, {_TOOL_ROUNDS} times already"
+        what = f"the model called tools {_TOOL_ROUNDS} times without answering"
         raise ModelOff(what, where=self.model.name, todo="Ask a narrower question.", fault="prompt")
 
     def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:

@@ -444,7 +444,7 @@ def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | No
     if kind == "echo" and role == "chat":
         return EchoModel()
     todo = f"Write one like {', '.join(example for example, _ in _EXAMPLES)}."
-    raise BadSetting(f"{name!r} names no model", where=f"{role}_model", todo=todo)
+    raise BadSetting(f"{name!r} is not a known model", where=f"{role}_model", todo=todo)
 
 
 def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None, ModelAccess]:
@@ -467,8 +467,9 @@ def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None,
         # The key for embeddings is for the same server.
         key, variable = settings.openai_api_key.strip(), "RALPH_OPENAI_API_KEY"
     if key is not None and not (key.isascii() and key.isprintable()):
-        what = "the key contains characters that no key has"
-        raise BadSetting(what, where=variable, todo="Set it again.")
+        raise BadSetting(
+            "the key contains invalid characters", where=variable, todo="Set it again."
+        )
     if url is None and kind == "ollama":
         url = settings.ollama_url
     return url, ModelAccess(key, variable, role)

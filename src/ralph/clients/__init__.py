@@ -219,7 +219,7 @@ def found_command(
     """
     program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
-        what = "is not there"
+        what = "was not found"
         todo = "Install it, or name another with --agent. One inside the project needs its path."
         if Path(command[0]).name != command[0] and Path(command[0]).is_file():
             what, todo = "is not executable", f"Run: chmod +x {command[0]}"

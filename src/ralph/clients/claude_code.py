@@ -335,7 +335,7 @@ class StreamJson(Messages):
     def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
-            self.complain("has no type; stepped over")
+            self.complain("has no type; skipped")
             return
         if not self._is_ours(line):
             return
@@ -367,7 +367,7 @@ class StreamJson(Messages):
         if session not in self._others and len(self._others) < 20:
             self._others |= {session}
             self.complain(
-                f"begins another session, {session[:40]}; its lines were stepped over, "
+                f"begins another session, {session[:40]}; its lines were skipped, "
                 "record each session from a file of its own"
             )
         return False

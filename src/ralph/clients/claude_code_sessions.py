@@ -192,7 +192,7 @@ class Transcript(Messages):
         """Take a line that is already decoded."""
         kind = line.type
         if not isinstance(kind, str):
-            self.complain("has no type; stepped over")
+            self.complain("has no type; skipped")
             return
         self.session = self.session or text_of(line.sessionId) or None
         if kind == "cost-state":
@@ -382,7 +382,7 @@ class Exchanges(lines.SessionReader):
     def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
-            self._reading.complain("has no type; stepped over")
+            self._reading.complain("has no type; skipped")
         elif kind in {"user", "assistant", "attachment"}:
             if not self._again(text_of(line.uuid)):
                 self._said(kind, line)

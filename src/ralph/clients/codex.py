@@ -153,7 +153,7 @@ class Codex(ToolRun):
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
         if not isinstance(kind, str):
-            self.complain("has no type; stepped over")
+            self.complain("has no type; skipped")
         elif kind == "thread.started":
             self.session = self.session or text_of(event.get("thread_id")) or None
         elif kind == "turn.started":
@@ -237,11 +237,10 @@ class Codex(ToolRun):
         self.tried_command(command, ran, failed=failed, begun=begun)
 
     def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
-        changes = list(items(item.get("changes")))
         if failed:
             self.stumbles["edit"] += 1
             return
-        for change in changes:
+        for change in items(item.get("changes")):
             kind = change.get("kind")
             if action := _CHANGES.get(text_of(mapping(kind).get("type")) or text_of(kind)):
                 self.touch(text_of(change.get("path")), action)
@@ -429,7 +428,7 @@ def main(arguments: list[str]) -> int:
     environ = {**inherited, **given}
     program = find_program(words[0], path=environ.get("PATH"))
     if program is None:
-        return _refuse(f"the command {words[0]!r} of the MCP server {name} is not there")
+        return _refuse(f"the command {words[0]!r} of the MCP server {name} was not found")
     if sys.platform == "win32":  # Windows cannot replace a process with another
         return subprocess.call([program, *words[1:]], env=environ)
     os.execve(program, words, environ)

@@ -290,7 +290,7 @@ class Rollout(lines.SessionReader):
     def _take(self, event: Mapping[str, Any]) -> None:
         kind, data = text_of(event.get("type")), mapping(event.get("payload"))
         if not kind:
-            self._reading.complain("has no type; stepped over")
+            self._reading.complain("has no type; skipped")
             return
         if kind == "session_meta" and not self.head.session:
             self.head = rollout_head(msgspec.json.encode(dict(event))) or self.head

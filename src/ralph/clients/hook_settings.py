@@ -216,7 +216,7 @@ def _ask(*requests: list[str]) -> str | None:
     for words in requests:
         code, why = ask_program([program, *words], timeout_s=setup.TIMEOUT_S)
         if code != 0:
-            todo = f"The hooks are done; run by hand: {shlex.join(['claude', *words])}"
+            todo = f"The hooks are installed; run this yourself: {shlex.join(['claude', *words])}"
             raise RalphError(f"claude could not change its MCP servers: {why}", todo=todo)
     return None
 

@@ -387,7 +387,7 @@ def _plugin_call(text: str) -> settings.RalphCall | None:
 def _with_plugin(text: str | None, call: settings.RalphCall, where: Path) -> str:
     if text is not None and not text.startswith(_MARK):
         raise settings.refusal(
-            "there is a plugin of this name that Ralph did not make", where, "Rename it."
+            "a plugin of this name already exists, and Ralph did not create it", where, "Rename it."
         )
     return _plugin(call)
 

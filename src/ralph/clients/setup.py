@@ -258,7 +258,7 @@ def _refuse_links(file: Path, root: Path | None) -> None:
     parts = () if root is None else (file, *file.parents)
     inside = [each for each in parts if each != root and each.is_relative_to(root or "")]
     for link in filter(Path.is_symlink, inside):
-        raise refusal("this is a link, and Ralph follows none in a project", link, _MOVE)
+        raise refusal("this is a link; Ralph does not follow links in a project", link, _MOVE)
 
 
 def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
@@ -528,8 +528,11 @@ def setup_call(call: RalphCall) -> SetupCall:
 
 def foreign_server(where: Path) -> BadInput:
     """Return the error for a server with our name that somebody else made."""
-    what = f"there is an MCP server {SERVER} that Ralph did not make"
-    return refusal(what, where, "Rename it, or use --no-mcp.")
+    return refusal(
+        f"an MCP server named {SERVER} already exists, and Ralph did not create it",
+        where,
+        "Rename it, or use --no-mcp.",
+    )
 
 
 def _odd(places: list[SetupPlace]) -> list[str]:
@@ -546,5 +549,5 @@ def _odd(places: list[SetupPlace]) -> list[str]:
                 found.append(f"{part.file}: no hook for {', '.join(part.missing)}. {again}")
             todo = "Install it there, or set RALPH_COMMAND."
             gone = [call.command for call in part.calls if call.found is None]
-            found += [f"{part.file}: {command} is not there. {todo}" for command in gone]
+            found += [f"{part.file}: {command} was not found. {todo}" for command in gone]
     return list(dict.fromkeys(found))

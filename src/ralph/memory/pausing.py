@@ -127,7 +127,7 @@ def _saved_pauses(home: str | os.PathLike[str]) -> list[Pause]:
 
 def _unreadable(error: Exception, where: str) -> BadInput:
     what = f"what is paused cannot be read ({error}), so nothing is kept"
-    return BadInput(what, where=where, todo="Mend or delete it.")
+    return BadInput(what, where=where, todo="Fix or delete it.")
 
 
 def _pause(plain: Any) -> Pause:

@@ -122,8 +122,8 @@ def encode(value: Any) -> bytes:
         return _encode(value)
     except UnicodeEncodeError as error:
         raise BadRecord(
-            "its text holds half a character "
-            f"({error.object[error.start : error.end]!r}), which no file can keep"
+            "its text contains a lone surrogate "
+            f"({error.object[error.start : error.end]!r}), which cannot be saved"
         ) from None
 
 

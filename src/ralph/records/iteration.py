@@ -144,7 +144,7 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
     A null field counts as left out.
     """
     if not isinstance(plain, Mapping):
-        what = f"not an iteration: it is {type(plain).__name__}, not an object"
+        what = f"an iteration must be an object, not a {type(plain).__name__}"
         raise BadRecord(what, where=where, todo=_HINT)
     try:
         return msgspec.convert(_without_nulls(plain), Iteration)
@@ -209,7 +209,7 @@ def from_record(record: Record) -> Iteration:
         _decode, record, iteration_number=record.number, timestamp=at, session_id=record.source.run
     )
     if not found.feature:
-        raise BadRecord(f"record {record.id} is not a readable iteration: it names no feature")
+        raise BadRecord(f"record {record.id} is not a readable iteration: it has no feature")
     return found
 
 

@@ -205,7 +205,7 @@ def test_config_says_when_something_is_stronger(
         ("config serch_limit 5", "there is no setting 'serch_limit'"),
         ("config --unset serch_limit", "there is no setting 'serch_limit'"),
         ("config search_limit many", "search_limit cannot be 'many'"),
-        ("config min_score 7", "min_score cannot be 7: it goes from 0 to 1"),
+        ("config min_score 7", "min_score cannot be 7: it must be between 0 and 1"),
         ("config embedder magic", "embedder cannot be 'magic'"),
     ],
 )

@@ -197,7 +197,7 @@ def test_what_could_not_be_read_is_told_on_stderr(ralph: Line) -> None:
 
     ran = ralph.well("record", "--feature", "auth", "-", stdin=torn)
 
-    assert ran.complaint == "ralph: <stdin>:2: is torn or garbled JSON; stepped over"
+    assert ran.complaint == "ralph: <stdin>:2: is torn or garbled JSON; skipped"
     assert ran.out.startswith("Recorded 1 iteration of auth.\n")
 
 

@@ -157,7 +157,10 @@ def test_an_agent_over_its_time_is_ended_and_recorded(ralph: Line, planned: Path
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("no-such-agent-here", "the agent's command 'no-such-agent-here' is not there. Install it"),
+        (
+            "no-such-agent-here",
+            "the agent's command 'no-such-agent-here' was not found. Install it",
+        ),
         ("'half a quote", "the agent's command \"'half a quote\" cannot be read"),
         (" ", "the agent's command is empty"),
     ],

@@ -202,7 +202,7 @@ def test_rag_is_steered(ralph: Line, home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["rag", "set", "rag_min_similarity", "2"], "it goes from 0 to 1"),
+        (["rag", "set", "rag_min_similarity", "2"], "it must be between 0 and 1"),
         (["rag", "set", "colour", "red"], "there is no retrieval setting 'colour'"),
         (["rag", "perhaps"], "Usage: ralph rag [on|off|config|set KEY VALUE]"),
         (["summarizer", "message"], "Usage: ralph summarizer [conversation|exchange] [on|off]"),

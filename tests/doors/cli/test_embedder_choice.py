@@ -166,12 +166,12 @@ def test_a_project_s_file_may_not_say_where_to_send_what(
     home: Path, project: Path, key: str
 ) -> None:
     file = project / ".ralph" / "rag_config.json"
-    with pytest.raises(BadSetting, match="travels with clones") as caught:
+    with pytest.raises(BadSetting, match="every clone gets that file") as caught:
         store(file, key, "http://evil.example/sk-secret")
     assert f"ralph config --user {key}" in str(caught.value)
     assert "sk-secret" not in str(caught.value)
     file.write_text(json.dumps({key: "http://evil.example/sk-secret"}))
-    with pytest.raises(BadSetting, match="travels with clones") as caught:
+    with pytest.raises(BadSetting, match="every clone gets that file") as caught:
         load(home=home, project_file=file, environ={})
     assert caught.value.where == str(file)
     assert "sk-secret" not in str(caught.value)

@@ -71,7 +71,7 @@ def test_complaints_are_told_with_their_place(ralph: Line, sessions: Path, proje
     assert ran.out.endswith(", 1 file could not be read).\n")
     assert ran.err.splitlines() == [
         f"ralph: {bad}:1: holds no session of claude-code",
-        f"ralph: {torn}:3: is torn or garbled JSON; stepped over",
+        f"ralph: {torn}:3: is torn or garbled JSON; skipped",
     ]
 
 

@@ -317,7 +317,7 @@ def test_the_client_itself_registers_a_persons_own_server(
     program(client, "echo it is locked >&2; exit 3")
     ran = ralph("hooks", "install", "--user")
     assert ran.code == 1
-    assert "it is locked. The hooks are done; run by hand: claude mcp" in ran.complaint
+    assert "it is locked. The hooks are installed; run this yourself: claude mcp" in ran.complaint
 
 
 @posix
@@ -452,7 +452,7 @@ def test_settings_that_cannot_be_edited_are_refused_and_left_alone(
     ("text", "told"),
     [
         ('{"mcpServers": []}', ".mcp.json: mcpServers must be an object"),
-        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: there is an MCP server"),
+        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: an MCP server named"),
         ("{", ".mcp.json:1: this is not valid JSON"),
     ],
 )
@@ -475,7 +475,7 @@ def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, hom
     ran = ralph("hooks", "install", "--user")
 
     assert ran.code == 1
-    assert "that Ralph did not make" in ran.complaint
+    assert "Ralph did not create it" in ran.complaint
     assert not (home.parent / ".claude").exists()
 
 
@@ -483,7 +483,7 @@ def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, hom
     ("text", "told"),
     [
         ("model = ", "config.toml:1: this is not valid TOML"),
-        ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "that Ralph did not make"),
+        ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "Ralph did not create it"),
         ("mcp_servers = {}\n", "Write it as tables"),
         ("[[mcp_servers]]\n", "Write it as tables"),
         (
@@ -695,7 +695,7 @@ def test_status_names_what_is_missing_and_what_is_not_there(ralph: Line, project
     assert found["places"][1]["hooks"]["missing"] == ["Stop", "SessionEnd"]
     missing, gone = found["warnings"]
     assert missing == f"{file}: no hook for Stop, SessionEnd. Run: ralph hooks install --project"
-    assert gone.startswith(f"{file}: /nowhere/ralph is not there.")
+    assert gone.startswith(f"{file}: /nowhere/ralph was not found.")
     told = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}["hooks"]
     assert told["state"] == "warning"
     assert told["todo"] == "Run: ralph hooks install --project"
