@@ -11,15 +11,16 @@ from bench.paths import PATHS
 # path does more: a prompt's hook and a search over MCP ask the plan and the notes, too, every
 # client's record is read by what all clients share, an iteration notes what its prompt told, a
 # search that finds something ends in what shows a hit, a command looks up whether its folder's
-# memory is on a server, and capture asks its table of rules for a pattern when it needs it.
+# memory is on a server, capture asks its table of rules for a pattern when it needs it, a record's
+# feature is looked up in the plan, and facets stand with the other promises of the index.
 FILES = {
-    "record": (41, "clients/__init__.py"),
-    "search": (27, "recall/search.py"),
+    "record": (46, "clients/__init__.py"),
+    "search": (28, "recall/search.py"),
     "everything": (40, "recall/__init__.py"),
-    "iteration": (63, "loop/iteration.py"),
+    "iteration": (64, "loop/iteration.py"),
     "hook": (42, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),
-    "checkpoint": (32, "memory/checkpoints.py"),
+    "checkpoint": (33, "memory/checkpoints.py"),
 }
 
 

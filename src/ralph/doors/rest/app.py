@@ -1,8 +1,7 @@
 """The API's application: tokens, limits, errors as problem details, metrics and the access log.
 
-A call is checked in this order: its token (401), its rate (429), its project (404, as if there were
-none), its right and feature (403, 404). Only then is its body read. Everything that touches memory
-runs in a few threads, and no two of them use the same memories at once.
+A call is checked in this order: its token (401), its rate (429), its project (404), its right and
+feature (403, 404). Only then is its body read. Memory is used in threads, by one call at a time.
 """
 
 from __future__ import annotations

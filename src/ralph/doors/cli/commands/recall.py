@@ -146,9 +146,10 @@ def _why_nothing(ralph: Ralph, text: str, floor: str) -> str:
 
 def _check_days(given: dict[str, Any]) -> None:
     """Raise if `--since` is after `--until`."""
-    first, end = moments_between(given["since"], given["until"])
-    if first >= end:
-        raise click.UsageError("--since is after --until.")
+    if given["since"] and given["until"]:
+        first, end = moments_between(given["since"], given["until"])
+        if first >= end:
+            raise click.UsageError("--since is after --until.")
 
 
 def check_sources(given: dict[str, Any]) -> None:
