@@ -15,7 +15,7 @@ import msgspec
 from ralph.errors import BadInput, BadPlan
 from ralph.plan import model
 from ralph.plan.fields import Patch, clean_path, clean_text, patch_entry, read_view
-from ralph.plan.model import Data, Feature, Kind, Limits, Task, TaskId, as_list, by_key
+from ralph.plan.model import Data, Discipline, Feature, Kind, Limits, Task, TaskId, as_list, by_key
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
@@ -34,11 +34,23 @@ def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature
     return plan.feature(_create(plan, "features", name, patch))
 
 
+def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
+    """Create a discipline; its name must not be taken."""
+    return plan.discipline(_create(plan, "disciplines", name, patch))
+
+
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
     """Change only the fields in the patch; None clears a field (F1)."""
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
         patch_named("features", plan.find(data, "features", name), patch)
     return plan.feature(name)
+
+
+def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
+    """Change only the fields in the patch; None clears a field."""
+    with plan.edit("disciplines", f"discipline {name} updated") as data:
+        patch_named("disciplines", plan.find(data, "disciplines", name), patch)
+    return plan.discipline(name)
 
 
 def delete(plan: Plan, kind: Kind, key: TaskId) -> None:
