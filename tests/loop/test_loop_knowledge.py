@@ -719,7 +719,7 @@ def test_the_commands_for_it_refuse_an_agent_that_guesses_them(loop: Loop, tmp_p
     steps = [{"bash": f"{{{{ralph}}}} {one}"} for one in guesses]
     answers = tool_results(loop, tmp_path, steps)
     for answer in answers[:-1]:
-        assert "this is an agent's run" in answer
+        assert "an agent in `ralph run` may not call" in answer
     assert "# Your task: 1, Add the login form" in answers[-1]
     assert OPENING not in answers[-1]
 

@@ -263,7 +263,7 @@ def test_in_the_loop_an_agent_reports_and_searches_and_nothing_else(
     assert loop.outcomes == ["success"]
     lines = kept.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 3
-    assert all(line.startswith("ralph: this is an agent's run") for line in lines)
+    assert all(line.startswith("ralph: an agent in `ralph run` may not call") for line in lines)
 
 
 def test_the_environment_tells_what_a_run_works_on() -> None:
