@@ -43,8 +43,8 @@ _ID = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]*")
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
 NO_CONVERSATIONS = (
-    "No conversations here yet. Hooks record them (`ralph hooks status` shows where), `ralph "
-    "conversations import` imports earlier ones, `--everywhere` lists those of other projects."
+    "No conversations here yet. Hooks record them (`ralph hooks status` shows where), and `ralph "
+    "conversations import` imports earlier ones."
 )
 CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
@@ -424,7 +424,8 @@ def conversation_table(talks: list[ConversationState], current: str = "", empty:
         facts = (str(item.exchanges), talk.source, talk.project, " ".join(words))
         rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
     heads = ("id", "last", "exchanges", "source", "project", "title")
-    return Table(heads, rows, empty or NO_CONVERSATIONS)
+    elsewhere = "`--everywhere` lists those of other projects."
+    return Table(heads, rows, empty or f"{NO_CONVERSATIONS} {elsewhere}")
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
