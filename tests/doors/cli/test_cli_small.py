@@ -466,7 +466,7 @@ def test_status_and_stats_work_in_a_folder_without_a_project(
 
     told = ralph.well("status").out
     assert place in told
-    assert "conversations: 2 records" in told
+    assert "conversations and private notes: 2 records" in told
     assert ralph.well("stats").out.startswith("1 prompt in sessions")
     monkeypatch.chdir(home.parent)
     assert "is not in a project" in ralph.well("status").out
