@@ -82,7 +82,11 @@ class Wire:
             if self.refuses:
                 client.close()
                 continue
-            server = socket.create_connection(self._to)
+            try:
+                server = socket.create_connection(self._to)
+            except OSError:  # the server is away; it may come back
+                client.close()
+                continue
             muted, answered = threading.Event(), threading.Event()
             ends = (client, server, muted, answered)
             threading.Thread(target=self._up, args=ends, daemon=True).start()

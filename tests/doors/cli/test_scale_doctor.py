@@ -86,7 +86,7 @@ def test_a_server_that_is_away_is_a_problem_and_what_waits_is_told(
     found = checks(ralph)["postgres"]
     assert found["state"] == "problem"
     assert found["detail"].endswith("(Connection refused); 1 record waiting here for it")
-    assert found["todo"].startswith("Start it or correct journal_url")
+    assert found["todo"].startswith("Start it or fix journal_url")
     server.start()  # and whoever asks is not put off with what was found a moment ago
     found = checks(ralph)["postgres"]
     assert found["state"] == "warning"
