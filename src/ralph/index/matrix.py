@@ -425,10 +425,11 @@ class LoadedCollection:
         wanted = np.flatnonzero(places >= 0)
         times = np.concatenate([one.times for one in held])
         starts = [0, *itertools.accumulate(len(one.rows) for one in held)]
-        for number in wanted[np.isnan(times[wanted])].tolist():
+        unknown = wanted[np.isnan(times[wanted])]
+        passages_of = fetch(list(dict.fromkeys(rows[unknown].tolist())))
+        for number, row in zip(unknown.tolist(), rows[unknown].tolist(), strict=True):
             which = bisect.bisect(starts, number) - 1
-            [passage] = fetch([int(rows[number])]).values()
-            [times[number]] = passage.words.times([ranked[which]])
+            [times[number]] = passages_of[row].words.times([ranked[which]])
             held[which].times[number - starts[which]] = times[number]
         columns = {word: column for column, word in enumerate(words)}
         column = np.repeat([columns[word] for word in ranked], np.diff(starts))
