@@ -263,6 +263,15 @@ def _has(folder: Path, needle: str) -> bool:
         return False
 
 
+def fake_claude(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put a shell script that is called `claude` on the path."""
+    claude = folder / "bin" / "claude"
+    claude.parent.mkdir()
+    claude.write_text(f"#!/bin/sh\n{script}\n")
+    claude.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
+
+
 def none_is_left(mark: str) -> bool:
     """Whether all the marked processes end; given a long time, as machines may be slow."""
     return eventually(lambda: not marked(mark))

@@ -16,6 +16,7 @@ from looping import (
     Late,
     calls,
     eventually,
+    fake_claude,
     none_is_left,
     planned,
     ralph_process,
@@ -104,11 +105,7 @@ def test_it_is_given_the_model_of_a_review(
     setting: str | None,
     model: str,
 ) -> None:
-    claude = tmp_path / "bin" / "claude"
-    claude.parent.mkdir()
-    claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
+    fake_claude(tmp_path, monkeypatch, 'echo "$@" >> ../calls')
     if setting:
         monkeypatch.setenv("RALPH_MODEL_REVIEW", setting)
     assert ralph("plan", "braindump", "../wish.md", "--agent", "claude").code == 1  # no proposal

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay, scripted, shell
+from looping import (
+    BEGUN,
+    DONE,
+    FIXTURES,
+    Late,
+    Loop,
+    command,
+    fake_claude,
+    planned,
+    replay,
+    scripted,
+    shell,
+)
 
 from ralph.capture import AgentRun
 from ralph.loop.agent import AgentOutput
@@ -168,11 +180,8 @@ def test_an_agent_that_fails_without_a_word_leaves_no_error_to_warn_of(
 def test_so_is_one_whose_dialect_is_known(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claude = tmp_path / "bin" / "claude"
-    claude.parent.mkdir()
-    claude.write_text("#!/bin/sh\necho \"error: unknown option '--verbose'\" >&2\nexit 1\n")
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
+    script = "echo \"error: unknown option '--verbose'\" >&2\nexit 1"
+    fake_claude(tmp_path, monkeypatch, script)
     loop("claude", max_iterations=1)
     [told] = loop.told()
     assert [error.message for error in told.errors] == ["error: unknown option '--verbose'"]

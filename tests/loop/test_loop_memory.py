@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
+from looping import DONE, FEATURES, Loop, block_index, fake_claude, planned, python, scripted
 from remembering import made
 
 from ralph import disk
@@ -302,11 +302,7 @@ def test_every_nth_iteration_is_a_review_by_the_stronger_model(tmp_path: Path) -
 def test_the_review_is_given_the_stronger_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, model: str
 ) -> None:
-    claude = tmp_path / "bin" / "claude"
-    claude.parent.mkdir()
-    claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
+    fake_claude(tmp_path, monkeypatch, 'echo "$@" >> ../calls')
     models: dict[str, Any] = {"model_work": "swift", "model_review": setting}
     loop = Loop(planned(tmp_path / "project"), review_every=2, **models)
     loop("claude", max_iterations=2)

@@ -426,10 +426,10 @@ class LoadedCollection:
         times = np.concatenate([one.times for one in held])
         starts = [0, *itertools.accumulate(len(one.rows) for one in held)]
         unknown = wanted[np.isnan(times[wanted])]
-        passages_of = fetch(list(dict.fromkeys(rows[unknown].tolist())))
+        by_row = fetch(list(dict.fromkeys(rows[unknown].tolist())))
         for number, row in zip(unknown.tolist(), rows[unknown].tolist(), strict=True):
             which = bisect.bisect(starts, number) - 1
-            [times[number]] = passages_of[row].words.times([ranked[which]])
+            [times[number]] = by_row[row].words.times([ranked[which]])
             held[which].times[number - starts[which]] = times[number]
         columns = {word: column for column, word in enumerate(words)}
         column = np.repeat([columns[word] for word in ranked], np.diff(starts))

@@ -235,8 +235,8 @@ def find(
         for row, passage in view.fetch(collection, mine, records=True).items():
             assert passage.record is not None
             if question.allows(passage.record):
-                told = (passage.record, collection.stream, passage.words)
-                found.candidates.append(Candidate(*told, *mine[row]))
+                fields = (passage.record, collection.stream, passage.words)
+                found.candidates.append(Candidate(*fields, *mine[row]))
     return found
 
 
