@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
 from ralph.config import Settings
-from ralph.index import DERIVED, IndexView, Only, Passage, matrix
+from ralph.index import DERIVED, IndexView, Only, Passage, matrix, ranking_tokens
 from ralph.index.sync import Index, IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
 from ralph.records import Record
@@ -167,18 +167,42 @@ def test_words_are_read_again_after_many_writes(kept: Kept) -> None:
     assert kept.asked() == kept.asked_of_sqlite()
 
 
-def test_how_often_a_word_stands_in_a_passage_is_counted_once_and_right(kept: Kept) -> None:
+def times_of(kept: Kept, words: list[str]) -> tuple[list[str], list[list[float]]]:
+    """The words that are ranked by, and how often each word occurs in the best passages."""
+    with kept.index.store.state() as view:
+        live = live_of(view, "notes")
+        assert live is not None
+        found = view.words(live, words, 20)
+        passages = view.fetch(live, list(found.scores)).values()
+    expected = [one.words.times(words) for one in passages]
+    assert found.times is None or found.times.tolist() == expected
+    return ranking_tokens(found), [] if found.times is None else expected
+
+
+def test_how_often_a_word_occurs_in_a_passage_is_counted_once_and_right(kept: Kept) -> None:
     kept.add(0, 40)
     for _ in range(3):
-        with kept.index.store.state() as view:
-            live = live_of(view, "notes")
-            assert live is not None
-            for words in QUESTIONS:
-                found = view.words(live, words, 20)
-                passages = view.fetch(live, list(found.scores))
-                expected = [one.words.times(words) for one in passages.values()]
-                assert found.times is None or found.times.tolist() == expected
-    assert found.times is not None
+        every = [times_of(kept, words)[1] for words in QUESTIONS]
+    assert any(every)
+
+
+def test_words_that_are_not_ranked_by_are_counted_too(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.add(0, 40)
+    words = QUESTIONS[1]
+    with kept.index.store.state() as view:
+        live = live_of(view, "notes")
+        assert live is not None
+        often = view.words(live, words, 0).frequencies
+    common = max(often, key=lambda word: often[word])
+    monkeypatch.setattr("ralph.index._LARGE", 1)
+    monkeypatch.setattr("ralph.index._COMMON_SHARE", (often[common] - 0.5) / 40)
+    for _ in range(3):
+        ranked, times = times_of(kept, words)
+    assert ranked
+    assert common not in ranked
+    assert any(row[words.index(common)] for row in times)
 
 
 @given(
