@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from journaling import living, note
 
+from ralph import disk
 from ralph.errors import BadInput
 from ralph.journal.file import JournalFolder, check_name, file_name
 
@@ -115,6 +116,24 @@ def test_a_name_that_a_file_system_takes_for_another_is_refused(tmp_path: Path) 
         folder.names = lambda: ["Auth"]  # type: ignore[method-assign]
     with pytest.raises(BadInput, match="differs from an existing name only by case"):
         folder.journal("auth")
+
+
+def test_a_folder_with_many_journals_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(20):
+        JournalFolder(tmp_path).journal(f"feature-{n}").append([note("a")])
+    read: list[object] = []
+    names = disk.names
+
+    def counted(folder: disk.AnyPath) -> list[str]:
+        read.append(folder)
+        return names(folder)
+
+    monkeypatch.setattr(disk, "names", counted)
+    folder = JournalFolder(tmp_path)
+    assert all(living(folder.journal(f"feature-{n}")) == ["a"] for n in range(20))
+    assert len(read) == 1
 
 
 def test_a_name_within_the_limits_is_fine() -> None:

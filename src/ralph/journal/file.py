@@ -374,15 +374,20 @@ class JournalFolder:
         self._shown = shown
         self._lock_timeout_s = lock_timeout_s
         self._open: dict[str, JsonlJournal] = {}
+        # The journals that existed when the folder was last read.
+        self._named: frozenset[str] = frozenset()
 
     def journal(self, name: str) -> JsonlJournal:
         """Return the journal with this name. Its first append creates the file."""
         if name not in self._open:
             file = self.path / file_name(name)
-            if disk.exists(file) and name not in self.names():
-                what = f"{name!r} differs from an existing name only by case, "
-                what += "and this file system ignores case"
-                raise BadInput(what, where=self.where, todo="Use the name as it was written first.")
+            if name not in self._named and disk.exists(file):
+                self._named = frozenset(self.names())
+                if name not in self._named:
+                    what = f"{name!r} differs from an existing name only by case, "
+                    what += "and this file system ignores case"
+                    todo = "Use the name as it was written first."
+                    raise BadInput(what, where=self.where, todo=todo)
             shown = f"{self._shown}/{file.name}" if self._shown else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
