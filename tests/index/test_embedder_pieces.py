@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder, index_file, made, open_toy
 
-from ralph.index import CollectionSize
+from ralph.index import CollectionSize, quantized
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
-from ralph.index.matrix import Matrix, pack, quantized
+from ralph.index.matrix import Matrix, pack
 from ralph.index.sync import live_of
 from ralph.memory.status import verify_index
 from ralph.text.tokens import estimate_tokens
@@ -131,6 +132,50 @@ def test_vectors_take_half_the_memory_and_their_cosines_keep_five_digits() -> No
             assert [found[n] for n in range(300)] == pytest.approx(cosines.tolist(), abs=1.5e-5)
     held = sum(one.nbytes for one in vars(matrix).values() if isinstance(one, np.ndarray))
     assert held < 0.6 * vectors.nbytes
+
+
+def test_the_cosines_of_announced_questions_are_made_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(9)
+    vectors: Vectors = rng.normal(size=(3000, 256)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    blocks = [pack([(n, vectors[n].tobytes()) for n in part]) for part in np.split(np.r_[:3000], 3)]
+    matrix, plain = Matrix(256), Matrix(256)
+    for each in (matrix, plain):
+        each.append(1, *blocks[0])
+        each.append(2, *blocks[1])
+    made: list[tuple[int, int]] = []
+    cosines = Matrix._cosines
+
+    def counted(self: Matrix, to: Vectors, first: int, held: int) -> Vectors:
+        if self is matrix:
+            made.append((len(to), held - first))
+        return cosines(self, to, first, held)
+
+    monkeypatch.setattr(Matrix, "_cosines", counted)
+    asked = vectors[::100]
+
+    def ask(n: int, ahead: Sequence[int] = ()) -> None:
+        [found] = matrix.nearest(asked[n : n + 1], 50, ahead=[asked[one] for one in ahead])
+        [alone] = plain.nearest(asked[n : n + 1], 50)
+        assert found == pytest.approx(alone, abs=1.1e-5)
+
+    ask(0, [1, 2, 3])
+    assert made == [(4, 2000)]
+    ask(1, [2, 3])  # known, like those after it
+    assert made[1:] == [(1, 0)]
+    for each in (matrix, plain):
+        each.append(3, *blocks[2])
+    ask(2, [4])  # only what is new
+    assert made[2:] == [(1, 1000)]
+    [before] = matrix.nearest(asked[3:4], 50, upto=1)  # a view from before
+    assert before == pytest.approx(plain.nearest(asked[3:4], 50, upto=1)[0], abs=1.1e-5)
+    ask(5, range(6, 20))  # not too many at once
+    assert made[-1] == (8, 3000)
+    for n in range(6, 30):  # more than are kept
+        ask(n, range(n + 1, 30))
+    assert len(matrix._ahead) <= 16
 
 
 def test_a_quantized_vector_stays_as_it_is_when_it_is_quantized_again() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from remembering import ToyEmbedder
 
 from ralph.config import Settings
 from ralph.index import DERIVED, IndexView, Only, Passage, matrix, ranking_tokens
+from ralph.index.sqlite import SqliteStore, SqliteView
 from ralph.index.sync import Index, IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
 from ralph.records import Record
@@ -106,6 +108,33 @@ def test_what_is_kept_answers_as_sqlite_does(kept: Kept) -> None:
         assert kept.asked_of_sqlite() == again
 
 
+def test_a_process_that_asks_once_does_not_read_every_word(kept: Kept) -> None:
+    kept.add(0, 30)
+    kept.index.close()
+    told: list[str] = []
+    with kept.index.store.state() as view:
+        assert isinstance(view, SqliteView)
+        view.connection.set_trace_callback(told.append)
+        live = live_of(view, "notes")
+        assert live is not None
+        assert view.words(live, ["cranea"], 5).scores
+        assert not any("facets FROM" in one for one in told)
+
+
+def test_threads_that_take_turns_share_a_connection(kept: Kept) -> None:
+    kept.add(0, 20)
+    store = kept.index.store
+    assert isinstance(store, SqliteStore)
+    store.close()
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(kept.asked).result()
+    assert len(store._opened) == 1
+    with store.state() as view, ThreadPoolExecutor(1) as pool:
+        assert pool.submit(kept.asked).result() == answers(view, kept.toy)
+    assert len(store._opened) == 2
+
+
 def test_what_was_forgotten_is_kept_nowhere(kept: Kept) -> None:
     kept.add(0, 30)
     kept.asked()
@@ -172,7 +201,7 @@ def times_of(kept: Kept, words: list[str]) -> tuple[list[str], list[list[float]]
     with kept.index.store.state() as view:
         live = live_of(view, "notes")
         assert live is not None
-        found = view.words(live, words, 20)
+        found = view.words(live, words, 1000)
         passages = view.fetch(live, list(found.scores)).values()
     expected = [one.words.times(words) for one in passages]
     assert found.times is None or found.times.tolist() == expected
@@ -180,10 +209,11 @@ def times_of(kept: Kept, words: list[str]) -> tuple[list[str], list[list[float]]
 
 
 def test_how_often_a_word_occurs_in_a_passage_is_counted_once_and_right(kept: Kept) -> None:
-    kept.add(0, 40)
-    for _ in range(3):
-        every = [times_of(kept, words)[1] for words in QUESTIONS]
-    assert any(every)
+    for first, end in ((0, 40), (40, 90)):  # the second time, only new passages are counted
+        kept.add(first, end)
+        for _ in range(3):
+            every = [times_of(kept, words)[1] for words in QUESTIONS]
+        assert any(every)
 
 
 def test_words_that_are_not_ranked_by_are_counted_too(

@@ -9,8 +9,8 @@ import pytest
 from remembering import ToyEmbedder, index_files, made, open_toy, shown, summaries, topical
 
 from ralph.errors import BadInput, BadRecord
+from ralph.index import quantized
 from ralph.index import sync as sync_module
-from ralph.index.matrix import quantized
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import ErrorSeen, FileTouched
 

@@ -80,6 +80,22 @@ class Embedder(Protocol):
         """Try the embedder now, ignoring earlier results. EmbedderOff says what to do."""
 
 
+# The largest number in a quantized vector. With 16 bits, cosines are right to five digits.
+_LARGEST = 32767
+
+
+def quantized(vectors: Vectors) -> tuple[Vectors, Vectors]:
+    """Return the vectors as 16-bit integers, and the scale to multiply each row by."""
+    import numpy as np
+
+    largest = np.maximum(vectors.max(axis=1), -vectors.min(axis=1))
+    largest[largest == 0] = 1  # a text with no word that the embedder knows
+    numbers = np.rint(vectors * (_LARGEST / largest)[:, None])
+    squares = np.einsum("ij,ij->i", numbers, numbers)
+    # The scale with the smallest error, so that every vector keeps its length.
+    return numbers, np.einsum("ij,ij->i", numbers, vectors) / np.maximum(squares, 1)
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """What a collection was built with. If that is not what is wanted now, it is rebuilt."""
 
@@ -240,11 +256,19 @@ class IndexView(Protocol):
         """Return the best `count` passages with any of these tokens; for 0, only the counts."""
 
     def nearest(
-        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
+        self,
+        collection: Collection,
+        to: Vectors,
+        count: int,
+        *,
+        also: Rows = (),
+        only: Only = None,
+        ahead: Sequence[Vectors] = (),
     ) -> list[dict[int, float]]:
         """Return, for each vector, the cosines of the `count` nearest passages and those in `also`.
 
-        Cosines are rounded to five digits.
+        Cosines are rounded to five digits. `ahead` are the vectors of the next questions, which may
+        be multiplied now: together they cost little more than one.
         """
 
     def dated(self, collection: Collection, first: str, end: str, count: int) -> DatedPassages:

@@ -1,4 +1,4 @@
-"""Choosing passages: facets, and the words and vectors a process caches from SQLite."""
+"""What a process caches of an index in SQLite: vectors as a matrix, words, and passages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, wanted_tokens
+from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, quantized, wanted_tokens
 from ralph.text.tokens import FIELD_WEIGHTS
 
 if TYPE_CHECKING:
@@ -28,20 +28,13 @@ if TYPE_CHECKING:
 
 NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
-# The passages that fit are cached for this many combinations of facets.
-_FACET_CACHE = 8
 # How many questions, and how many rows of the matrix, are multiplied at once.
 _AT_ONCE, _ROWS_AT_ONCE = 64, 4096
-# For one question, few enough numbers that BLAS starts no threads: on a busy machine they cost more
+# For a few questions, so few products that BLAS starts no threads: on a busy machine they cost more
 # than they gain.
-_NUMBERS_FOR_ONE = 2**18
-# The largest number in a row. With 16 bits, cosines are right to five digits.
-_LARGEST = 32767
-
-
-# For each facet, the tokens of which a passage must have one.
-Groups = tuple[tuple[str, ...], ...]
-
+_FEW, _PRODUCTS_FOR_FEW = 8, 2**18
+# The cosines of at most this many announced questions are kept.
+_MOST_AHEAD = 16
 
 # The row of a passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]
@@ -106,18 +99,6 @@ def remove_vectors(
     connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
 
 
-def quantized(vectors: Vectors) -> tuple[Vectors, Vectors]:
-    """Return the vectors as 16-bit integers, and the scale to multiply each row by."""
-    import numpy as np
-
-    largest = np.maximum(vectors.max(axis=1), -vectors.min(axis=1))
-    largest[largest == 0] = 1  # a text with no word that the embedder knows
-    numbers = np.rint(vectors * (_LARGEST / largest)[:, None])
-    squares = np.einsum("ij,ij->i", numbers, numbers)
-    # The scale with the smallest error, so that every vector keeps its length.
-    return numbers, np.einsum("ij,ij->i", numbers, vectors) / np.maximum(squares, 1)
-
-
 class Matrix:
     """Rows of unit vectors. It only grows; when rows are removed, it is discarded.
 
@@ -138,6 +119,8 @@ class Matrix:
         self._places: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         # For each block its number, and how many passages and rows there are up to its end.
         self._blocks: list[tuple[int, int, int]] = [(0, 0, 0)]
+        # The cosines of questions that were announced, by their vectors.
+        self._ahead: dict[bytes, Vectors] = {}
 
     @property
     def last_vector(self) -> int:
@@ -186,7 +169,13 @@ class Matrix:
         self._blocks.append((block, in_all, end))
 
     def nearest(
-        self, to: Vectors, count: int, also: Rows = (), upto: int | None = None, among: Among = None
+        self,
+        to: Vectors,
+        count: int,
+        also: Rows = (),
+        upto: int | None = None,
+        among: Among = None,
+        ahead: Sequence[Vectors] = (),
     ) -> list[dict[int, float]]:
         """Return, for each vector, the cosines of the `count` nearest passages and those in `also`.
 
@@ -207,7 +196,7 @@ class Matrix:
             asked = asked[_is_among(asked, chosen)]
         found: list[dict[int, float]] = []
         for start in range(0, len(to), _AT_ONCE):
-            for cosines in self._cosines(to[start : start + _AT_ONCE], held):
+            for cosines in self._known_cosines(to[start : start + _AT_ONCE], held, ahead):
                 # A passage is as near as its nearest piece.
                 near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
                 if chosen is None:
@@ -224,19 +213,41 @@ class Matrix:
         places = self._places[passages[passages < len(self._places)]]
         return places[(places >= 0) & (places < known)]
 
-    def _cosines(self, to: Vectors, held: int) -> Vectors:
-        """Return the cosine of each vector with each of the first `held` rows."""
+    def _known_cosines(self, to: Vectors, held: int, ahead: Sequence[Vectors]) -> Vectors:
+        """Return the cosine of each vector with each of the first `held` rows.
+
+        The cosines of the questions `ahead` are calculated now, too, and kept.
+        """
         import numpy as np
 
-        found = np.empty((len(to), held), dtype=np.float32)
-        rows_at_once = _ROWS_AT_ONCE if len(to) > 1 else max(1, _NUMBERS_FOR_ONE // self._dims)
-        numbers = np.empty((min(rows_at_once, held), self._dims), dtype=np.float32)
-        for start in range(0, held, rows_at_once):
+        if len(to) > 1 or held * self._dims <= _PRODUCTS_FOR_FEW:
+            return self._cosines(to, 0, held)
+        known = self._ahead.pop(to.tobytes(), None)
+        if known is not None:
+            new = self._cosines(to, known.shape[1], held)
+            return np.concatenate((known, new), axis=1)[:, :held]
+        more = [one for one in ahead if one.tobytes() not in self._ahead][: _FEW - 1]
+        found = self._cosines(np.stack((*to, *more)), 0, held)
+        for n, one in enumerate(more, 1):
+            self._ahead[one.tobytes()] = found[n : n + 1]
+        while len(self._ahead) > _MOST_AHEAD:
+            self._ahead.pop(next(iter(self._ahead)), None)
+        return found[:1]
+
+    def _cosines(self, to: Vectors, first: int, held: int) -> Vectors:
+        """Return the cosine of each vector with each row from `first` to before `held`."""
+        import numpy as np
+
+        found = np.empty((len(to), max(0, held - first)), dtype=np.float32)
+        few = max(1, _PRODUCTS_FOR_FEW // (self._dims * len(to)))
+        rows_at_once = _ROWS_AT_ONCE if len(to) > _FEW else few
+        numbers = np.empty((min(rows_at_once, found.shape[1]), self._dims), dtype=np.float32)
+        for start in range(first, held, rows_at_once):
             end = min(start + rows_at_once, held)
             part = numbers[: end - start]
             part[:] = self._data[start:end]
-            np.matmul(to, part.T, out=found[:, start:end])
-        found *= self._scales[:held]
+            np.matmul(to, part.T, out=found[:, start - first : end - first])
+        found *= self._scales[first : first + found.shape[1]]
         return found
 
 
@@ -276,7 +287,13 @@ def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     return np.concatenate((above, equal))
 
 
+# For each facet, the tokens of which a passage must have one.
+Groups = tuple[tuple[str, ...], ...]
+# The passages that fit are cached for this many combinations of facets.
+_FACET_CACHE = 8
 _FIELD_WEIGHTS = ", ".join(map(str, FIELD_WEIGHTS))
+# As in SQLite's bm25().
+_K1, _B = 1.2, 0.75
 # The smallest weight of a word, for words in more than half of the passages; as in SQLite.
 _LEAST_RARITY = 1e-6
 # Words are cached for collections of at least this many passages; the limits are per collection.
@@ -327,8 +344,8 @@ class LoadedCollection:
         # For each set of words: the row up to which passages were counted, and how many passages
         # have all of them.
         self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
-        # By word, the rows after `_base` that have it, up to `_read`.
-        self._new: dict[str, list[int]] = {}
+        # By word, its share in each row after `_base` that has it, up to `_read`.
+        self._new: dict[str, dict[int, float]] = {}
         self._base = self._read = 0
         self._asked = False
 
@@ -345,10 +362,9 @@ class LoadedCollection:
                 known += len(set(rows[0]).intersection(*rows[1:]))
             else:
                 n = self.state[0]
-                where, values = f"passage_{n}", list[str]()
-                if words:
-                    where, values = f"words_{n} WHERE words_{n} MATCH ?", [_all_of(words)]
-                [known] = connection.execute(f"SELECT count(*) FROM {where}", values).fetchone()
+                where = f"words_{n} WHERE words_{n} MATCH ?" if words else f"passage_{n}"
+                match = [" AND ".join(f'"{word}"' for word in words)] if words else []
+                [known] = connection.execute(f"SELECT count(*) FROM {where}", match).fetchone()
             if len(self._counts) >= _MOST_COUNTS:
                 self._counts = {}
             self._counts[words] = upto, known
@@ -357,17 +373,27 @@ class LoadedCollection:
     def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
         """Read the words of new passages, so that the cached counts can be updated.
 
-        After many new passages the cache is cleared, because the BM25 scores have changed too much.
+        At first there are none. After many new passages the cache is cleared, because the BM25
+        scores have changed too much.
         """
-        if upto - self._base > max(_MOST_NEW, self._base // 10):
+        if not self._read or upto - self._base > max(_MOST_NEW, self._base // 10):
             self._words, self._counts, self._new, self._held = {}, {}, {}, 0
             self._base = self._read = upto
         elif upto > self._read:
             n = self.state[0]
+            select = f"SELECT block FROM words_{n}_data WHERE id = 1"
+            rows, *tokens = _varints(*connection.execute(select).fetchone())
             select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
             for row, *fields in connection.execute(f"{select} ORDER BY rowid", (self._read,)):
-                for word in {*" ".join(fields).split()}:
-                    self._new.setdefault(word, []).append(row)
+                texts = [field.split() for field in fields]
+                length = sum(map(len, texts)) * rows / (sum(tokens) or 1)
+                times: dict[str, float] = {}
+                for words, weight in zip(texts, FIELD_WEIGHTS, strict=True):
+                    for word in words:
+                        times[word] = times.get(word, 0.0) + weight
+                for word, often in times.items():
+                    share = often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))
+                    self._new.setdefault(word, {})[row] = share
             self._read = upto
 
     def _new_rows(self, word: str, after: int, upto: int) -> list[int]:
@@ -390,24 +416,24 @@ class LoadedCollection:
         """
         n, groups = self.state[0], wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
+        bm25 += f" WHERE words_{n} MATCH ? ORDER BY"
         passages = self.count(connection, upto)
         if passages < _MANY_PASSAGES or not self._asked:  # most processes search once
             self._asked = True
             match = " OR ".join(f'"{word}"' for word in ranked)
             if groups:
                 match = f"({match}) AND {facet_query(groups)}"
-            select = f"{bm25} WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?"
-            return dict(connection.execute(select, (match, count)).fetchall()), None
+            found = connection.execute(f"{bm25} score DESC, rowid LIMIT ?", (match, count))
+            return dict(found.fetchall()), None
         import numpy as np
 
-        select = f"{bm25} WHERE words_{n} MATCH ? AND rowid > ? ORDER BY rowid"
         held: list[WordRows] = []
         shares: list[Vectors] = []
         with self._lock:
             for word in ranked:
                 ratio = (passages - words[word] + 0.5) / (words[word] + 0.5)
                 rarity = max(math.log(ratio), _LEAST_RARITY)
-                held.append(self._holding(connection, upto, select, word, rarity))
+                held.append(self._holding(connection, upto, f"{bm25} rowid", word, rarity))
                 shares.append(held[-1].shares * rarity)
         rows = np.concatenate([one.rows for one in held])
         total = np.bincount(rows, np.concatenate(shares), upto + 1)
@@ -466,19 +492,21 @@ class LoadedCollection:
         if known is not None and known.read < self._base:
             self._held -= len(known.rows)
             known = None
-        read = -1 if known is None else known.read
-        if known is None or (read < upto and self._new_rows(word, read, upto)):
-            fresh = connection.execute(select, (f'"{word}"', read)).fetchall()
-            new = np.array(fresh).reshape(-1, 2).T
-            columns = [new[0].astype(np.int32), (new[1] / rarity).astype(np.float32)]
-            columns.append(np.full(len(fresh), np.nan, dtype=np.float32))
-            if known is not None:
-                old = (known.rows, known.shares, known.times)
-                columns = [np.concatenate(pair) for pair in zip(old, columns, strict=True)]
+        if known is None:
+            found = connection.execute(select, (f'"{word}"',)).fetchall()
+            rows, scores = np.array(found).reshape(-1, 2).T
+            shares = (scores / rarity).astype(np.float32)
+            known = WordRows(upto, rows.astype(np.int32), shares, np.full_like(shares, np.nan))
+            self._held += len(found)
+        elif known.read < upto:
+            columns: list[NDArray[Any]] = [known.rows, known.shares, known.times]
+            if new := self._new_rows(word, known.read, upto):
+                more = (new, [self._new[word][row] for row in new], [math.nan] * len(new))
+                for n, values in enumerate(more):
+                    fresh = np.array(values, dtype=columns[n].dtype)
+                    columns[n] = np.concatenate((columns[n], fresh))
+                self._held += len(new)
             known = WordRows(upto, *columns)
-            self._held += len(fresh)
-        elif read < upto:
-            known = WordRows(upto, known.rows, known.shares, known.times)
         self._words[word] = known
         while self._held > _MOST_ROWS:
             self._held -= len(self._words.pop(next(iter(self._words))).rows)
@@ -491,15 +519,16 @@ class LoadedCollection:
         last: int,
         to: Vectors,
         count: int,
-        also: Rows,
-        only: Only,
+        *,
+        only: Only = None,
+        **how: Any,
     ) -> list[dict[int, float]]:
         """Like `Matrix.nearest`, after loading new blocks up to the `last`."""
         with self._lock:
             matrix = self._loaded(connection, last)
             among = self._among(connection, upto, wanted_tokens(only))
         # No lock needed: a matrix only grows, so another thread may load more blocks meanwhile.
-        return matrix.nearest(to, count, also, last, among)
+        return matrix.nearest(to, count, upto=last, among=among, **how)
 
     def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
         n, matrix = self.state[0], self._matrix
@@ -512,8 +541,7 @@ class LoadedCollection:
         if matrix is None:
             matrix = self._matrix = Matrix(self._dims)
             # Reserve now: growing later copies everything.
-            select = f"SELECT sum(length(v)) FROM vector_{n}"
-            [size] = connection.execute(select).fetchone()
+            [size] = connection.execute(f"SELECT sum(length(v)) FROM vector_{n}").fetchone()
             matrix.reserve((size or 0) // (self._dims * _FLOAT_BYTES))
         select = f"SELECT row, owners, v FROM vector_{n} WHERE row > ? ORDER BY row"
         for block in connection.execute(select, (matrix.last_vector,)):
@@ -558,8 +586,14 @@ class LoadedCollections:
             return found
 
 
-def _all_of(words: Sequence[str]) -> str:
-    return " AND ".join(f'"{word}"' for word in words)
+def _varints(data: bytes) -> list[int]:
+    """Return the numbers in a record of FTS5: the rows of a table, and the tokens per column."""
+    numbers = [0]
+    for byte in data:
+        numbers[-1] = numbers[-1] << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(0)
+    return numbers[:-1]
 
 
 def facet_query(groups: Groups) -> str:

@@ -348,7 +348,14 @@ class QdrantView(msgspec.Struct, eq=False):
         return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
-        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
+        self,
+        collection: Collection,
+        to: Vectors,
+        count: int,
+        *,
+        also: Rows = (),
+        only: Only = None,
+        ahead: Sequence[Vectors] = (),
     ) -> list[dict[int, float]]:
         """Return, for each vector, the cosines of the nearest passages and those in `also`.
 

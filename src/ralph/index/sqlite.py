@@ -22,19 +22,14 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
-from ralph.index.matrix import (
-    LoadedCollections,
-    PassageVectors,
-    insert_vectors,
-    remove_vectors,
-    unpack,
-)
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, StoredPassage
+from ralph.index.matrix import LoadedCollections, insert_vectors, remove_vectors, unpack
 from ralph.records import Record, Source
 from ralph.text.tokens import PassageWords, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+    from ralph.index.matrix import PassageVectors
 
 # Part of the file's name: a Ralph with another schema uses its own file, and nothing is migrated.
 SCHEMA = 3
@@ -149,12 +144,12 @@ class SqliteView(msgspec.Struct, eq=False):
         return index.WordMatches(scores, facts.frequencies, facts.passages, times)
 
     def nearest(
-        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
+        self, collection: Collection, to: Vectors, count: int, **how: Any
     ) -> list[dict[int, float]]:
         """Return, for each vector, the cosines of the nearest passages and those in `also`."""
         loaded, last = self.loaded.of(collection), self._last_row("passage", collection)
         last_vector = self._last_row("vector", collection)
-        return loaded.nearest(self.connection, last, last_vector, to, count, also, only)
+        return loaded.nearest(self.connection, last, last_vector, to, count, **how)
 
     def dated(
         self, collection: Collection, first: str, end: str, count: int
@@ -231,9 +226,10 @@ def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
 
 class OpenConnection(msgspec.Struct, eq=False):
     """The state of a connection: a lock for the thread that uses it (closing a connection in use
-    crashes the process), the cache of its file, and the facts its last view has looked up."""
+    crashes the process), its file's inode and cache, and the facts its last view has looked up."""
 
     lock: Any
+    inode: int
     loaded: LoadedCollections
     facts: ViewFacts = msgspec.field(default_factory=ViewFacts)
 
@@ -244,7 +240,7 @@ _loaded_lock = threading.Lock()
 
 
 class SqliteStore:
-    """All collections of one memory in one file. Each thread gets its own connection.
+    """All collections of one memory in one file. No two threads use a connection at once.
 
     `folders` may contain other index files: damaged, from another schema, or in another place.
     """
@@ -258,6 +254,8 @@ class SqliteStore:
         self._folders = folders or [path.parent]
         self._local = threading.local()
         self._opened: dict[sqlite3.Connection, OpenConnection] = {}
+        # Those that no thread uses. The last one knows most about the file.
+        self._idle: list[sqlite3.Connection] = []
 
     @contextlib.contextmanager
     def state(self) -> Iterator[SqliteView]:
@@ -411,22 +409,27 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        """Yield this thread's connection. No other thread closes it in the meantime."""
+        """Yield a connection. No other thread uses or closes it in the meantime."""
         with self._translated():
             while True:
                 connection, lock = self._connection()
                 with lock:
                     if connection in self._opened:
-                        yield connection
+                        try:
+                            yield connection
+                        finally:
+                            self._idle.append(connection)
                         return
 
     def _connection(self) -> tuple[sqlite3.Connection, threading.RLock]:
-        opened: sqlite3.Connection | None = getattr(self._local, "opened", None)
-        used = self._opened.get(opened) if opened else None
-        if opened and used:
-            if self._local.inode == self._inode():
-                return opened, used.lock
-            self._close(opened, used)  # the file was deleted or replaced under us
+        with contextlib.suppress(IndexError):
+            while True:
+                idle = self._idle.pop()
+                if used := self._opened.get(idle):
+                    self._local.inode = used.inode
+                    if used.inode == self._inode():
+                        return idle, used.lock
+                    self._close(idle, used)  # the file was deleted or replaced under us
         disk.make_folder(self.path.parent)
         # Create it here, because SQLite would make it readable for everyone. Its log gets the same
         # mode.
@@ -435,14 +438,14 @@ class SqliteStore:
         self._local.inode = self._inode()
         lock = threading.RLock()
         with lock:
-            # Only its own thread uses a connection, but another thread may close it.
+            # Threads use a connection in turn, and any thread may close it.
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             inode = self._local.inode = self._inode()
             with _loaded_lock:
                 loaded = _loaded.setdefault((self.path, inode), LoadedCollections())
-            self._opened[connection] = OpenConnection(lock, loaded)
+            self._opened[connection] = OpenConnection(lock, inode, loaded)
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # for a new file
             connection.execute("PRAGMA synchronous = NORMAL")
             # `_vacuum` wipes forgotten content. Zeroing every page of a dropped collection would
@@ -451,7 +454,6 @@ class SqliteStore:
             connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
             self._use_wal(connection)
             connection.execute(_META)
-        self._local.opened = connection
         return connection, lock
 
     def _close(self, connection: sqlite3.Connection, opened: OpenConnection) -> None:

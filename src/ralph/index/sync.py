@@ -24,7 +24,6 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import EmbedderOff, IndexBusy, IndexOff
-from ralph.index.matrix import quantized
 from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
@@ -203,7 +202,7 @@ class SyncRun(msgspec.Struct, eq=False):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
         # Round the vectors as SQLite's readers do in memory, so that every store gives the same
         # scores.
-        numbers, scales = quantized(vectors)
+        numbers, scales = index.quantized(vectors)
         vectors = numbers * scales[:, None]
         ends = itertools.accumulate(map(len, some.values()))
         return {

@@ -168,15 +168,17 @@ class Ralph:
         exclude: str | None = None,
         budget_s: float | None = None,
         scope: Scope = PERSON,
+        ahead: Sequence[str] = (),
     ) -> Answer:
         """Search everything that the caller may see; each hit has its kind.
 
         `kinds`, `features` and `tags` narrow the search; `since` and `until` are days, inclusive.
         `exclude` is a conversation to leave out. `budget_s` limits the time to index what is new in
-        the journals.
+        the journals. `ahead` are the next questions: part of their work is done now, together.
         """
         bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
         question = self.store.question(query, since=since, until=until, **bounds)
+        question = msgspec.structs.replace(question, ahead=tuple(ahead)) if ahead else question
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:

@@ -129,6 +129,8 @@ def _warn(text: str) -> None:
 
 
 _SHORTEST_QUERY = 3
+# The embedders that need no server.
+_LOCAL = ("static", "minilm")
 # The shortest prefix of an id that is accepted.
 SHORTEST_ID = 4
 _TRIES = 3
@@ -241,6 +243,8 @@ class Store:
         self.progress = progress
         self._scope = scope
         self._told: set[str] = set()
+        # The vectors of the last question and of those announced with it.
+        self._ready: dict[str, Vectors] = {}
 
     @classmethod
     def in_home(
@@ -390,7 +394,7 @@ class Store:
         *,
         meaning: bool,
         budget_s: float | None,
-        **depth: int,
+        **depth: Any,
     ) -> tuple[Found, dict[str, int]]:
         """Return what was found, and the last record number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
@@ -405,15 +409,15 @@ class Store:
                 ):
                     continue  # behind, or deleted, replaced or written to meanwhile
                 before = self.embedder and self.embedder.identity
-                vector = self._vector(question, notes) if meaning else None
+                vectors = self._vectors(question, notes) if meaning else []
                 identity = self.embedder and self.embedder.identity
                 if tries_left and identity != before:
                     continue  # its server has another model now
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
-                found = find(
-                    view, live, question, vector=vector, embedder=identity or "none", **depth
-                )
+                depth["ahead"], vector = vectors[1:], vectors[0] if vectors else None
+                used = identity or "none"
+                found = find(view, live, question, vector=vector, embedder=used, **depth)
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"
@@ -454,19 +458,26 @@ class Store:
             pass
         return live is not None and live.manifest.embedder != target.manifest().embedder
 
-    def _vector(self, question: Question, notes: list[str]) -> Vectors | None:
+    def _vectors(self, question: Question, notes: list[str]) -> list[Vectors]:
+        """Return the vectors of the question and of the next ones; none without an embedder."""
         if self.embedder is None:
             notes.append("searched by words alone: the setting embedder is none")
-            return None
-        known: dict[str, Vectors] = question.vectors  # shared with the other memories
+            return []
+        known: dict[str, list[Vectors]] = question.vectors  # shared with the other memories
         embedder = self.embedder
         try:
             if embedder.identity not in known:
-                vector = embedder.embed_query(question.text)
-                known[embedder.identity] = vector
+                # A text that a server refuses must not spoil the question before it.
+                local = self.settings.embedder in _LOCAL
+                ready = self._ready if local else {}
+                texts = (question.text, *(question.ahead if local else ()))
+                self._ready = {
+                    one: ready[one] if one in ready else embedder.embed_query(one) for one in texts
+                }
+                known[embedder.identity] = [*self._ready.values()]
         except errors.EmbedderOff as error:
             notes.append(f"searched by words alone: {error}")
-            return None
+            return []
         return known[embedder.identity]
 
     def _tell(self, text: str) -> None:

@@ -6,6 +6,7 @@ kinds (search, get, list, show) is written once, over the rows.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection
 from typing import Any, Literal
@@ -277,17 +278,23 @@ class _HitWords:
     def __init__(self, hit: Hit) -> None:
         row = KINDS.get(hit.kind)
         text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
-        found = frozenset(_words(text[:_COMPARED_CHARS].casefold()))
-        self.words = frozenset(filter(str.isalpha, found))
-        self.numbers = found - self.words
+        self._found = _words(text[:_COMPARED_CHARS].casefold())
+        self.words = frozenset(filter(str.isalpha, self._found))
         self.ended = getattr(hit.record, "outcome", "")
+
+    @functools.cached_property
+    def numbers(self) -> frozenset[str]:
+        """The words with other characters than letters."""
+        return frozenset(self._found) - self.words
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""
-        return self.numbers == other.numbers and self.ended == other.ended and self.near(other)
+        return self.ended == other.ended and self.near(other) and self.numbers == other.numbers
 
     def near(self, other: _HitWords) -> bool:
         """Whether both say the same but for numbers and how they ended."""
+        fewer, more = sorted((len(self.words), len(other.words)))
+        if not fewer or fewer < _SAME_SHARE * more:
+            return False
         shared = len(self.words & other.words)
-        either = len(self.words) + len(other.words) - shared
-        return bool(self.words) and shared >= _SAME_SHARE * either
+        return shared >= _SAME_SHARE * (fewer + more - shared)

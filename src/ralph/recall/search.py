@@ -65,8 +65,8 @@ class Question(msgspec.Struct, frozen=True):
 
     `days` is the start and end of the days that the question names; `rest` is the question without
     them. Answers must be `within` these two times. With `every`, near-twins are kept, to count how
-    often something happened; otherwise they are folded into one hit. `vectors` has the vector of
-    the text for each embedder, by its identity.
+    often something happened; otherwise they are folded into one hit. `ahead` are the texts of the
+    next questions. `vectors` has, for each embedder, by its identity, the vectors of all of them.
     """
 
     text: str
@@ -77,6 +77,7 @@ class Question(msgspec.Struct, frozen=True):
     rest: str = ""
     within: tuple[str, str] | None = None
     every: bool = False
+    ahead: tuple[str, ...] = ()
     vectors: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
@@ -180,10 +181,12 @@ def find(
     vector: Vectors | None,
     embedder: str,
     depth: int = _DEPTH,
+    ahead: Sequence[Vectors] = (),
 ) -> Found:
     """Return the candidates in these collections, from about `depth` passages.
 
-    A collection with another embedder than the question's vector is searched only by words.
+    A collection with another embedder than the question's vector is searched only by words. `ahead`
+    are the vectors of the next questions.
     """
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     found = Found(question.asked(), [], days=question.days)
@@ -218,8 +221,8 @@ def find(
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
             # Passages without a word of the question are candidates only if among the nearest.
-            count = min(most, _CANDIDATES)
-            [near] = view.nearest(collection, vector[None, :], count, also=rows, only=question.only)
+            how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": ahead}
+            [near] = view.nearest(collection, vector[None, :], min(most, _CANDIDATES), **how)
             found.embedder = embedder
         for row, (place, weight) in zip(rows, weights, strict=False):
             passages.append((n, row, place, weight, near.pop(row, None)))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import httpx
 import pytest
 from commanding import Line
 from teaming import OWN, Team, team
+from workers_ground import until
 
 from ralph.doors.rest.app import ServerLimits
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ def test_a_call_that_takes_too_long_is_given_up(
         token = served.token("read")
         good(served.call("GET", "/features", token))
         served.server.limits = served.server.limits._replace(request_s=0.05)
-        monkeypatch.setattr(served.server, "memory", lambda project: goes_on.wait(60))
+        monkeypatch.setattr(served.server, "memory", lambda *_: goes_on.wait(60))
         assert served.call("GET", "/features", token).status_code == 504
         goes_on.set()
 
@@ -384,17 +386,46 @@ def test_a_search_by_words_can_leave_out_a_conversation(served: Team) -> None:
     assert not good(served.call("GET", f"{path}&exclude={'c' * 16}", token))["hits"]
 
 
+def test_questions_that_wait_are_announced_to_the_one_before(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.doors.rest.app._TURN_S", 30.0)
+    server, token = served.server, served.token()
+    announced: dict[str, set[str]] = {}
+    search = Ralph.search
+
+    def spied(self: Ralph, query: str, **how: Any) -> Any:
+        announced[query] = {*how["ahead"]}
+        return search(self, query, **how)
+
+    monkeypatch.setattr(Ralph, "search", spied)
+    questions = ["nightly export", "captcha gone", "yellow crane"]
+    with ThreadPoolExecutor(4) as pool:
+        with server.memory(served.own, "asked before"):
+            server._questions[0] = "another project", "not for this one"
+            path = "/search?q={}"
+            calls = [pool.submit(served.call, "GET", path.format(q), token) for q in questions]
+            until(lambda: len(server._questions) == 4, "all calls wait")
+        assert all(good(one.result()) for one in calls)
+    del server._questions[0]
+    assert not server._questions
+    assert sorted(map(len, announced.values())) == [0, 1, 2]
+    assert all(waiting <= {*questions} - {one} for one, waiting in announced.items())
+    assert good(calls[0].result()) == good(served.call("GET", "/search?q=nightly+export", token))
+    assert announced["nightly export"] == set()
+
+
 def test_calls_take_turns_and_none_waits_for_one_that_hangs(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ralph.doors.rest.app._TURN_S", 0.01)
     server, token = served.server, served.token()
-    with server.memory(served.own) as hanging:
+    with server.memory(served.own) as (hanging, _):
         assert good(served.call("GET", "/search?q=nightly+export", token))["hits"]
-        with server.memory(served.own) as other:
+        with server.memory(served.own) as (other, _):
             assert other is not hanging
     assert served.call("GET", "/records/0000000000000000", token).status_code == 404
-    with server.memory(served.own) as after:  # also after a call that failed
+    with server.memory(served.own) as (after, _):  # also after a call that failed
         assert after in (hanging, other)
     assert len(server._free[served.own.id]) == 2
 

@@ -105,6 +105,8 @@ class TeamServer:
         self._lock = threading.Lock()
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._turn = threading.Lock()
+        # The questions of the calls that wait for their turn, by thread; with their projects.
+        self._questions: dict[int, tuple[str, str]] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
@@ -124,11 +126,8 @@ class TeamServer:
         with self._lock:
             token = self._tokens.find(given[len(_BEARER) :].strip())
             if token is None:
-                raise Refusal(
-                    HTTPStatus.UNAUTHORIZED,
-                    "the token is not valid: wrong, revoked or expired",
-                    todo=_HOW,
-                )
+                what = "the token is not valid: wrong, revoked or expired"
+                raise Refusal(HTTPStatus.UNAUTHORIZED, what, todo=_HOW)
             request.scope["ralph.token"] = token.id
             self._slow_down(token)
         only = token.feature
@@ -192,22 +191,27 @@ class TeamServer:
             raise Refusal(status, what) from None
 
     @contextlib.contextmanager
-    def memory(self, project: Project) -> Iterator[Ralph]:
-        """Yield the memories of a project, for one call.
+    def memory(self, project: Project, question: str = "") -> Iterator[tuple[Ralph, list[str]]]:
+        """Yield the memories of a project, for one call, and the questions that wait behind it.
 
         Calls take turns, because threads that compute at the same time slow each other down. A call
         that has waited too long continues without its turn: the call before it may be waiting for a
         server.
         """
+        me = threading.get_ident()
+        if question:
+            self._questions[me] = project.id, question
         mine = self._turn.acquire(timeout=_TURN_S)
         try:
             with self._lock:
+                self._questions.pop(me, None)
+                ahead = [text for name, text in [*self._questions.values()] if name == project.id]
                 free = self._free.setdefault(project.id, [])
                 # The one used last is the most up to date.
                 ralph = free.pop() if free else None
             ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
             try:
-                yield ralph
+                yield ralph, ahead
             finally:
                 free.append(ralph)
         finally:
@@ -280,8 +284,9 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
             return server.allow(request, call)
 
         def perform(token: Token, project: Project, *given: Any) -> bytes:
-            with server.memory(project) as ralph:
-                made = ApiCall(ralph, token, request.path_params)
+            question = getattr(given[0], "q", "") if given else ""
+            with server.memory(project, question) as (ralph, ahead):
+                made = ApiCall(ralph, token, request.path_params, ahead)
                 return msgspec.json.encode(call.perform(made, *given))
 
         body: bytes
@@ -373,11 +378,8 @@ def _refused(_: Request, error: Refusal) -> Response:
 def _failed(_: Request, error: RalphError | OSError) -> Response:
     """Return a memory error as a response, without the path on the server where it happened."""
     if isinstance(error, OSError):
-        return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            error.strerror or "a file on the server cannot be used",
-            retry_s=5,
-        )
+        what = error.strerror or "a file on the server cannot be used"
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=5)
     found = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
     retry_s = 5 if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
@@ -446,8 +448,8 @@ class Figures:
                 lines.append(f"{name} {int(within)}")
             lines.append(f'ralph_request_seconds_count{{path="{path}"}} {int(times[-2])}')
             lines.append(f'ralph_request_seconds_sum{{path="{path}"}} {times[-1]:.6f}')
-        lines += ["# TYPE ralph_requests_under_way gauge"]
-        lines += [f"ralph_requests_under_way {self.under_way}"]
+        lines.append("# TYPE ralph_requests_under_way gauge")
+        lines.append(f"ralph_requests_under_way {self.under_way}")
         return "\n".join(lines) + "\n"
 
 
@@ -571,10 +573,8 @@ def _operation(
     call: ApiRoute, schemas: Mapping[Any, Any], components: Mapping[str, Any]
 ) -> dict[str, Any]:
     names = [part[1:-1] for part in (PREFIX + call.path).split("/") if part.startswith("{")]
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in names
-    ]
+    place: dict[str, Any] = {"in": "path", "required": True, "schema": {"type": "string"}}
+    parameters = [{"name": name, **place} for name in names]
     operation: dict[str, Any] = {
         "operationId": call.name,
         "summary": (call.perform.__doc__ or "").strip().splitlines()[0],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -41,11 +41,15 @@ Json = dict[str, Any]
 
 
 class ApiCall(msgspec.Struct, eq=False):
-    """One call: the project's memory, the token it came with, and the names in its path."""
+    """One call: the project's memory, the token it came with, and the names in its path.
+
+    `ahead` are the questions of other calls that wait for their turn.
+    """
 
     ralph: Ralph
     token: Token
     path: Mapping[str, str]
+    ahead: Sequence[str] = ()
 
     @property
     def plan(self) -> Plan:
@@ -114,6 +118,7 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
         min_score=given.min_score,
         meaning=not given.words_only,
         exclude=given.exclude,
+        ahead=call.ahead,
         **_narrowed(call, given),
     )
     return answer_json(found, explain=given.explain)
