@@ -353,6 +353,16 @@ def usable_url(url: str) -> SplitResult | None:
     return parts if valid else None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    import ipaddress  # few processes need it
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def with_version(url: str) -> str:
     """Return the base URL, with `/v1` added if it has no path."""
     stripped = url.rstrip("/")

@@ -278,6 +278,8 @@ def test_the_binary_on_the_path_is_taken(
         "http://192.0.2.1:6333",
         "https://127.0.0.1:6333",
         "http://qdrant.example:6333",
+        "http://localhost.example:6333",
+        "http://127.example:6333",
         "http://127.0.0.1:99999",
     ],
 )

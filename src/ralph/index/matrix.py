@@ -230,8 +230,8 @@ class Matrix:
         found = self._cosines(np.stack((*to, *more)), 0, held)
         for n, one in enumerate(more, 1):
             self._ahead[one.tobytes()] = found[n : n + 1]
-        while len(self._ahead) > _MOST_AHEAD:
-            self._ahead.pop(next(iter(self._ahead)), None)
+        for old in [*self._ahead][:-_MOST_AHEAD]:
+            self._ahead.pop(old, None)
         return found[:1]
 
     def _cosines(self, to: Vectors, first: int, held: int) -> Vectors:
@@ -382,7 +382,7 @@ class LoadedCollection:
         elif upto > self._read:
             n = self.state[0]
             select = f"SELECT block FROM words_{n}_data WHERE id = 1"
-            rows, *tokens = _varints(*connection.execute(select).fetchone())
+            rows, *tokens = _varints(*connection.execute(select).fetchone() or (b"\0",))
             select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
             for row, *fields in connection.execute(f"{select} ORDER BY rowid", (self._read,)):
                 texts = [field.split() for field in fields]

@@ -32,7 +32,7 @@ import msgspec
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.programs import find_program, python
-from ralph.wire import usable_url
+from ralph.wire import is_loopback, usable_url
 
 if TYPE_CHECKING:
     from ralph.index.qdrant import QdrantConnection, QdrantStore
@@ -50,7 +50,6 @@ _GRACE_S = 10.0
 _POLL_S = 0.05
 _LOOK_S = 1.0
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
-_LOOPBACK = ("localhost", "127.", "::1")
 # Ctrl-C must not reach the server: it stops when this process ends.
 _APART: dict[str, Any] = {"start_new_session": True, "umask": 0o077}
 if sys.platform == "win32":
@@ -166,7 +165,7 @@ def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer 
     """Return the server to start for this URL; None if it is remote or there is no binary."""
     parts = usable_url(url)
     host = (parts.hostname or "") if parts else ""
-    if parts is None or parts.scheme != "http" or not host.startswith(_LOOPBACK):
+    if parts is None or parts.scheme != "http" or not is_loopback(host):
         return None
     if not (found := binary or find_program("qdrant")):
         return None

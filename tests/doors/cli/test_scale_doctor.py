@@ -16,10 +16,11 @@ from qdrant_server import KEY, QdrantServer, running
 from remembering import topical
 
 from ralph.config import Settings
-from ralph.doors.cli.commands.doctor import _asked, _exposed, _is_local, _judged
+from ralph.doors.cli.commands.doctor import _asked, _exposed, _judged
 from ralph.journal.session import migrations
 from ralph.memory.ralph import open_ralph
 from ralph.memory.store import CONVERSATIONS, on_server, open_journals
+from ralph.wire import is_loopback
 
 
 @pytest.fixture
@@ -147,7 +148,8 @@ def test_a_password_that_travels_unencrypted_is_told() -> None:
 @pytest.mark.parametrize(
     ("host", "near"),
     [
-        ("", True),
+        ("", False),
+        ("0.0.0.0", False),
         ("localhost", True),
         ("127.0.0.1", True),
         ("127.8.9.1", True),
@@ -160,7 +162,7 @@ def test_a_password_that_travels_unencrypted_is_told() -> None:
     ],
 )
 def test_only_an_address_of_this_machine_is_local(host: str, near: bool) -> None:
-    assert _is_local(host) == near
+    assert is_loopback(host) == near
 
 
 def test_the_way_to_a_server_is_judged_from_this_end(server: Server, home: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 import os
 import re
 import socket
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ralph.current_run import current_run
 from ralph.errors import BadInput, RalphError
+from ralph.wire import is_loopback
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -112,7 +112,7 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
         listening = ends.enter_context(bound(options.host, options.port))
         port = listening.getsockname()[1]
         page, address = None, ""
-        if _is_loopback(options.host) and ":" not in options.host and not options.certfile:
+        if is_loopback(options.host) and ":" not in options.host and not options.certfile:
             page, address, close = page_of(projects[0], port, _tell)
             ends.callback(close)
         api = None if mcp_of is None else _open_api(options, projects, mcp_of, home, page)
@@ -160,7 +160,7 @@ def _open_api(
     from ralph.memory.tokens import Tokens
 
     tokens = Tokens(home, load(home=home, project_file=projects[0].settings_file).settings)
-    if not _is_loopback(options.host) and not tokens.list():
+    if not is_loopback(options.host) and not tokens.list():
         raise BadInput(
             f"without a token the server cannot listen on {options.host}, only on 127.0.0.1",
             todo="Create one first: ralph token create NAME --scope read",
@@ -264,13 +264,6 @@ def _projects(folders: list[str] | None, home: Path) -> list[Project]:
         if names.count(name) > 1:
             raise BadInput(f"two projects are called {name!r}", todo="Rename one of the folders.")
     return projects
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextlib.contextmanager

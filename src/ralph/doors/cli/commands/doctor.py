@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import ipaddress
 import os
 import re
 import sqlite3
@@ -48,6 +47,7 @@ from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
+from ralph.wire import is_loopback
 
 if TYPE_CHECKING:
     from ralph.journal.session import DatabaseSession
@@ -269,15 +269,10 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
     We judge that from this end, because a container or a pooler has its own addresses.
     """
     connection = talk.connection
-    openly = not connection.pgconn.ssl_in_use and not _is_local(connection.info.hostaddr)
+    # Without an address, it is a socket in the file system.
+    host = connection.info.hostaddr
+    openly = not connection.pgconn.ssl_in_use and bool(host) and not is_loopback(host)
     return talk.rows(_ABOUT)[0], openly
-
-
-def _is_local(host: str) -> bool:
-    """Whether an address is on this machine; "" is a socket in the file system."""
-    with contextlib.suppress(ValueError):
-        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
-    return False
 
 
 def _judged(row: Sequence[object], at: str, took_ms: float, wait: str, *, openly: bool) -> Finding:
@@ -363,7 +358,7 @@ def _qdrant(scope: DoctorScope) -> Finding | None:
 
 def _exposed(settings: Settings, where: str) -> bool:
     parts = urlsplit(where)
-    local = _is_local(parts.hostname or "")
+    local = is_loopback(parts.hostname or "")
     return bool(settings.qdrant_api_key) and parts.scheme == "http" and not local
 
 
