@@ -293,8 +293,8 @@ class _HitWords:
 
     def near(self, other: _HitWords) -> bool:
         """Whether both say the same but for numbers and how they ended."""
-        fewer, more = sorted((len(self.words), len(other.words)))
-        if not fewer or fewer < _SAME_SHARE * more:
+        mine, its = len(self.words), len(other.words)
+        if not mine or its < _SAME_SHARE * mine or mine < _SAME_SHARE * its:
             return False
         shared = len(self.words & other.words)
-        return shared >= _SAME_SHARE * (fewer + more - shared)
+        return shared >= _SAME_SHARE * (mine + its - shared)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import functools
 import heapq
-import itertools
 import math
 import operator
 from collections import Counter
@@ -161,16 +160,13 @@ class Found(msgspec.Struct, dict=True):
 
     def words_held(self, candidates: Iterable[Candidate]) -> float:
         """Return the total weight of the question's words that occur in any of these candidates."""
-        held: set[str] = set()
-        rows = self._rows
-        for one in candidates:
-            times = one.text.times(self.asked) if one.held is None else rows[one.held]
-            held.update(itertools.compress(self.asked, times))
-        return sum(rarity(word, self.frequencies[word], self.count) for word in held)
+        texts = "".join([one.text.padded for one in candidates])
+        return sum([weight for word, weight in self._rarities if word in texts])
 
     @functools.cached_property
-    def _rows(self) -> list[list[float]]:
-        return self.times if isinstance(self.times, list) else self.times.tolist()
+    def _rarities(self) -> list[tuple[str, float]]:
+        """The weight of each word of the question; words stand between blanks, as in a passage."""
+        return [(f" {one} ", rarity(one, self.frequencies[one], self.count)) for one in self.asked]
 
 
 def find(
