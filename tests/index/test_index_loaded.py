@@ -108,6 +108,28 @@ def test_what_is_kept_answers_as_sqlite_does(kept: Kept) -> None:
         assert kept.asked_of_sqlite() == again
 
 
+def test_new_passages_are_scored_as_sqlite_scores_them(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.add(0, 40)
+    kept.asked()
+    kept.asked()
+    kept.add(40, 90)
+
+    def scores() -> dict[tuple[str, int], float]:
+        with kept.index.store.state() as view:
+            live = live_of(view, "notes")
+            assert live is not None
+            found = {" ".join(words): view.words(live, words, 1000).scores for words in QUESTIONS}
+        return {(one, row): v for one, rows in found.items() for row, v in rows.items() if row > 40}
+
+    ours = scores()
+    kept.index.close()
+    monkeypatch.setattr(matrix, "_MANY_PASSAGES", 1_000_000)
+    assert len(ours) > 20
+    assert ours == pytest.approx(scores(), rel=1e-5)
+
+
 def test_a_process_that_asks_once_does_not_read_every_word(kept: Kept) -> None:
     kept.add(0, 30)
     kept.index.close()
