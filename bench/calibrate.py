@@ -177,13 +177,13 @@ def asked(options: Any, embedder: Embedder | None, tell: Tell) -> Iterator[Case]
 
 def ranked_in(place: CorpusIndex, corpus: datasets.Corpus, question: Question) -> Ranking | None:
     """Return the results from a corpus of documents, each one passage."""
-    vector = place.embedder.embed_query(question.text) if place.embedder else None
+    vectors = [place.embedder.embed_query(question.text)] if place.embedder else []
     identity = place.embedder.identity if place.embedder else "none"
     name = place.built(corpus)
     with place.store.state() as view:
         live = live_of(view, name)
         assert live is not None
-        found = find(view, [live], question, vector=vector, embedder=identity)
+        found = find(view, [live], question, vectors=vectors, embedder=identity)
     for one in found.candidates:
         one.read = _document
     return rank(question, [found])

@@ -140,7 +140,8 @@ def ranked(
     vector: Vectors | None,
 ) -> list[str]:
     """Return the ids of the documents in the order of Ralph's search."""
-    found = find(view, collections, question, vector=vector, embedder=embedder)
+    vectors = [] if vector is None else [vector]
+    found = find(view, collections, question, vectors=vectors, embedder=embedder)
     for one in found.candidates:
         one.read = lambda one: Hit(one.record.id, "passage", None, None, "", None, None)
     ranking = rank(question, [found])

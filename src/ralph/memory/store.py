@@ -394,7 +394,7 @@ class Store:
         *,
         meaning: bool,
         budget_s: float | None,
-        **depth: Any,
+        **depth: int,
     ) -> tuple[Found, dict[str, int]]:
         """Return what was found, and the last record number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
@@ -415,9 +415,8 @@ class Store:
                     continue  # its server has another model now
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
-                depth["ahead"], vector = vectors[1:], vectors[0] if vectors else None
                 used = identity or "none"
-                found = find(view, live, question, vector=vector, embedder=used, **depth)
+                found = find(view, live, question, vectors=vectors, embedder=used, **depth)
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"

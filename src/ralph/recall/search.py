@@ -174,15 +174,14 @@ def find(
     collections: Sequence[Collection],
     question: Question,
     *,
-    vector: Vectors | None,
+    vectors: Sequence[Vectors],
     embedder: str,
     depth: int = _DEPTH,
-    ahead: Sequence[Vectors] = (),
 ) -> Found:
     """Return the candidates in these collections, from about `depth` passages.
 
-    A collection with another embedder than the question's vector is searched only by words. `ahead`
-    are the vectors of the next questions.
+    `vectors` are those of the question and of the next questions; without one, and in a collection
+    with another embedder, only words count.
     """
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     found = Found(question.asked(), [], days=question.days)
@@ -215,10 +214,10 @@ def find(
     passages: list[tuple[int, int, int | None, float, float | None]] = []
     for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
         near: dict[int, float] = {}
-        if vector is not None and collection.manifest.embedder == embedder:
+        if vectors and collection.manifest.embedder == embedder:
             # Passages without a word of the question are candidates only if among the nearest.
-            how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": ahead}
-            [near] = view.nearest(collection, vector[None, :], min(most, _CANDIDATES), **how)
+            how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": vectors[1:]}
+            [near] = view.nearest(collection, vectors[0][None, :], min(most, _CANDIDATES), **how)
             found.embedder = embedder
         for row, (place, weight) in zip(rows, weights, strict=False):
             passages.append((n, row, place, weight, near.pop(row, None)))
