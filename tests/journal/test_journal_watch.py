@@ -119,6 +119,65 @@ def test_what_this_process_writes_need_not_be_heard(watched: Watched) -> None:
     assert watched.journals.names() == ["auth", "billing"]
 
 
+def test_what_one_reader_has_read_no_other_reader_asks_for(
+    watched: Watched, elsewhere: PostgresJournal
+) -> None:
+    position = watched.start()
+    elsewhere.append([unnumbered("second"), unnumbered("third")])
+    until(lambda: not watched.journal.unchanged(position))
+    read = watched.journal.read(position)
+    assert [one.record.id for one in read.records] == [note("second", 2).id, note("third", 3).id]
+    again = watched.journals.journal("auth")
+    with watched.unreachable():
+        assert not again.unchanged(position)
+        assert again.read(position) == read
+        assert again.read(position, limit=2) == read
+        assert again.unchanged(read.position)
+        assert again.last_number == 3
+        with pytest.raises(JournalDown):  # a part of it is asked for
+            again.read(position, limit=1)
+    assert not again.read(position, limit=1).done
+
+
+def test_a_long_batch_is_not_kept_for_other_readers(watched: Watched) -> None:
+    position = watched.start()
+    watched.journal.append([unnumbered(f"number {n}") for n in range(100)])
+    assert len(watched.journal.read(position).records) == 100
+    with watched.unreachable(), pytest.raises(JournalDown):
+        watched.journal.read(position)
+
+
+def test_the_echo_of_an_own_write_changes_nothing(
+    watched: Watched, elsewhere: PostgresJournal
+) -> None:
+    watched.start()
+    watched.journal.append([unnumbered("second")])
+    position = watched.journal.read().position
+    # Notifications arrive in order: after the other process's, the own one has been heard, too.
+    other = watched.journals.journal("billing")
+    other.append([unnumbered("third")])
+    billing = other.read().position
+    PostgresJournal(elsewhere._link, lambda: watched.memory, "billing").append([unnumbered("4th")])
+    until(lambda: not other.unchanged(billing))
+    with watched.unreachable():
+        assert watched.journal.unchanged(position)
+
+
+def test_a_connection_that_always_brings_news_is_checked_all_the_same(
+    watched: Watched, elsewhere: PostgresJournal
+) -> None:
+    position = watched.start()
+    watch = watched.watch
+    assert watch is not None
+    begin, busy = watch._listener.heard_at, PostgresJournal(elsewhere._link, lambda: "x", "y")
+    until(lambda: bool(busy.append([unnumbered(uuid.uuid4().hex)])) and _after(watch, begin + 2.0))
+    assert watched.remembers(position)
+
+
+def _after(watch: Watch, moment: float) -> bool:
+    return watch._listener.heard_at > moment
+
+
 def test_an_answer_that_a_change_overtook_is_not_remembered(watched: Watched) -> None:
     watched.start()
     watch = watched.watch

@@ -135,10 +135,9 @@ RECORD = (
 
 
 def evidence(query: str, *, count: int = 3, cosine: float | None = None) -> Evidence:
-    asked, passage = query_tokens(query), tokens(RECORD)
-    frequencies = {token: int(token in passage) for token in asked}
-    words = PassageWords("", " ".join(passage), "")
-    return weigh(asked, words, frequencies=frequencies, count=count, cosine=cosine)
+    passage = tokens(RECORD)
+    rarities = {one: rarity(one, int(one in passage), count) for one in query_tokens(query)}
+    return weigh(rarities, PassageWords("", " ".join(passage), ""), cosine=cosine)
 
 
 def found(
@@ -211,10 +210,8 @@ def test_the_text_of_the_question_itself_needs_neither_rare_words_nor_to_stand_o
 
 
 def test_meaning_counts_whatever_words_are_common_in_the_memory() -> None:
-    asked = query_tokens("login problems")
-    common = weigh(
-        asked, PassageWords("login", "", ""), frequencies={"login": 18}, count=20, cosine=0.4
-    )
+    rarities = {"login": rarity("login", 18, 20), "problem": rarity("problem", 0, 20)}
+    common = weigh(rarities, PassageWords("login", "", ""), cosine=0.4)
     assert found([1.0, 0.8, 0.7], common)[0] >= FLOOR
 
 
@@ -245,11 +242,9 @@ def test_an_answer_must_be_likelier_among_more_exchanges() -> None:
 
 
 def test_a_time_in_the_question_is_no_missing_word() -> None:
-    asked = query_tokens("cookie")
-    known = {"frequencies": {"cooki": 1}, "count": 10}
-    words = PassageWords("cooki", "", "")
-    inside = weigh(asked, words, time_weight=6.0, in_time=True, **known)  # type: ignore[arg-type]
-    outside = weigh(asked, words, time_weight=6.0, **known)  # type: ignore[arg-type]
+    rarities, words = {"cooki": rarity("cooki", 1, 10)}, PassageWords("cooki", "", "")
+    inside = weigh(rarities, words, time_weight=6.0, in_time=True)
+    outside = weigh(rarities, words, time_weight=6.0)
     assert inside.coverage == 1.0 > outside.coverage
     assert inside.weight > outside.weight
 

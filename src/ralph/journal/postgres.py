@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -99,7 +99,7 @@ def _row(position: int, entry: Record | Tombstone) -> Row:
 
 def _steps(rows: Iterable[Row]) -> Iterator[Step]:
     """Yield the rows as journal lines, each with its entry, a complaint, or both."""
-    for position, v, kind, record_id, number, at, digest, source, body, reason, was_at in rows:
+    for position, v, kind, record_id, number, at, digest, source, body, reason, was_at, _ in rows:
         entry: Record | Tombstone | None = None
         complaint: str | None = None
         if v > VERSION:
@@ -160,6 +160,8 @@ def _plan(
 
 
 _PAGE_ROWS = 1000
+# Longer batches are not remembered for other readers.
+_MOST_REMEMBERED = 20
 _PAGE_BYTES = 4 * 1024 * 1024
 _MICROS = "(extract(epoch FROM e.written_at) * 1000000)::bigint"
 
@@ -168,14 +170,15 @@ SELECT s.stream, s.epoch::text, s.head, s.last_number, e.id, {_MICROS}
 FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream AND e.position = %s
 WHERE s.memory = %s AND s.name = %s
 """
+# A position is marked with the entry there, which tells whether the database was restored.
 _MARK = f"SELECT e.id, {_MICROS} FROM ralph_entries e WHERE e.stream = %s AND e.position = %s"
 # A limited number of entries, fewer if they are long: the answer must arrive in time.
 _PAGE = f"""
-SELECT {_COLUMNS} FROM (
+SELECT {_COLUMNS}, {_MICROS} FROM (
     SELECT *, sum(coalesce(octet_length(body), 0)) OVER (ORDER BY position)
         - coalesce(octet_length(body), 0) AS before
     FROM (SELECT * FROM ralph_entries WHERE stream = %s AND position > %s AND position <= %s
-        ORDER BY position LIMIT %s) AS page) AS counted
+        ORDER BY position LIMIT %s) AS page) AS e
 WHERE before < {_PAGE_BYTES} ORDER BY position
 """
 _LOCK = """
@@ -287,7 +290,22 @@ class PostgresJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Return the entries after the position, at most `limit` of them."""
-        return self._link.run(lambda db: self._read(db, position, limit))
+
+        def look(db: DatabaseSession) -> Batch:
+            return self._read(db, position, limit)
+
+        def known(batch: Batch) -> dict[str, Any]:
+            """Return what this says about other calls: several readers follow each stream."""
+            if not batch.done or _lines(batch) > _MOST_REMEMBERED:
+                return {}
+            return {what: batch, str(position): False, batch.position: True}
+
+        what = f"after {position}"
+        batch = self._link.ask(self._memory(), self._stream, what, look, known)
+        if limit is not None and _lines(batch) > limit:
+            batch = self._link.run(look)
+        self.last_number = max([self.last_number, *(one.record.number for one in batch.records)])
+        return batch
 
     def unchanged(self, position: str | None) -> bool:
         """Return True only if nothing was written since the position. Cheap, for every query."""
@@ -372,8 +390,14 @@ class PostgresJournal:
         done = limit is None or len(rows) <= limit
         rows = rows[:limit]
         last = state.head if done else (rows[-1][0] if rows else after)
-        marked = db.rows(_MARK, [state.stream, last])
-        end = write_position(TablePosition(state.epoch, last, _mark(marked[0]) if marked else ""))
+        if rows and rows[-1][0] == last:
+            mark = _mark((rows[-1][3], rows[-1][-1]))
+        elif fits and last == start.at:
+            mark = start.mark
+        else:
+            marked = db.rows(_MARK, [state.stream, last])
+            mark = _mark(marked[0]) if marked else ""
+        end = write_position(TablePosition(state.epoch, last, mark))
         return Batch(*entries.sort_steps(self.name, _steps(rows)), end, restarted, done)
 
     def _rows(
@@ -424,6 +448,10 @@ class PostgresJournal:
         """Update the stream's row and notify listeners on commit; return the transaction id."""
         woken = f"{self._memory()}\n{self._stream}"
         return str(db.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
+
+
+def _lines(batch: Batch) -> int:
+    return len(batch.records) + len(batch.tombstones) + len(batch.complaints)
 
 
 def _mark(row: Sequence[object]) -> str:

@@ -221,16 +221,31 @@ class Link:
             self._well()
             return done
 
-    def ask(self, memory: str, stream: str, what: str, work: Callable[[DatabaseSession], _T]) -> _T:
-        """Run read-only work. With a watch, a remembered answer may be returned instead."""
+    def ask(
+        self,
+        memory: str,
+        stream: str,
+        what: str,
+        work: Callable[[DatabaseSession], _T],
+        known: Callable[[_T], dict[str, Any]] | None = None,
+    ) -> _T:
+        """Run read-only work. With a watch, a remembered answer may be returned instead.
+
+        `known` returns what to remember, if that is not simply the answer to this query.
+        """
         if self._watch is None:
             return self.run(work)
-        return self._watch.answer(memory, stream, what, lambda: self.run(work))
+        return self._watch.answer(memory, stream, what, lambda: self.run(work), known)
 
     def watch(self) -> Watch:
         """Listen until the watch is closed, for a long-running process with many queries."""
         self._watch = Watch(self)
         return self._watch
+
+    @property
+    def backends(self) -> list[int]:
+        """The server's process behind this connection, if it is open."""
+        return [one.connection.info.backend_pid for one in [*self._held] if not one.lost]
 
     def changed(self, memory: str, stream: str) -> None:
         """Tell the watch that this process wrote to a stream, ahead of the notification."""
@@ -436,14 +451,14 @@ class Listener:
             heard = self.hear(deadline - time.monotonic())
             if heard is None:
                 return self._talk is not None
-            if any(memory == self._memory() for memory, _ in heard):
+            if any(memory == self._memory() for memory, _, _ in heard):
                 return True
             if time.monotonic() >= deadline:
                 return False
 
-    def hear(self, timeout_s: float) -> list[tuple[str, str]] | None:
-        """Return the memory and stream of each write, or None if some may have been missed:
-        after a new connection, and while there is none."""
+    def hear(self, timeout_s: float) -> list[tuple[str, str, int]] | None:
+        """Return the memory and stream of each write, and the server's process that wrote; or None
+        if some may have been missed: after a new connection, and while there is none."""
         broke = _driver().Error
         deadline = time.monotonic() + timeout_s
         if self._talk is not None and not self._talk.lost:
@@ -452,14 +467,15 @@ class Listener:
                 heard = [*connection.notifies(timeout=max(0.0, timeout_s), stop_after=1)]
                 # A query reveals a connection that is dead but looks open.
                 asked_at = time.monotonic()
-                self._talk.rows("SELECT 1")
-                heard += connection.notifies(timeout=0)
+                if not heard or asked_at - self.heard_at > _LISTENS_S:
+                    self._talk.rows("SELECT 1")
+                    heard += connection.notifies(timeout=0)
+                    self.heard_at = asked_at
             except broke:
                 self._drop()
             else:
-                self.heard_at = asked_at
-                parts = (note.payload.partition("\n") for note in heard)
-                return [(memory, stream) for memory, _, stream in parts]
+                parts = ((*note.payload.partition("\n"), note.pid) for note in heard)
+                return [(memory, stream, pid) for memory, _, stream, pid in parts]
         try:
             if not self._closed.is_set():
                 asked_at = time.monotonic()
@@ -497,7 +513,7 @@ class Watch:
     """
 
     def __init__(self, link: Link) -> None:
-        self._listener = Listener(link, str)
+        self._link, self._listener = link, Listener(link, str)
         self._lock = threading.Lock()
         # One thread asks, the others wait for its answer.
         self._asking = threading.RLock()
@@ -512,8 +528,15 @@ class Watch:
         self._thread = threading.Thread(target=self._listen, name="ralph-watch", daemon=True)
         self._thread.start()
 
-    def answer(self, memory: str, stream: str, what: str, ask: Callable[[], _T]) -> _T:
-        """Return the remembered answer, or ask now."""
+    def answer(
+        self,
+        memory: str,
+        stream: str,
+        what: str,
+        ask: Callable[[], _T],
+        known: Callable[[_T], dict[str, Any]] | None = None,
+    ) -> _T:
+        """Return the remembered answer, or ask now; `known` returns what to remember."""
         for told in self._remembered(memory, stream, what):
             return cast("_T", told)
         with self._asking:
@@ -523,7 +546,8 @@ class Watch:
             told = ask()
             with self._lock:
                 if changes == self._changes:  # else the answer may be older than a notification
-                    self._answers.setdefault((memory, stream), {})[what] = told
+                    answers = {what: told} if known is None else known(told)
+                    self._answers.setdefault((memory, stream), {}).update(answers)
         return told
 
     def _remembered(self, memory: str, stream: str, what: str) -> list[Any]:
@@ -557,8 +581,10 @@ class Watch:
                     self._changes += 1
                     self._answers.clear()
                     self._streams.clear()
-                for memory, stream in heard or ():
-                    self._forget(memory, stream)
+                own = self._link.backends if heard else []
+                for memory, stream, pid in heard or ():
+                    if pid not in own:  # the link reported its own writes already
+                        self._forget(memory, stream)
                 self._until = self._listener.heard_at + _RELIED_ON_S
         self._until = 0.0
         self._listener.close()

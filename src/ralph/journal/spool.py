@@ -71,7 +71,7 @@ class Spool:
 
     def note(self, number: int) -> None:
         """Remember the highest number on the server, for when it cannot be reached."""
-        if number != self._seen or not self._seen_file.exists():
+        if number > self._seen or not self._seen_file.exists():
             with self.numbering() as numbers:
                 numbers.highest = max(number, numbers.highest)
 

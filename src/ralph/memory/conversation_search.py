@@ -6,6 +6,7 @@ exchanges.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,7 @@ _LISTS = (
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_value = operator.attrgetter("value")
 WordsHeld = Callable[[Iterable[Candidate]], float]
 
 
@@ -60,26 +62,29 @@ class SearchFilter(msgspec.Struct, frozen=True):
         return any(self.tags.issubset(state.tags) for state in states)
 
 
-# The conversation of a record, its exchanges, and the record's place among them.
-Seat = tuple[str, Sequence[str], int]
+# A candidate, its conversation, that one's exchanges, and the candidate's place among them.
+Seated = tuple[Candidate, str, Sequence[str], int]
 
 
-def _seats(records: Iterable[Record], histories: Sequence[ConversationStates]) -> dict[str, Seat]:
-    """Return the seat of each record, by the record's id; documents have no conversation."""
-    found: dict[str, Seat] = {}
-    for record in records:
-        target = record.id
-        if record.kind == schema.SUMMARY:
-            target = schema.content_of(record).target
-        found[record.id] = "", (), 0
-        for one in histories:
-            if (position := one.positions.get(target)) is not None:
-                exchanges = one.exchanges[position[0]] if target == record.id else ()
-                found[record.id] = position[0], exchanges, position[1]
+def _seated(
+    candidates: Iterable[Candidate], histories: Sequence[ConversationStates]
+) -> list[Seated]:
+    """Return candidates with their conversations; documents have none."""
+    seated: list[Seated] = []
+    for one in candidates:
+        target, home, exchanges, place = one.record.id, "", list[str](), 0
+        if is_summary := one.record.kind == schema.SUMMARY:
+            target = schema.content_of(one.record).target
+        for history in histories:
+            if (position := history.positions.get(target)) is not None:
+                home = position[0]
+                if not is_summary:
+                    exchanges, place = history.exchanges[home], position[1]
                 break
-            if target in one.conversations:
-                found[record.id] = target, (), 0
-    return found
+            if target in history.conversations:
+                home = target
+        seated.append((one, home, exchanges, place))
+    return seated
 
 
 def show_exchanges(
@@ -93,7 +98,7 @@ def show_exchanges(
     found: dict[str, Candidate] = {}
     best: dict[str, Candidate] = {}
     talks: dict[str, Candidate] = {}
-    for one in sorted(candidates, key=lambda one: -one.value):
+    for one in sorted(candidates, key=_value, reverse=True):
         shown = one.record.id
         if one.record.kind == schema.SUMMARY:
             shown = one.hit.record.target
@@ -139,17 +144,9 @@ def lift(
     `half_life_days` of 0, values do not fade with time. `away`: the journals' server is down, so
     the index may have records that cannot be read.
     """
-    now = datetime.now(UTC)
-    seats = _seats((one.record for one in candidates), histories)
-    chosen = candidates
-    if allowed != SearchFilter():
-        places = [(one, seats[one.record.id][0]) for one in candidates]
-        chosen = [one for one, home in places if allowed.allows(one.record, home, histories)]
-    if away:
-        readable = {"", *(name for history in histories for name in history.conversations)}
-        chosen = [one for one in chosen if seats[one.record.id][0] in readable]
     ratings = {name: value for one in histories for name, value in one.ratings.items()}
-    for one in chosen if ratings or half_life_days else ():
+    now = datetime.now(UTC)
+    for one in candidates if ratings or half_life_days else ():
         record = one.record
         one.rating = ratings.get(record.id, 0)
         if one.rating:
@@ -157,57 +154,61 @@ def lift(
         if half_life_days and record.kind == schema.EXCHANGE:
             age = (now - datetime.fromisoformat(record.at)).total_seconds() / 86400
             one.value *= 0.5 ** (max(0.0, age) / half_life_days)
-    talks: dict[str, list[Candidate]] = {}
-    for one in sorted(chosen, key=lambda one: -one.value):
-        # A document or a note counts as a conversation of its own.
-        talks.setdefault(seats[one.record.id][0] or one.record.id, []).append(one)
-    own = {one.record.id: one.value for one in chosen}
-    if talks:
-        _lift_by_conversation(talks, seats, words_held)
+    chosen = _seated(sorted(candidates, key=_value, reverse=True), histories)
+    if allowed != SearchFilter():
+        chosen = [one for one in chosen if allowed.allows(one[0].record, one[1], histories)]
+    if away:
+        readable = {"", *(name for history in histories for name in history.conversations)}
+        chosen = [one for one in chosen if one[1] in readable]
+    own = {one.record.id: one.value for one, *_ in chosen}
+    if chosen:
+        _lift_by_conversation(chosen, own, words_held)
     if chosen and spread:
-        _spread(chosen, own, {name: seat[0] for name, seat in seats.items()})
-    return chosen
+        _spread(chosen, own)
+    return [one for one, *_ in chosen]
 
 
 def _lift_by_conversation(
-    talks: Mapping[str, Sequence[Candidate]],
-    seats: Mapping[str, Seat],
-    words_held: WordsHeld,
+    seated: Sequence[Seated], values: Mapping[str, float], words_held: WordsHeld
 ) -> None:
-    values = {one.record.id: one.value for talk in talks.values() for one in talk}
-    lengths = [one.text.size[1] for talk in talks.values() for one in talk]
-    short = shortness(sum(lengths) / len(lengths))
+    """Lift candidates, given best first; `values` are theirs by id."""
+    talks: dict[str, list[Seated]] = {}
+    for each in seated:
+        # A document or a note counts as a conversation of its own.
+        talks.setdefault(each[1] or each[0].record.id, []).append(each)
+    short = shortness(sum([one.text.size[1] for one, *_ in seated]) / len(seated))
     fades = [_FADING**place for place in range(_BEST)]
-    best = {
-        name: sum(fade * one.value for fade, one in zip(fades, talk, strict=False))
-        for name, talk in talks.items()
-    }
-    held = {name: words_held(talk) for name, talk in talks.items() if short > _LEAST_SHORT}
-    most, most_held = max(best.values()) or 1.0, max(held.values(), default=0.0) or 1.0
-    for name, talk in talks.items():
-        lift = (_CONVERSATION + _SHORT_CONVERSATION * short) * best[name] / most
-        lift += _SHORT_HELD * short * held.get(name, 0.0) / most_held
-        for one in talk:
-            _, exchanges, place = seats[one.record.id]
+    best = [
+        sum([f * one[0].value for f, one in zip(fades, t, strict=False)]) for t in talks.values()
+    ]
+    held = [0.0] * len(best)
+    if short > _LEAST_SHORT:
+        held = [words_held([one for one, *_ in talk]) for talk in talks.values()]
+    by_best = (_CONVERSATION + _SHORT_CONVERSATION * short) / (max(best) or 1.0)
+    by_held = _SHORT_HELD * short / (max(held) or 1.0)
+    beside = _NEIGHBOR + _SHORT_NEIGHBOR * short
+    value_of = values.get
+    for talk, its_best, its_held in zip(talks.values(), best, held, strict=True):
+        lift = by_best * its_best + by_held * its_held
+        for one, _, exchanges, place in talk:
             # The better value of the exchanges before and after.
-            beside = [*exchanges[place - 1 : place], *exchanges[place + 1 : place + 2]]
-            near = max([values.get(other, 0.0) for other in beside], default=0.0)
-            one.value += lift + (_NEIGHBOR + _SHORT_NEIGHBOR * short) * near
+            near = value_of(exchanges[place - 1], 0.0) if place else 0.0
+            if place + 1 < len(exchanges):
+                near = max(near, value_of(exchanges[place + 1], 0.0))
+            one.value += lift + beside * near
 
 
-def _spread(
-    candidates: Sequence[Candidate], own: Mapping[str, float], home: Mapping[str, str]
-) -> None:
+def _spread(seated: Sequence[Seated], own: Mapping[str, float]) -> None:
     """Put the best of each conversation before further hits from the same one.
 
     `own` has the values without a lift: the best of a conversation does not need one, and further
     hits get none.
     """
-    order = sorted(candidates, key=lambda one: -one.value)
-    scale = order[0].value / (max(own.values()) or 1.0)
+    order = sorted(seated, key=lambda each: each[0].value, reverse=True)
+    scale = order[0][0].value / (max(own.values()) or 1.0)
     seen: set[str] = set()
-    for one in order:
-        name = home[one.record.id] or one.record.id
+    for one, home, _, _ in order:
+        name = home or one.record.id
         if name in seen:
             one.value = own[one.record.id]
         else:

@@ -262,14 +262,15 @@ class Twins:
         return self._chosen[place][1].near(self._chosen[0][1])
 
 
-# In ASCII every character that is in no word becomes a blank.
-_BLANKS = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(128))
+# In ASCII every character that is in no word becomes a blank, and capitals become small.
+_PLAIN = bytes(ord(c.lower()) if c.isalnum() or c == "_" else 32 for c in map(chr, range(128)))
+_PLAIN = _PLAIN.ljust(256)
 
 
 def _words(text: str) -> list[str]:
     if text.isascii():  # several times as fast
-        return text.encode().translate(_BLANKS.ljust(256)).decode().split()
-    return _WORD.findall(text)
+        return text.encode().translate(_PLAIN).decode().split()
+    return _WORD.findall(text.casefold())
 
 
 class _HitWords:
@@ -278,7 +279,7 @@ class _HitWords:
     def __init__(self, hit: Hit) -> None:
         row = KINDS.get(hit.kind)
         text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
-        self._found = _words(text[:_COMPARED_CHARS].casefold())
+        self._found = _words(text[:_COMPARED_CHARS])
         self.words = frozenset(filter(str.isalpha, self._found))
         self.ended = getattr(hit.record, "outcome", "")
 

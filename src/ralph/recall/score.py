@@ -285,25 +285,22 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def weigh(
-    query: Sequence[str],
+    rarities: Mapping[str, float],
     passage: PassageWords,
     *,
-    frequencies: Mapping[str, int],
-    count: int,
     cosine: float | None = None,
     time_weight: float = 0.0,
     in_time: bool = False,
 ) -> Evidence:
     """Return the evidence for one passage.
 
-    `query` is the question's query_tokens(). `frequencies`: how many of the `count` passages of the
-    collection contain each token. `cosine` is None without vectors. A time that the question names
-    counts like one more word.
+    `rarities` has the weight of each token of the question. `cosine` is None without vectors. A
+    time that the question names counts like one more word.
     """
-    rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
-    matched = tuple(token for token in rarities if f" {token} " in passage.padded)
+    text = passage.padded
+    matched = tuple([token for token in rarities if f" {token} " in text])
     total = sum(rarities.values()) + time_weight
-    weight = sum(rarities[token] for token in matched) + time_weight * in_time
+    weight = sum([rarities[token] for token in matched]) + time_weight * in_time
     coverage = weight / total if total else 0.0
     shared = len(matched) / math.sqrt(max(1, len(rarities) * passage.distinct))
     return Evidence(matched, len(rarities), coverage, weight, cosine, min(shared, _MOST_SHARED))

@@ -161,12 +161,12 @@ class Found(msgspec.Struct, dict=True):
     def words_held(self, candidates: Iterable[Candidate]) -> float:
         """Return the total weight of the question's words that occur in any of these candidates."""
         texts = "".join([one.text.padded for one in candidates])
-        return sum([weight for word, weight in self._rarities if word in texts])
+        return sum([weight for word, weight in self.rarities.items() if f" {word} " in texts])
 
     @functools.cached_property
-    def _rarities(self) -> list[tuple[str, float]]:
-        """The weight of each word of the question; words stand between blanks, as in a passage."""
-        return [(f" {one} ", rarity(one, self.frequencies[one], self.count)) for one in self.asked]
+    def rarities(self) -> dict[str, float]:
+        """The weight of each word of the question."""
+        return {one: rarity(one, self.frequencies[one], self.count) for one in self.asked}
 
 
 def find(
@@ -491,13 +491,15 @@ _value = operator.attrgetter("value")
 
 def _lifted(part: Found) -> list[Candidate]:
     """Return the best passage of each record of one memory, after the lift."""
-    by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
-    for one in sorted(part.candidates, key=_value, reverse=True):
-        by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
-    best = [same[0] for same in by_record.values()]
-    for same in by_record.values():
-        for other in same[1 : _MOST_PASSAGES + 1]:
-            same[0].value += _PER_PASSAGE * other.value
+    best = sorted(part.candidates, key=_value, reverse=True)
+    if len({one.record.id for one in best}) < len(best):
+        by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
+        for one in best:
+            by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
+        best = [same[0] for same in by_record.values()]
+        for same in by_record.values():
+            for other in same[1 : _MOST_PASSAGES + 1]:
+                same[0].value += _PER_PASSAGE * other.value
     if part.lift is None or not best:
         return best
     before = {id(one): one.value for one in best}
@@ -529,12 +531,5 @@ def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
 
 
 def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
-    return weigh(
-        whole.asked,
-        one.text,
-        frequencies=whole.frequencies,
-        count=whole.count,
-        cosine=one.cosine,
-        time_weight=time_weight,
-        in_time=one.in_time,
-    )
+    known, in_time = (whole.rarities, one.text), one.in_time
+    return weigh(*known, cosine=one.cosine, time_weight=time_weight, in_time=in_time)

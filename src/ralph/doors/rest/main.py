@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import re
 import socket
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # Tried first, so that the address stays the same; otherwise any free port.
 PORT = 8757
+# How many objects a process creates before Python looks for cycles among them.
+_COLLECTED_AFTER = 50_000
 _SERVE = """\
 Serve the page on this machine, and the API and MCP over HTTP to everyone with a token (`ralph token
 create`). Other machines can connect only with --host, and only once there is a token."""
@@ -144,6 +147,8 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             ssl_certfile=options.certfile,
             ssl_keyfile=options.keyfile,
         )
+        # What a search creates is gone when it ends; looking for cycles among it takes time.
+        gc.set_threshold(_COLLECTED_AFTER)
         uvicorn.Server(config).run(sockets=[listening])
     return 0
 
