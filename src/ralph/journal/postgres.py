@@ -290,20 +290,20 @@ class PostgresJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Return the entries after the position, at most `limit` of them."""
+        what = f"after {position}"
 
         def look(db: DatabaseSession) -> Batch:
             return self._read(db, position, limit)
 
         def known(batch: Batch) -> dict[str, Any]:
             """Return what this says about other calls: several readers follow each stream."""
-            if not batch.done or _lines(batch) > _MOST_REMEMBERED:
-                return {}
-            return {what: batch, str(position): False, batch.position: True}
+            lines = len(batch.records) + len(batch.tombstones) + len(batch.complaints)
+            short = batch.done and lines <= _MOST_REMEMBERED
+            return {what: batch, str(position): False, batch.position: True} if short else {}
 
-        what = f"after {position}"
+        if limit is not None and limit < _MOST_REMEMBERED:
+            return self._link.run(look)
         batch = self._link.ask(self._memory(), self._stream, what, look, known)
-        if limit is not None and _lines(batch) > limit:
-            batch = self._link.run(look)
         self.last_number = max([self.last_number, *(one.record.number for one in batch.records)])
         return batch
 
@@ -390,14 +390,9 @@ class PostgresJournal:
         done = limit is None or len(rows) <= limit
         rows = rows[:limit]
         last = state.head if done else (rows[-1][0] if rows else after)
-        if rows and rows[-1][0] == last:
-            mark = _mark((rows[-1][3], rows[-1][-1]))
-        elif fits and last == start.at:
-            mark = start.mark
-        else:
-            marked = db.rows(_MARK, [state.stream, last])
-            mark = _mark(marked[0]) if marked else ""
-        end = write_position(TablePosition(state.epoch, last, mark))
+        marked = [(one[3], one[-1]) for one in rows[-1:] if one[0] == last]
+        marked = marked or db.rows(_MARK, [state.stream, last])
+        end = write_position(TablePosition(state.epoch, last, _mark(marked[0]) if marked else ""))
         return Batch(*entries.sort_steps(self.name, _steps(rows)), end, restarted, done)
 
     def _rows(
@@ -448,10 +443,6 @@ class PostgresJournal:
         """Update the stream's row and notify listeners on commit; return the transaction id."""
         woken = f"{self._memory()}\n{self._stream}"
         return str(db.rows(_MOVE, [head, last, removed, stream.stream, woken])[0][0])
-
-
-def _lines(batch: Batch) -> int:
-    return len(batch.records) + len(batch.tombstones) + len(batch.complaints)
 
 
 def _mark(row: Sequence[object]) -> str:
