@@ -86,7 +86,8 @@ class _Client:
         begin = time.monotonic()
         while True:
             try:
-                status = await asyncio.wait_for(self._ask(method, path, body), 30)
+                async with asyncio.timeout(30):
+                    status = await self._ask(method, path, body)
             except (OSError, EOFError, TimeoutError):
                 status = 0
             if 200 <= status < 300:

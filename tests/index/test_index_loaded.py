@@ -180,8 +180,19 @@ def test_a_view_sees_its_own_state_though_another_has_read_more(kept: Kept) -> N
         after = kept.asked()
         assert after != before
         assert answers(view, kept.toy) == before
+        rows = rows_with("tideh", view)  # a word that nobody asked for yet
+        assert rows
+        with kept.index.store.state() as later:
+            assert len(rows_with("tideh", later)) > len(rows)
+        assert rows_with("tideh", view) == rows
     assert kept.asked(reader) == after
     reader.close()
+
+
+def rows_with(word: str, view: IndexView) -> list[int]:
+    live = live_of(view, "notes")
+    assert live is not None
+    return list(view.words(live, [word], 1000).scores)
 
 
 def test_little_is_kept_when_much_is_asked(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

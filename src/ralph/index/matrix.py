@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, quantized, wanted_tokens
-from ralph.text.tokens import FIELD_WEIGHTS
+from ralph import index
+from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, wanted_tokens
+from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,7 +160,7 @@ class Matrix:
             self._grow(("_passages", "_firsts"), known, max(in_all, 2 * known))
         vectors = np.frombuffer(data, dtype=np.float32).reshape(-1, self._dims)
         with np.errstate(invalid="ignore"):  # `ralph index verify` reports NaN and inf
-            self._data[held:end], self._scales[held:end] = quantized(vectors)
+            self._data[held:end], self._scales[held:end] = index.quantized(vectors)
         self._passages[known:in_all] = passages
         if (needed := int(passages.max()) + 1) > (size := len(self._places)):
             self._grow(("_places",), size, max(needed, 2 * size))
@@ -306,20 +307,28 @@ _MOST_NEW = 100
 
 
 class WordRows(msgspec.Struct, frozen=True):
-    """The rows with a word, up to row `read`. For each row: its BM25 score without the word's
-    rarity, and how often the word occurs in it (NaN until counted)."""
+    """The rows with a word. For each row: its BM25 score without the word's rarity, and how often
+    the word occurs in it (NaN until counted)."""
 
-    read: int
     rows: NDArray[np.int32]
     shares: NDArray[np.float32]
     times: NDArray[np.float32]
 
     def upto(self, row: int) -> WordRows:
         """Return only the rows up to this one."""
-        if self.read <= row:
+        if not len(self.rows) or self.rows[-1] <= row:
             return self
         end = int(self.rows.searchsorted(self.rows.dtype.type(row), side="right"))
-        return WordRows(row, self.rows[:end], self.shares[:end], self.times[:end])
+        return WordRows(self.rows[:end], self.shares[:end], self.times[:end])
+
+    def extended(self, shares: Mapping[int, float]) -> WordRows:
+        """Return these rows and new ones, given with their shares."""
+        import numpy as np
+
+        known: tuple[NDArray[Any], ...] = (self.rows, self.shares, self.times)
+        new = [*shares], [*shares.values()], [math.nan] * len(shares)
+        both = [(a, np.array(b, dtype=a.dtype)) for a, b in zip(known, new, strict=True)]
+        return WordRows(*map(np.concatenate, both))
 
 
 class LoadedCollection:
@@ -341,63 +350,64 @@ class LoadedCollection:
         # For common words, which are not ranked by: how often each occurs in each passage (NaN
         # until counted).
         self._common: dict[str, NDArray[np.float32]] = {}
-        # For each set of words: the row up to which passages were counted, and how many passages
-        # have all of them.
-        self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
-        # By word, its share in each row after `_base` that has it, up to `_read`.
-        self._new: dict[str, dict[int, float]] = {}
+        # For each set of words: how many passages have all of them.
+        self._counts: dict[tuple[str, ...], int] = {}
+        # Words and counts cover the passages up to `_read`; `_base` is where they were cleared.
         self._base = self._read = 0
         self._asked = False
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
         """Return the number of passages with all of these words."""
-        counted, known = self._counts.get(words, (-1, 0))
-        if counted == upto:
-            return known
         with self._lock:
             self._follow(connection, upto)
-            counted, known = self._counts.get(words, (-1, 0))
-            if words and self._base <= counted < upto:
-                rows = [self._new_rows(word, counted, upto) for word in words]
-                known += len(set(rows[0]).intersection(*rows[1:]))
-            else:
+            known = self._counts.get(words) if upto == self._read else None
+            if known is None:
                 n = self.state[0]
                 where = f"words_{n} WHERE words_{n} MATCH ?" if words else f"passage_{n}"
                 match = [" AND ".join(f'"{word}"' for word in words)] if words else []
                 [known] = connection.execute(f"SELECT count(*) FROM {where}", match).fetchone()
-            if len(self._counts) >= _MOST_COUNTS:
-                self._counts = {}
-            self._counts[words] = upto, known
-            return known
+                if upto == self._read:
+                    self._counts = self._counts if len(self._counts) < _MOST_COUNTS else {}
+                    self._counts[words] = known
+            return int(known)
 
     def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
-        """Read the words of new passages, so that the cached counts can be updated.
+        """Read the words of new passages, and update what is cached.
 
-        At first there are none. After many new passages the cache is cleared, because the BM25
-        scores have changed too much.
+        At first nothing is. After many new passages the cache is cleared, because the BM25 scores
+        have changed too much.
         """
         if not self._read or upto - self._base > max(_MOST_NEW, self._base // 10):
-            self._words, self._counts, self._new, self._held = {}, {}, {}, 0
+            self._words, self._counts, self._held = {}, {}, 0
             self._base = self._read = upto
-        elif upto > self._read:
-            n = self.state[0]
-            select = f"SELECT block FROM words_{n}_data WHERE id = 1"
-            rows, *tokens = _varints(*connection.execute(select).fetchone() or (b"\0",))
-            select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
-            for row, *fields in connection.execute(f"{select} ORDER BY rowid", (self._read,)):
-                texts = [field.split() for field in fields]
-                length = sum(map(len, texts)) * rows / (sum(tokens) or 1)
-                times: dict[str, float] = {}
-                for words, weight in zip(texts, FIELD_WEIGHTS, strict=True):
-                    for word in words:
-                        times[word] = times.get(word, 0.0) + weight
-                for word, often in times.items():
-                    share = often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))
-                    self._new.setdefault(word, {})[row] = share
-            self._read = upto
-
-    def _new_rows(self, word: str, after: int, upto: int) -> list[int]:
-        return [row for row in self._new.get(word, ()) if after < row <= upto]
+        if upto <= self._read:
+            return
+        n, new = self.state[0], dict[str, dict[int, float]]()  # by word, its share in each row
+        select = f"SELECT block FROM words_{n}_data WHERE id = 1"
+        rows, *tokens = _varints(*connection.execute(select).fetchone() or (b"\0",))
+        select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
+        found = connection.execute(f"{select} ORDER BY rowid", (self._read,)).fetchall()
+        for row, *fields in found:
+            self.passages.setdefault(row, StoredPassage(PassageWords(*fields[:3])))
+            texts = [field.split() for field in fields]
+            length = sum(map(len, texts)) * rows / (sum(tokens) or 1)
+            times: dict[str, float] = {}
+            for words, weight in zip(texts, FIELD_WEIGHTS, strict=True):
+                for word in words:
+                    times[word] = times.get(word, 0.0) + weight
+            for word, often in times.items():
+                share = often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))
+                new.setdefault(word, {})[row] = share
+        for word, shares in new.items():
+            if word in self._words:
+                self._words[word] = self._words[word].extended(shares)
+                self._held += len(shares)
+            for key in (word,), (word, index.derived_token()):
+                if key in self._counts:
+                    self._counts[key] += len(shares.keys() & new.get(key[-1], {}).keys())
+        if () in self._counts:
+            self._counts[()] += len(found)
+        self._read = upto
 
     def matches(
         self,
@@ -433,7 +443,7 @@ class LoadedCollection:
             for word in ranked:
                 ratio = (passages - words[word] + 0.5) / (words[word] + 0.5)
                 rarity = max(math.log(ratio), _LEAST_RARITY)
-                held.append(self._holding(connection, upto, f"{bm25} rowid", word, rarity))
+                held.append(self._rows_of(connection, upto, f"{bm25} rowid", word, rarity))
                 shares.append(held[-1].shares * rarity)
         rows = np.concatenate([one.rows for one in held])
         total = np.bincount(rows, np.concatenate(shares), upto + 1)
@@ -482,31 +492,21 @@ class LoadedCollection:
                 known = self._common[word] = times
             return known
 
-    def _holding(
+    def _rows_of(
         self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
     ) -> WordRows:
-        """Return the rows with a word; SELECT only those that are not cached."""
+        """Return the rows with a word; SELECT them if they are not cached."""
         import numpy as np
 
         known = self._words.pop(word, None)
-        if known is not None and known.read < self._base:
-            self._held -= len(known.rows)
-            known = None
         if known is None:
             found = connection.execute(select, (f'"{word}"',)).fetchall()
             rows, scores = np.array(found).reshape(-1, 2).T
             shares = (scores / rarity).astype(np.float32)
-            known = WordRows(upto, rows.astype(np.int32), shares, np.full_like(shares, np.nan))
+            known = WordRows(rows.astype(np.int32), shares, np.full_like(shares, np.nan))
+            if upto != self._read:
+                return known
             self._held += len(found)
-        elif known.read < upto:
-            columns: list[NDArray[Any]] = [known.rows, known.shares, known.times]
-            if new := self._new_rows(word, known.read, upto):
-                more = (new, [self._new[word][row] for row in new], [math.nan] * len(new))
-                for n, values in enumerate(more):
-                    fresh = np.array(values, dtype=columns[n].dtype)
-                    columns[n] = np.concatenate((columns[n], fresh))
-                self._held += len(new)
-            known = WordRows(upto, *columns)
         self._words[word] = known
         while self._held > _MOST_ROWS:
             self._held -= len(self._words.pop(next(iter(self._words))).rows)

@@ -184,13 +184,15 @@ def find(
     with another embedder, only words count.
     """
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
+    # A collection has at most this many candidates by words, and as many by meaning.
+    each = min(most, _CANDIDATES)
     found = Found(question.asked(), [], days=question.days)
     tables: list[Any] = []
     sizes: list[PassageSize] = []
     matched: list[list[int]] = []
     timed: list[set[int]] = []
     for collection in collections:
-        matches = view.words(collection, asked, _CANDIDATES, only=question.only)
+        matches = view.words(collection, asked, each, only=question.only)
         found.count += matches.passages
         found.frequencies.update(matches.frequencies)
         rows, dated = [*matches.scores], list[int]()
@@ -217,7 +219,7 @@ def find(
         if vectors and collection.manifest.embedder == embedder:
             # Passages without a word of the question are candidates only if among the nearest.
             how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": vectors[1:]}
-            [near] = view.nearest(collection, vectors[0][None, :], min(most, _CANDIDATES), **how)
+            [near] = view.nearest(collection, vectors[0][None, :], each, **how)
             found.embedder = embedder
         for row, (place, weight) in zip(rows, weights, strict=False):
             passages.append((n, row, place, weight, near.pop(row, None)))
