@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ralph.index import Vectors
-
+    Vectors = index.Vectors
     Among = NDArray[np.int64] | None
     Counts = Mapping[str, int]
     FetchPassages = Callable[[Rows], Mapping[int, StoredPassage]]
@@ -31,8 +30,7 @@ NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
 # How many questions, and how many rows of the matrix, are multiplied at once.
 _AT_ONCE, _ROWS_AT_ONCE = 64, 4096
-# For a few questions, so few products that BLAS starts no threads: on a busy machine they cost more
-# than they gain.
+# For a few questions, so few products that BLAS starts no threads: they cost more than they gain.
 _FEW, _PRODUCTS_FOR_FEW = 8, 2**18
 # The cosines of at most this many announced questions are kept.
 _MOST_AHEAD = 16
@@ -347,8 +345,7 @@ class LoadedCollection:
         self._words: dict[str, WordRows] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
         self._held = 0  # the total number of rows in `_words`
-        # For common words, which are not ranked by: how often each occurs in each passage (NaN
-        # until counted).
+        # For common words, which are not ranked by: how often each is in each passage, or NaN.
         self._common: dict[str, NDArray[np.float32]] = {}
         # For each set of words: how many passages have all of them.
         self._counts: dict[tuple[str, ...], int] = {}
@@ -358,6 +355,9 @@ class LoadedCollection:
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
         """Return the number of passages with all of these words."""
+        known = self._counts.get(words)
+        if known is not None and upto == self._read:
+            return known
         with self._lock:
             self._follow(connection, upto)
             known = self._counts.get(words) if upto == self._read else None
@@ -374,8 +374,7 @@ class LoadedCollection:
     def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
         """Read the words of new passages, and update what is cached.
 
-        At first nothing is. After many new passages the cache is cleared, because the BM25 scores
-        have changed too much.
+        After many new passages it is cleared: the BM25 scores have changed too much.
         """
         if not self._read or upto - self._base > max(_MOST_NEW, self._base // 10):
             self._words, self._counts, self._held = {}, {}, 0
@@ -398,6 +397,7 @@ class LoadedCollection:
             for word, often in times.items():
                 share = often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))
                 new.setdefault(word, {})[row] = share
+        self._read = 0  # until all of it is updated
         for word, shares in new.items():
             if word in self._words:
                 self._words[word] = self._words[word].extended(shares)
