@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from commanding import Line
 from teaming import OWN, Team, team
 from workers_ground import until
 
-from ralph.doors.rest.app import ServerLimits
+from ralph.doors.rest.app import ServerLimits, TeamServer
 from ralph.memory.ralph import Ralph, open_ralph
 
 
@@ -386,48 +387,108 @@ def test_a_search_by_words_can_leave_out_a_conversation(served: Team) -> None:
     assert not good(served.call("GET", f"{path}&exclude={'c' * 16}", token))["hits"]
 
 
+@contextlib.contextmanager
+def hanging(server: TeamServer) -> Iterator[None]:
+    """A call that has the turn until the block ends."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        ends.wait(50)
+
+    server.begin()
+    server.calls.submit(hang)
+    while not begun.wait(0.01):
+        server.calls.pass_on()
+    try:
+        yield
+    finally:
+        ends.set()
+
+
+def turns_of(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module in ("app", "queue"):
+        monkeypatch.setattr(f"ralph.doors.rest.{module}.TURN_S", seconds)
+
+
 def test_questions_that_wait_are_announced_to_the_one_before(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.doors.rest.app._TURN_S", 30.0)
+    turns_of(monkeypatch, 100.0)
     server, token = served.server, served.token()
-    announced: dict[str, set[str]] = {}
+    announced: dict[str, list[str]] = {}
     search = Ralph.search
 
     def spied(self: Ralph, query: str, **how: Any) -> Any:
-        announced[query] = {*how["ahead"]}
+        announced[query] = list(how["ahead"])
         return search(self, query, **how)
 
     monkeypatch.setattr(Ralph, "search", spied)
     questions = ["nightly export", "captcha gone", "yellow crane"]
+    alone = good(served.call("GET", "/search?q=nightly+export", token))
     with ThreadPoolExecutor(4) as pool:
-        with server.memory(served.own, "asked before"):
-            server._questions[0] = "another project", "not for this one"
-            path = "/search?q={}"
-            calls = [pool.submit(served.call, "GET", path.format(q), token) for q in questions]
-            until(lambda: len(server._questions) == 4, "all calls wait")
+        with hanging(server):
+            server.questions[0] = "another project", "not for this one"
+            calls = []
+            for n, question in enumerate(questions):
+                path = f"/search?q={question}"
+                calls.append(pool.submit(served.call, "GET", path, token))
+                until(lambda n=n: len(server.questions) == n + 2, "the call waits")  # type: ignore[misc]
+            stranger = pool.submit(served.call, "GET", "/search?q=nothing", "x" * 40)
+            until(lambda: len(server.calls._calls) == 4, "the stranger waits, too")
+            assert len(server.questions) == 4
+        assert good(calls[0].result()) == alone
         assert all(good(one.result()) for one in calls)
-    del server._questions[0]
-    assert not server._questions
-    assert sorted(map(len, announced.values())) == [0, 1, 2]
-    assert all(waiting <= {*questions} - {one} for one, waiting in announced.items())
-    assert good(calls[0].result()) == good(served.call("GET", "/search?q=nightly+export", token))
-    assert announced["nightly export"] == set()
+        assert stranger.result().status_code == 401
+    del server.questions[0]
+    assert not server.questions
+    assert announced == {one: questions[n + 1 :] for n, one in enumerate(questions)}
 
 
 def test_calls_take_turns_and_none_waits_for_one_that_hangs(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.doors.rest.app._TURN_S", 0.01)
+    turns_of(monkeypatch, 0.01)
     server, token = served.server, served.token()
-    with server.memory(served.own) as (hanging, _):
-        assert good(served.call("GET", "/search?q=nightly+export", token))["hits"]
-        with server.memory(served.own) as (other, _):
-            assert other is not hanging
+    with hanging(server), hanging(server):
+        for _ in range(3):
+            assert good(served.call("GET", "/search?q=nightly+export", token))["hits"]
+        with server.memory(served.own) as (one, _), server.memory(served.own) as (other, _):
+            assert one is not other
     assert served.call("GET", "/records/0000000000000000", token).status_code == 404
     with server.memory(served.own) as (after, _):  # also after a call that failed
-        assert after in (hanging, other)
+        assert after in (one, other)
     assert len(server._free[served.own.id]) == 2
+
+
+def test_one_thread_runs_all_calls_as_long_as_none_hangs(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_of(monkeypatch, 100.0)
+    calls, threads = served.server.calls, list[int]()
+    with hanging(served.server):
+        for _ in range(20):
+            assert calls.begin()
+            calls.submit(lambda: threads.append(threading.get_ident()))
+    until(lambda: len(threads) == 20, "all ran")
+    assert len({*threads}) == 1
+
+
+def test_what_waits_when_a_server_stops_is_cancelled(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_of(monkeypatch, 100.0)
+    calls, ran = served.server.calls, list[int]()
+    with ThreadPoolExecutor(1) as pool:
+        with hanging(served.server):
+            assert calls.begin()
+            waiting = calls.submit(lambda: ran.append(1))
+            closing = pool.submit(calls.close)
+            until(waiting.cancelled, "it is cancelled")
+            assert not closing.done()
+        closing.result(50)
+    assert not ran
+    assert calls.begin()  # every call was counted as ended
 
 
 def test_many_calls_at_once_are_all_answered(served: Team) -> None:

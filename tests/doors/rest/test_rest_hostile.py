@@ -180,8 +180,8 @@ def test_when_too_many_wait_the_next_one_is_refused(tmp_path: Path) -> None:
         with contextlib.ExitStack() as stack:
             stack.callback(goes_on.set)
             for _ in range(3):
-                server._pool.submit(goes_on.wait, _LONG_S).add_done_callback(lambda _: server.end())
                 server.begin()
+                server.calls.submit(lambda: goes_on.wait(_LONG_S))
             for path in (f"{served.path}/features", "/readyz"):
                 told = served.send(served.head("GET", path))
                 assert told.startswith(b"HTTP/1.1 503"), told

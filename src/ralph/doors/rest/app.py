@@ -17,7 +17,6 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ralph import __version__
 from ralph.doors.rest.calls import CALLS, ApiCall, ApiRoute
+from ralph.doors.rest.queue import TURN_S, CallQueue
 from ralph.errors import (
     BadInput,
     JournalError,
@@ -49,7 +49,8 @@ PREFIX = "/v1/projects/{project}"
 _BEARER = "bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LISTS = ("kind", "feature")
-_TURN_S = 0.1
+# At most this many waiting questions are announced, and so many tokens are known for it.
+_MOST_AHEAD, _MOST_SEEN = 7, 1000
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -100,20 +101,20 @@ class TeamServer:
         self._projects = {name: one for one in projects for name in (one.id, one.root.name)}
         self._tokens = tokens
         tokens.watch()
-        self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="rest")
+        self.calls = CallQueue(self.limits.threads, self.limits.waiting)
+        self._is_checked = False
         self._free: dict[str, list[Ralph]] = {}
         self._lock = threading.Lock()
-        self._waiting, self._waiting_lock = 0, threading.Lock()
-        self._turn = threading.Lock()
-        # The questions of the calls that wait for their turn, by thread; with their projects.
-        self._questions: dict[int, tuple[str, str]] = {}
+        # The questions of waiting calls, with their projects; and the projects of tokens seen.
+        self.questions: dict[int, tuple[str, str]] = {}
+        self._seen: dict[int, str] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
     def close(self) -> None:
         """Finish running calls and close files."""
         self.ready = False
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.calls.close()
         self._tokens.close()
 
     # -- access
@@ -143,6 +144,9 @@ class TeamServer:
         named = request.path_params.get("feature", only)
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen[hash(given)] = project.id
         return token, project
 
     def _slow_down(self, token: Token) -> None:
@@ -162,23 +166,23 @@ class TeamServer:
     async def work(self, task: Callable[[], Any]) -> Any:
         """Run a task in a thread, with a time limit. Refused if too many calls are waiting."""
         self.begin()
-        running = self._pool.submit(task)
-        running.add_done_callback(lambda _: self.end())
+        running = self.calls.submit(task)
+        if not self._is_checked:
+            self._check()
         async with self.in_time(HTTPStatus.GATEWAY_TIMEOUT):
             return await asyncio.wrap_future(running)
 
     def begin(self) -> None:
-        """Count a call that runs or waits; refuse it if there are too many."""
-        with self._waiting_lock:
-            if self._waiting >= self.limits.waiting + self.limits.threads:
-                what = "the server is busy: too many calls are waiting"
-                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
-            self._waiting += 1
+        """Count a call; refuse it if there are too many."""
+        if not self.calls.begin():
+            what = "the server is busy: too many calls are waiting"
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, what, retry_s=1)
 
-    def end(self) -> None:
-        """Count a call that ended."""
-        with self._waiting_lock:
-            self._waiting -= 1
+    def _check(self) -> None:
+        """As long as calls wait, let none of them wait for one that hangs."""
+        if is_checked := self.calls.pass_on():
+            asyncio.get_running_loop().call_later(TURN_S, self._check)
+        self._is_checked = is_checked
 
     @contextlib.asynccontextmanager
     async def in_time(self, status: HTTPStatus) -> AsyncIterator[None]:
@@ -190,33 +194,25 @@ class TeamServer:
             what = f"the call took more than {self.limits.request_s:g} s"
             raise Refusal(status, what) from None
 
-    @contextlib.contextmanager
-    def memory(self, project: Project, question: str = "") -> Iterator[tuple[Ralph, list[str]]]:
-        """Yield the memories of a project, for one call, and the questions that wait behind it.
+    def announce(self, request: Request) -> None:
+        """Note the question of a call that waits, if its token was valid before."""
+        project = self._seen.get(hash(request.headers.get("authorization")))
+        if project is not None and (question := request.query_params.get("q")):
+            self.questions[id(request)] = project, question
 
-        Calls take turns, because threads that compute at the same time slow each other down. A call
-        that has waited too long continues without its turn: the call before it may be waiting for a
-        server.
-        """
-        me = threading.get_ident()
-        if question:
-            self._questions[me] = project.id, question
-        mine = self._turn.acquire(timeout=_TURN_S)
+    @contextlib.contextmanager
+    def memory(self, project: Project) -> Iterator[tuple[Ralph, list[str]]]:
+        """Yield the memories of a project, for one call, and the questions that wait behind it."""
+        with self._lock:
+            ahead = [text for name, text in [*self.questions.values()] if name == project.id]
+            free = self._free.setdefault(project.id, [])
+            # The one used last is the most up to date.
+            ralph = free.pop() if free else None
+        ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
         try:
-            with self._lock:
-                self._questions.pop(me, None)
-                ahead = [text for name, text in [*self._questions.values()] if name == project.id]
-                free = self._free.setdefault(project.id, [])
-                # The one used last is the most up to date.
-                ralph = free.pop() if free else None
-            ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
-            try:
-                yield ralph, ahead
-            finally:
-                free.append(ralph)
+            yield ralph, ahead[:_MOST_AHEAD]
         finally:
-            if mine:
-                self._turn.release()
+            free.append(ralph)
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Write one line to the access log, without content or secrets."""
@@ -284,8 +280,8 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
             return server.allow(request, call)
 
         def perform(token: Token, project: Project, *given: Any) -> bytes:
-            question = getattr(given[0], "q", "") if given else ""
-            with server.memory(project, question) as (ralph, ahead):
+            server.questions.pop(id(request), None)
+            with server.memory(project) as (ralph, ahead):
                 made = ApiCall(ralph, token, request.path_params, ahead)
                 return msgspec.json.encode(call.perform(made, *given))
 
@@ -296,7 +292,11 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
                 sent = await _body(request, call, server.limits.body_bytes)
             body = await server.work(lambda: perform(*allowed, sent))
         else:
-            body = await server.work(lambda: perform(*allow(), *_query(request, call)))
+            server.announce(request)
+            try:
+                body = await server.work(lambda: perform(*allow(), *_query(request, call)))
+            finally:
+                server.questions.pop(id(request), None)
         created = call.method == "POST" and call.right == "write"
         return Response(body, HTTPStatus.CREATED if created else HTTPStatus.OK, media_type=_JSON)
 

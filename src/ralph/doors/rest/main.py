@@ -244,7 +244,7 @@ class McpSessions:
             async with server.in_time(HTTPStatus.GATEWAY_TIMEOUT):
                 await self._managers[key].handle_request(scope, receive, send)
         finally:
-            server.end()
+            server.calls.end()
 
     async def _run(self, manager: Any, *, task_status: TaskStatus[None]) -> None:
         """Run one MCP server until shutdown; the task that opened it must close it."""
