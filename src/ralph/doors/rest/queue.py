@@ -60,9 +60,10 @@ class CallQueue:
         with self._lock:
             is_free = self._turn is None or time.monotonic() - self._began > TURN_S
             if self._calls and self._threads_left and is_free:
+                turn = object()
+                self._pool.submit(self._run, turn)
+                self._turn, self._began = turn, time.monotonic()
                 self._threads_left -= 1
-                self._turn, self._began = object(), time.monotonic()
-                self._pool.submit(self._run, self._turn)
             return bool(self._calls)
 
     def close(self) -> None:
