@@ -1,8 +1,9 @@
 """Many clients of a server in one process, each with its own connection.
 
 `python -m bench.load` reads a `Load` as JSON from stdin and prints a `Loaded`. A client that gets
-no answer sends the same request to the next address; after a 429, 503 or 504 it tries again. Writes
-have ids, so the server saves a repeated one once.
+no answer sends the same request to the next address, and tries its own one again after a second, as
+a proxy would; after a 429, 503 or 504 it tries again. Writes have ids, so the server saves a
+repeated one once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import quote_plus
 import msgspec
 
 _PATIENCE_S = 120.0
-_PAUSE_S = 0.05
+_PAUSE_S, _AWAY_S = 0.05, 1.0
 # The fields that contain the text of a note, an iteration and an exchange.
 TEXTS = ("text", "summary", "assistant")
 _AGAIN = (429, 503, 504)
@@ -53,6 +54,7 @@ class _Client:
         self._load, self._number, self._result = load, number, result
         self._rng = random.Random(f"{load.seed} {number}")
         self._at = number
+        self._back_at = 0.0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._written = 0
 
@@ -98,13 +100,18 @@ class _Client:
                 raise SystemExit(f"{method} {path}: no good answer within {_PATIENCE_S:g} s")
             self._result.retries += 1
             if not status:
-                self._at += 1
+                self._at, self._back_at = self._at + 1, time.monotonic() + _AWAY_S
             if self._streams is not None and not status:
                 self._streams[1].close()
                 self._streams = None
             await asyncio.sleep(_PAUSE_S)
 
     async def _ask(self, method: str, path: str, body: bytes) -> int:
+        if self._at != self._number and time.monotonic() > self._back_at:
+            self._at = self._number
+            if self._streams is not None:
+                self._streams[1].close()
+                self._streams = None
         if self._streams is None:
             port = self._load.ports[self._at % len(self._load.ports)]
             self._streams = await asyncio.open_connection("127.0.0.1", port)
