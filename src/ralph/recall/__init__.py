@@ -262,9 +262,10 @@ class Twins:
         return self._chosen[place][1].near(self._chosen[0][1])
 
 
-# In ASCII every character that is in no word becomes a blank, and capitals become small.
-_PLAIN = bytes(ord(c.lower()) if c.isalnum() or c == "_" else 32 for c in map(chr, range(128)))
-_PLAIN = _PLAIN.ljust(256)
+# For ASCII: lowercase letters, and a blank for every character that is in no word.
+_PLAIN = bytes(
+    ord(char.lower()) if char.isalnum() or char == "_" else 32 for char in map(chr, range(128))
+).ljust(256)
 
 
 def _words(text: str) -> list[str]:

@@ -533,5 +533,10 @@ def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
 
 
 def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
-    known, in_time = (whole.rarities, one.text), one.in_time
-    return weigh(*known, cosine=one.cosine, time_weight=time_weight, in_time=in_time)
+    return weigh(
+        whole.rarities,
+        one.text,
+        cosine=one.cosine,
+        time_weight=time_weight,
+        in_time=one.in_time,
+    )
