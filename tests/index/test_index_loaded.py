@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
@@ -271,6 +271,8 @@ def test_words_that_are_not_ranked_by_are_counted_too(
 @given(
     st.lists(st.integers(-9, 9) | st.just(math.nan), min_size=1, max_size=400), st.integers(1, 60)
 )
+@example([0.0] * 400, 10)
+@example([1.0, *[0.0] * 300, 2.0, *[0.0] * 99], 10)
 def test_the_largest_are_chosen_and_of_equal_ones_the_first(
     values: list[float], count: int
 ) -> None:

@@ -272,18 +272,17 @@ def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     """Return the places of the largest values; the first of equals, so a rebuild picks the same."""
     import numpy as np
 
+    where, few = np.arange(len(values)), len(values) // (4 * count)
+    if few > 1:  # the maximum of each small group gives a bound that at least `count` values reach
+        tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1)
+        where = np.flatnonzero(values >= np.partition(tops, len(tops) - count)[len(tops) - count])
+        values = values[where]
     if len(values) <= count:
-        return np.arange(len(values))
-    # The maximum of each small group gives a lower bound that at least `count` values reach.
-    few = len(values) // (4 * count)
-    tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1) if few > 1 else values
-    least = np.partition(tops, len(tops) - count)[len(tops) - count]
-    if few > 1:
-        where = np.flatnonzero(values >= least)
-        return where[_largest(values[where], count)]
+        return where
+    least = np.partition(values, len(values) - count)[len(values) - count]
     above = np.flatnonzero(values > least)
     equal = np.flatnonzero(values == least)[: count - len(above)]
-    return np.concatenate((above, equal))
+    return where[np.concatenate((above, equal))]
 
 
 # For each facet, the tokens of which a passage must have one.
