@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +59,27 @@ def test_a_memory_about_one_topic_answers_questions_on_it(ralph: Ralph) -> None:
     assert len(found(ralph, "login problems")) >= 3
     assert found(ralph, "why were people logged out every night?")[0] == LOGIN[7]
     assert found(ralph, "login throttle redis")[0] == LOGIN[2]
+
+
+def test_the_one_long_record_with_a_name_is_found_by_the_name_alone(ralph: Ralph) -> None:
+    draw = random.Random(7)
+    names = ["zq" + "".join(draw.choices(string.ascii_lowercase, k=10)) for _ in range(60)]
+    sentences = " ".join(LOGIN).replace(". ", ".\n").splitlines()
+    told(ralph, *(" ".join([*draw.choices(sentences, k=20), name]) for name in names))
+    for name in names:
+        first, *others = ralph.search(name)
+        assert name in first.record.summary
+        assert first.score is not None
+        assert first.score > RELEVANT
+        assert all(one.score is not None and one.score < first.score for one in others)
+
+
+@pytest.mark.parametrize("question", ["throttle", "____", "\N{SHRUG}"])
+def test_many_records_that_fit_equally_well_are_searched(ralph: Ralph, question: str) -> None:
+    told(ralph, *(f"Raised the throttle of tenant {n}" for n in range(500)))
+    for _ in range(3):  # a first search, then with cached words
+        assert len(found(ralph, question)) == (10 if question == "throttle" else 0)
+    assert ralph.feature("auth").search(question, min_score=0.0)
 
 
 @pytest.mark.parametrize("question", OTHERS)

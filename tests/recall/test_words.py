@@ -60,6 +60,17 @@ def test_a_word_inside_another_is_not_found() -> None:
     assert weights(["log"], ("", "login blog log4j", "")) == [0.0]
 
 
+def test_a_passage_with_the_whole_name_counts_for_more_than_one_that_repeats_its_parts() -> None:
+    whole, parts = weights(
+        ["oldbackend", "old", "backend"],
+        ("", "oldbackend old backend a b c d e f g h", ""),
+        ("", "old backend old backend old backend x", ""),
+        old=4,
+        backend=4,
+    )
+    assert whole > parts
+
+
 def test_in_a_long_passage_a_word_says_less() -> None:
     short, long = weights(["lock"], ("", "lock a", ""), ("", "lock " + "a " * 200, ""))
     assert short > 2 * long
@@ -96,8 +107,8 @@ def test_words_are_counted_without_the_places() -> None:
     assert words.distinct == 5
 
 
-def share(nats: float, coverage: float, length: float = 10.0) -> float:
-    return meaning_share(Weighed([], coverage, nats, length))
+def share(nats: float, coverage: float, length: float = 10.0, *, rarest: float = 0.0) -> float:
+    return meaning_share(Weighed([], coverage, nats, rarest, length))
 
 
 def test_meaning_counts_more_where_the_words_say_little() -> None:
@@ -113,6 +124,12 @@ def test_where_one_short_passage_holds_all_words_meaning_hardly_counts() -> None
 def test_a_long_passage_holds_words_by_chance_so_meaning_counts_more() -> None:
     assert share(12.0, 1.0, 400.0) > share(12.0, 0.2, 400.0) - 0.05 > 0.55
     assert share(12.0, 0.2, 400.0) > share(12.0, 0.2)
+
+
+def test_a_name_that_a_long_passage_has_counts_more_than_meaning() -> None:
+    name, common = share(5.0, 1.0, 400.0, rarest=5.0), share(5.0, 1.0, 400.0, rarest=1.4)
+    assert name < 0.25
+    assert common > 0.6
 
 
 def test_a_word_that_only_derived_texts_hold_still_finds_them() -> None:

@@ -96,6 +96,9 @@ _LENGTH = 0.85
 # Plain BM25 weighs a word by its rarity. A power of the rarity lets the rarest word decide between
 # passages that are nearly the same.
 _SHARPNESS = 1.6
+# The power of the share of the question that a passage has: a passage with a whole name ranks above
+# one that repeats parts of it.
+_WHOLENESS = 0.25
 
 Counts = Mapping[str, int]
 
@@ -104,12 +107,14 @@ class Weighed(msgspec.Struct, frozen=True):
     """How well passages fit by their words.
 
     `coverage` is the largest share of the question that one passage has, `nats` the largest weight
-    of the words that match in one passage, `length` the average number of words.
+    of the words that match in one passage, `rarest` the weight of the question's rarest word,
+    `length` the average number of words.
     """
 
     weights: list[float] = []
     coverage: float = 0.0
     nats: float = 0.0
+    rarest: float = 0.0
     length: float = 0.0
 
 
@@ -146,30 +151,35 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     average = sum(length for length, _ in sizes) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
+    total = sum(sharp) or 1.0
     if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
+        held = [
+            tuple(sum(w for w, t in zip(each, row, strict=True) if t) for each in (sharp, nats))
+            for row in times
+        ]
         weights = [
             sum(w * t * (_SATURATION + 1.0) / (t + norm) for w, t in zip(sharp, row, strict=True))
-            for row, norm in zip(times, norms, strict=True)
+            * (has / total) ** _WHOLENESS
+            for row, norm, (has, _) in zip(times, norms, held, strict=True)
         ]
-        best, most = (
-            max(sum(w for w, t in zip(each, row, strict=True) if t) for row in times)
-            for each in (sharp, nats)
-        )
+        best, most = map(max, zip(*held, strict=True))
     else:
         often, factors = np.asarray(times, dtype=np.float64), np.array((sharp, nats))
         parts = often * factors[0] * (_SATURATION + 1.0) / (often + np.array(norms)[:, None])
-        weights = parts.sum(axis=1).tolist()
-        best, most = ((often > 0.0) @ factors.T).max(axis=0).tolist()
+        has = (often > 0.0) @ factors.T
+        weights = (parts.sum(axis=1) * (has[:, 0] / total) ** _WHOLENESS).tolist()
+        best, most = has.max(axis=0).tolist()
     length = sum(words for _, words in sizes) / len(sizes) + 1
-    return Weighed(weights, best / (sum(sharp) or 1.0), most, length)
+    return Weighed(weights, best / total, most, max(nats, default=0.0), length)
 
 
 # The share of meaning if the words say enough, that is, if one passage matches words worth
 # ENOUGH_NATS. One weak common word decides nothing, and a long passage matches many by chance.
 _MEANING, _MEANING_IF_SHORT, _SHORT_WORDS = 0.65, 0.55, 60
 ENOUGH_NATS = 12.0
-# If one short passage has all the words of a question (a name, an error message), it is the answer.
-_OF_WORDS_FOUND = 0.7
+# If one passage has all the words of a question (a name, an error message), it is the answer, if it
+# is short, or if one of them is worth _NAME_NATS: a long passage has common words by chance.
+_OF_WORDS_FOUND, _NAME_NATS = 0.7, 4.5
 
 
 def shortness(length: float) -> float:
@@ -181,8 +191,9 @@ def meaning_share(by_words: Weighed) -> float:
     """Return the share of meaning, given how much the words weigh."""
     short = shortness(by_words.length)
     meaning = _MEANING + (_MEANING_IF_SHORT - _MEANING) * short
-    meaning *= 1.0 - _OF_WORDS_FOUND * short * by_words.coverage**4
-    words = (1.0 - meaning) * min(1.0, by_words.nats / ENOUGH_NATS)
+    named = max(short, min(1.0, by_words.rarest / _NAME_NATS)) * by_words.coverage**3
+    meaning *= 1.0 - _OF_WORDS_FOUND * named
+    words = (1.0 - meaning) * min(1.0, max(by_words.nats / ENOUGH_NATS, named))
     return meaning / (meaning + words)
 
 
