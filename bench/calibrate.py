@@ -256,9 +256,8 @@ def issue_questions(file: Path) -> Iterator[Asked]:
         for name, part in repositories.items()
         if len(part) >= 12
     }
-    for task in data.tasks:
-        title = task.name.startswith("title")
-        name, of = ("title", "fixes") if title else ("discussion", "issues")
+    for task, name, of in zip(data.tasks, ("title", "discussion"), documents, strict=False):
+        title = name == "title"
         for ask in task.asks:
             half, place = _half(ask.id), ids.index(ask.id)
             yield Labels(name, half, ask.relevant), whole[of], ask.text

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -294,6 +296,7 @@ _DOCUMENT_CHARS = 3000
 _FIX_HEADLINE = ("recall@1", "recall@10")
 _KEPT_OF_A_PATCH = ("diff --git", "@@", "+", "-")
 _FILE_HEADERS = ("+++", "---")
+_NAME = r"\b[A-Za-z][A-Za-z_]{4,}\b"
 _SEE = (
     "A record has project, record, title, summary; a pair project, question, record, label 0 or 1."
 )
@@ -325,7 +328,8 @@ def read_issues(file: Path) -> list[Issue]:
 
 
 def issue_fix(file: Path) -> Dataset:
-    """Read issues: the first line asks for the patch, the discussion before it for the issue."""
+    """Read issues: the first line asks for the patch, the discussion before it for the issue, and
+    so does a word that no other issue has."""
     issues = read_issues(file)
     fixes = Corpus("fixes", tuple(Document(one.instance_id, _patch(one)) for one in issues))
     problems = Corpus(
@@ -346,8 +350,19 @@ def issue_fix(file: Path) -> Dataset:
         tasks=(
             Task("title -> fix", tuple(titles), headline=_FIX_HEADLINE),
             Task("discussion -> issue", tuple(discussions), headline=_FIX_HEADLINE),
+            Task("name -> issue", tuple(_names(problems)), headline=_FIX_HEADLINE),
         ),
     )
+
+
+def _names(corpus: Corpus) -> Iterator[Ask]:
+    """Yield, for each document, one word that only this document has."""
+    draw = random.Random(3)
+    texts = [{*re.findall(_NAME, one.text)} for one in corpus.documents]
+    seen = Counter(word for words in texts for word in {one.lower() for one in words})
+    for document, words in zip(corpus.documents, texts, strict=True):
+        if own := sorted(one for one in words if seen[one.lower()] == 1):
+            yield Ask(document.id, draw.choice(own), corpus.name, frozenset({document.id}))
 
 
 def _patch(issue: Issue) -> str:

@@ -141,9 +141,17 @@ def test_an_issues_first_line_asks_for_its_patch_without_what_did_not_change(
     fixes, issues = found.corpora
     assert fixes.documents[0].text == "diff --git a/a.py b/a.py\n@@ -1,2 +1,2 @@\n-old\n+new"
     assert [len(corpus.documents[1].text) for corpus in (fixes, issues)] == [3000, 3000]
-    titles, discussions = found.tasks
+    titles, discussions, _ = found.tasks
     assert [ask.text for ask in titles.asks] == ["Thing 1 is broken", "T" * 200]
     assert [(ask.text, set(ask.relevant)) for ask in discussions.asks] == [("h" * 400, {"x__x-2"})]
+
+
+def test_a_word_that_no_other_issue_has_asks_for_its_issue(tmp_path: Path) -> None:
+    texts = ("The Parser drops tokens", "parser and lexer", "tokens of the LEXER, drops")
+    issues = [issue(n, problem_statement=text) for n, text in enumerate(texts)]
+    issues.append(issue(3, problem_statement="a decorator"))
+    names = read("issue-fix", written(tmp_path / "issues.jsonl", lines=issues)).tasks[2]
+    assert [(ask.text, set(ask.relevant)) for ask in names.asks] == [("decorator", {"x__x-3"})]
 
 
 # -- BEIR's layout
