@@ -290,35 +290,36 @@ class PostgresJournal:
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Return the entries after the position, at most `limit` of them."""
-        what = f"after {position}"
-
-        def look(db: DatabaseSession) -> Batch:
-            return self._read(db, position, limit)
-
-        def known(batch: Batch) -> dict[str, Any]:
-            """Return what this says about other calls: several readers follow each stream."""
-            lines = len(batch.records) + len(batch.tombstones) + len(batch.complaints)
-            short = batch.done and lines <= _MOST_REMEMBERED
-            return {what: batch, str(position): False, batch.position: True} if short else {}
-
         if limit is not None and limit < _MOST_REMEMBERED:
-            return self._link.run(look)
-        batch = self._link.ask(self._memory(), self._stream, what, look, known)
+            return self._link.run(lambda db: self._read(db, position, limit))
+        batch: Batch = self._ask(f"after {position}", position, limit)
         self.last_number = max([self.last_number, *(one.record.number for one in batch.records)])
         return batch
 
     def unchanged(self, position: str | None) -> bool:
         """Return True only if nothing was written since the position. Cheap, for every query."""
-        if position is None:
+        if position is None or (at := read_position(position, TablePosition)) is None:
             return False
+        if self._link.remembers:  # what has changed is read next, so read it now
+            told = self._ask(position, position, _MOST_REMEMBERED)
+            return told if isinstance(told, bool) else told.position == position
+        state, fits = self._link.run(lambda db: self._state(db, at))
+        return fits and at.at == (state.head if state else 0)
 
-        def look(db: DatabaseSession) -> bool:
-            if (at := read_position(position, TablePosition)) is None:
-                return False
-            state, fits = self._state(db, at)
-            return fits and at.at == (state.head if state else 0)
+    def _ask(self, what: str, position: str | None, limit: int | None) -> Any:
+        """Return the answer if it is remembered, or read and remember what that says about other
+        calls: several readers follow each stream."""
 
-        return self._link.ask(self._memory(), self._stream, position, look)
+        def known(batch: Batch) -> dict[str, Any]:
+            lines = len(batch.records) + len(batch.tombstones) + len(batch.complaints)
+            short = batch.done and lines <= _MOST_REMEMBERED
+            told = {f"after {position}": batch, str(position): False, batch.position: True}
+            return told if short else {}
+
+        def look(db: DatabaseSession) -> Batch:
+            return self._read(db, position, limit)
+
+        return self._link.ask(self._memory(), self._stream, what, look, known)
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Delete records for good, leave a tombstone for each, and return the ids that existed."""
@@ -389,6 +390,8 @@ class PostgresJournal:
         rows = list(self._rows(db, state, after, limit))
         done = limit is None or len(rows) <= limit
         rows = rows[:limit]
+        if done and not rows and position and not restarted and after == state.head:
+            return Batch((), (), (), position, restarted, done)
         last = state.head if done else (rows[-1][0] if rows else after)
         marked = [(one[3], one[-1]) for one in rows[-1:] if one[0] == last]
         marked = marked or db.rows(_MARK, [state.stream, last])
