@@ -139,6 +139,18 @@ def test_what_one_reader_has_read_no_other_reader_asks_for(
     assert not again.read(position, limit=1).done
 
 
+def test_who_asks_whether_something_changed_need_not_ask_what(
+    watched: Watched, elsewhere: PostgresJournal
+) -> None:
+    position = watched.start()
+    elsewhere.append([unnumbered("second")])
+    until(lambda: not watched.journal.unchanged(position))
+    with watched.unreachable():
+        batch = watched.journal.read(position)
+        assert [one.record.number for one in batch.records] == [2]
+        assert watched.journal.unchanged(batch.position)
+
+
 def test_a_long_batch_is_not_kept_for_other_readers(watched: Watched) -> None:
     position = watched.start()
     watched.journal.append([unnumbered(f"number {n}") for n in range(100)])

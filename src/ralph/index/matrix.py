@@ -446,7 +446,7 @@ class LoadedCollection:
                 shares.append(held[-1].shares * rarity)
         rows = np.concatenate([one.rows for one in held])
         total = np.bincount(rows, np.concatenate(shares), upto + 1)
-        matching = np.flatnonzero(total)
+        matching = np.flatnonzero(total > 0.0)
         if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
         matching = matching[_largest(total[matching], count)]
@@ -467,8 +467,9 @@ class LoadedCollection:
             [times[number]] = by_row[row].words.times([ranked[which]])
             held[which].times[number - starts[which]] = times[number]
         columns = {word: column for column, word in enumerate(words)}
-        column = np.repeat([columns[word] for word in ranked], np.diff(starts))
-        table[places[wanted], column[wanted]] = times[wanted]
+        which_word = np.searchsorted(starts, wanted, side="right") - 1
+        column = np.array([columns[word] for word in ranked])[which_word]
+        table[places[wanted], column] = times[wanted]
         for word in columns.keys() - ranked:
             often = self._common_times(word, upto)
             for row, passage in fetch(best[np.isnan(often[best])].tolist()).items():

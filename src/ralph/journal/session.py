@@ -237,10 +237,6 @@ class Link:
             return self.run(work)
         return self._watch.answer(memory, stream, what, lambda: self.run(work), known)
 
-    def lately(self, what: tuple[str, ...], look: Callable[[], _T]) -> _T:
-        """Look at files of this machine; with a watch, what was seen a moment ago still counts."""
-        return look() if self._watch is None else self._watch.lately(what, look)
-
     @property
     def remembers(self) -> bool:
         """Whether answers are remembered."""
@@ -259,7 +255,7 @@ class Link:
     def changed(self, memory: str, stream: str) -> None:
         """Tell the watch that this process wrote to a stream, ahead of the notification."""
         if self._watch is not None:
-            self._watch.forget(memory, stream, own=True)
+            self._watch.forget(memory, stream)
 
     def open(self, *, probes: bool = False) -> DatabaseSession:
         """Open a migrated connection for the caller. Raises JournalDown if it cannot.
@@ -513,8 +509,6 @@ class Listener:
 # How long answers stay valid after the listener last checked its connection.
 _RELIED_ON_S = 1.0
 _LISTENS_S = 0.4
-# How long this machine's files count as they were seen, unless this process writes.
-_LATELY_S = 0.2
 
 
 class Watch:
@@ -531,8 +525,6 @@ class Watch:
         # Answers by query, by memory and stream ("" for queries about all streams).
         self._answers: dict[tuple[str, str], dict[str, Any]] = {}
         self._changes = 0
-        # What was seen in files of this machine, with the time until it counts.
-        self._seen: dict[tuple[str, ...], tuple[float, Any]] = {}
         # Streams heard of already. Streams are never removed, so only a new one changes the names.
         self._streams: set[tuple[str, str]] = set()
         # Remembered answers are valid until this time.
@@ -569,24 +561,10 @@ class Watch:
             known = self._answers.get((memory, stream), {})
             return [known[what]] if what in known and time.monotonic() < self._until else []
 
-    def lately(self, what: tuple[str, ...], look: Callable[[], _T]) -> _T:
-        """Return what was seen a moment ago, or look now."""
-        until, seen = self._seen.get(what, (0.0, None))
-        if time.monotonic() < until:
-            return cast("_T", seen)
-        changes, now = self._changes, time.monotonic()
-        seen = look()
-        with self._lock:
-            if changes == self._changes:
-                self._seen[what] = now + _LATELY_S, seen
-        return seen
-
-    def forget(self, memory: str, stream: str, *, own: bool = False) -> None:
-        """Drop the answers about a stream that was written to; `own`: by this process."""
+    def forget(self, memory: str, stream: str) -> None:
+        """Drop the answers about a stream that was written to."""
         with self._lock:
             self._forget(memory, stream)
-            if own:
-                self._seen.clear()
 
     def close(self) -> None:
         """Stop listening. From now on every query goes to the database."""

@@ -228,11 +228,11 @@ class SpooledJournal(PostgresJournal):
             # If another process is delivering, these must come after the records before them.
             if spool.deliver(super().append, patience_s=_DELIVERY_PATIENCE_S) is not None:
                 return self.attempt(drafts, tried)
+        if not tried.appended:
+            return spool.keep(drafts)
         # Records that may have arrived keep their numbers, so the server recognizes them later.
-        fresh = [one.record for one in tried.appended if one.fresh]
-        kept = spool.keep(fresh if tried.appended else drafts)
-        self._link.changed(self._memory(), self._stream)
-        return list(tried.appended) or kept
+        spool.keep([one.record for one in tried.appended if one.fresh])
+        return list(tried.appended)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Return the entries after the position; if the server is down, those waiting for it.
@@ -264,8 +264,7 @@ class SpooledJournal(PostgresJournal):
             same = super().unchanged(at.server)
         except JournalDown:
             return not spool.holds if at.spool is None else spool.file.unchanged(at.spool)
-        what = (self._memory(), self._stream)
-        return same and at.spool is None and not self._link.lately(what, lambda: spool.holds)
+        return same and at.spool is None and not spool.holds
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Delete records for good on the server. Raises JournalDown if it is not reached."""
@@ -315,7 +314,7 @@ class SpooledJournals(PostgresJournals):
     def names(self) -> list[str]:
         """Return the names of all existing journals, as far as this machine knows."""
         folder = self.spool_folder
-        waiting = self.link.lately((self.memory(),), lambda: {*waiting_names(folder)})
+        waiting = set(waiting_names(folder))
         try:
             return sorted(waiting.union(super().names()))
         except JournalDown:
