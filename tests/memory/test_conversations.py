@@ -163,6 +163,19 @@ def test_secrets_and_recalled_text_are_not_kept(tmp_path: Path) -> None:
         assert secret not in written
 
 
+def test_a_word_far_down_in_a_long_question_or_answer_is_found(tmp_path: Path) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        talk = ralph.conversations.start()
+        far = "The parser reads one line after the other. " * 300
+        for n, (user, assistant) in enumerate(
+            [(f"{far} visibleDuration", "Done."), ("Why?", f"{far} refetches"), ("And?", far)]
+        ):
+            ralph.conversations.exchange(talk, user=f"{n}. {user}", assistant=assistant)
+        for word, number in (("visibleDuration", "0"), ("refetches", "1")):
+            [first, *_] = ralph.search(word)
+            assert first.record.user.startswith(number)
+
+
 def test_long_texts_are_cut_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ralph.memory.conversation_stream._EXCHANGE_CHARS", 100)
     with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:

@@ -263,7 +263,7 @@ class ConversationStream(Stream):
     Notes in it are private: without `private_notes` only the index reads them.
     """
 
-    cut_version = f"exchange-3-{EMBEDDING_CHARS}"
+    cut_version = f"exchange-4-{EMBEDDING_CHARS}"
 
     def __init__(
         self,
@@ -469,16 +469,20 @@ class ConversationStream(Stream):
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
-    """Return an exchange's passage; the question is the title, as it says what this is about."""
-    asked, answered = exchange.user[:EMBEDDING_CHARS], exchange.assistant[:EMBEDDING_CHARS]
-    embed = ASIDE.join(filter(None, (asked, answered)))
+    """Return an exchange's passage; the question is the title, as it says what this is about.
+
+    All words are indexed, but only the beginnings of question and answer are embedded.
+    """
+    asked, rest = exchange.user[:EMBEDDING_CHARS], exchange.user[EMBEDDING_CHARS:]
+    embed = ASIDE.join(filter(None, (asked, exchange.assistant[:EMBEDDING_CHARS])))
     if not embed:
         return ()
     beside = [text for one in exchange.errors for text in (one.message, one.resolution)]
     beside += [text for one in exchange.decisions for text in (one.description, one.rationale)]
     beside += [file.path for file in exchange.files_touched]
     text = "\n".join(part for part in beside if part)
-    return [Passage(title=asked, text=text, places=answered, embed=embed)]
+    places = f"{exchange.assistant}\n{rest}".strip()
+    return [Passage(title=asked, text=text, places=places, embed=embed)]
 
 
 # -- Which texts reveal what is forgotten.

@@ -96,9 +96,9 @@ _LENGTH = 0.85
 # Plain BM25 weighs a word by its rarity. A power of the rarity lets the rarest word decide between
 # passages that are nearly the same.
 _SHARPNESS = 1.6
-# The power of the share of the question that a passage has: a passage with a whole name ranks above
-# one that repeats parts of it.
-_WHOLENESS = 0.25
+# A passage with a whole name ranks above one that repeats parts of it. So its weight is multiplied
+# with a power of the share of the question that it has: this number of words, divided by all.
+_WHOLE = 2.0
 
 Counts = Mapping[str, int]
 
@@ -151,7 +151,7 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     average = sum(length for length, _ in sizes) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
-    total = sum(sharp) or 1.0
+    total, whole = sum(sharp) or 1.0, min(1.0, _WHOLE / max(1, len(asked)))
     if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
         held = [
             tuple(sum(w for w, t in zip(each, row, strict=True) if t) for each in (sharp, nats))
@@ -159,7 +159,7 @@ def weigh_words(
         ]
         weights = [
             sum(w * t * (_SATURATION + 1.0) / (t + norm) for w, t in zip(sharp, row, strict=True))
-            * (has / total) ** _WHOLENESS
+            * (has / total) ** whole
             for row, norm, (has, _) in zip(times, norms, held, strict=True)
         ]
         best, most = map(max, zip(*held, strict=True))
@@ -167,7 +167,7 @@ def weigh_words(
         often, factors = np.asarray(times, dtype=np.float64), np.array((sharp, nats))
         parts = often * factors[0] * (_SATURATION + 1.0) / (often + np.array(norms)[:, None])
         has = (often > 0.0) @ factors.T
-        weights = (parts.sum(axis=1) * (has[:, 0] / total) ** _WHOLENESS).tolist()
+        weights = (parts.sum(axis=1) * (has[:, 0] / total) ** whole).tolist()
         best, most = has.max(axis=0).tolist()
     length = sum(words for _, words in sizes) / len(sizes) + 1
     return Weighed(weights, best / total, most, max(nats, default=0.0), length)
