@@ -96,9 +96,6 @@ _LENGTH = 0.85
 # Plain BM25 weighs a word by its rarity. A power of the rarity lets the rarest word decide between
 # passages that are nearly the same.
 _SHARPNESS = 1.6
-# A passage with a whole name ranks above one that repeats parts of it. So its weight is multiplied
-# with a power of the share of the question that it has: this number of words, divided by all.
-_WHOLE = 2.0
 
 Counts = Mapping[str, int]
 
@@ -151,7 +148,9 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     average = sum(length for length, _ in sizes) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
-    total, whole = sum(sharp) or 1.0, min(1.0, _WHOLE / max(1, len(asked)))
+    # A passage with a whole name ranks above one that repeats parts of it: weights are multiplied
+    # with the share of the question that a passage has, which counts less in a longer question.
+    total, whole = sum(sharp) or 1.0, 1.0 / max(1, len(asked))
     if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
         held = [
             tuple(sum(w for w, t in zip(each, row, strict=True) if t) for each in (sharp, nats))
