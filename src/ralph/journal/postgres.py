@@ -292,7 +292,7 @@ class PostgresJournal:
         """Return the entries after the position, at most `limit` of them."""
         if limit is not None and limit < _MOST_REMEMBERED:
             return self._link.run(lambda db: self._read(db, position, limit))
-        batch: Batch = self._ask(f"after {position}", position, limit)
+        batch = self._after(position, limit)
         self.last_number = max([self.last_number, *(one.record.number for one in batch.records)])
         return batch
 
@@ -301,25 +301,25 @@ class PostgresJournal:
         if position is None or (at := read_position(position, TablePosition)) is None:
             return False
         if self._link.remembers:  # what has changed is read next, so read it now
-            told = self._ask(position, position, _MOST_REMEMBERED)
-            return told if isinstance(told, bool) else told.position == position
+            return self._after(position, _MOST_REMEMBERED).position == position
         state, fits = self._link.run(lambda db: self._state(db, at))
         return fits and at.at == (state.head if state else 0)
 
-    def _ask(self, what: str, position: str | None, limit: int | None) -> Any:
-        """Return the answer if it is remembered, or read and remember what that says about other
-        calls: several readers follow each stream."""
+    def _after(self, position: str | None, limit: int | None) -> Batch:
+        """Return the entries after the position. Short batches are remembered, because several
+        readers follow each stream."""
 
         def known(batch: Batch) -> dict[str, Any]:
             lines = len(batch.records) + len(batch.tombstones) + len(batch.complaints)
-            short = batch.done and lines <= _MOST_REMEMBERED
-            told = {f"after {position}": batch, str(position): False, batch.position: True}
-            return told if short else {}
+            if not batch.done or lines > _MOST_REMEMBERED:
+                return {}
+            nothing = Batch((), (), (), batch.position, restarted=False, done=True)
+            return {f"after {batch.position}": nothing, what: batch}
 
-        def look(db: DatabaseSession) -> Batch:
-            return self._read(db, position, limit)
-
-        return self._link.ask(self._memory(), self._stream, what, look, known)
+        what = f"after {position}"
+        return self._link.ask(
+            self._memory(), self._stream, what, lambda db: self._read(db, position, limit), known
+        )
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Delete records for good, leave a tombstone for each, and return the ids that existed."""
