@@ -11,6 +11,7 @@ from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, add, fill, model, opener, status, until, written
 
+from ralph.chat.embeddings import waiting_ids
 from ralph.chat.workers import WORKER_NAMES, Workers
 from ralph.config import store
 
@@ -90,7 +91,19 @@ def test_a_second_process_or_chat_waits_its_turn(project: Path) -> None:
             second.signal()
             first.stop()
             second.signal()
-            until(lambda: completed(second, "embedding") == 3, "the second's turn")
+
+            def own(name: str) -> int:
+                """How much the second itself has done."""
+                one = status(second, name)
+                return 0 if "running elsewhere" in one.note else one.completed
+
+            def waiting() -> list[str]:
+                with opened() as ralph:
+                    return waiting_ids(ralph.conversations)
+
+            until(lambda: own("exchange") == own("conversation") == 1, "the second's turn")
+            # The first may have embedded the new exchange just before it stopped.
+            until(lambda: own("embedding") >= 2 and not waiting(), "its embeddings")
     assert len({one.target for one in written(project)}) == len(written(project)) == 4
 
 
