@@ -47,6 +47,45 @@ class Loaded(msgspec.Struct):
     seconds: float = 0.0
 
 
+class _Connection(asyncio.Protocol):
+    """A connection for one request at a time. Streams would take more of the servers' time."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[bytes] | None = None
+        self._head, self._missing = b"", 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(EOFError())
+
+    def data_received(self, data: bytes) -> None:
+        if not self._missing:
+            self._head, end, data = (self._head + data).partition(b"\r\n\r\n")
+            if not end:
+                return
+            length = self._head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+            self._missing = int(length or 0)
+        self._missing -= len(data)
+        if not self._missing and self._answer is not None and not self._answer.done():
+            self._answer.set_result(self._head)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request; return the head of the answer when all of it is here."""
+        if self._transport.is_closing():
+            raise EOFError
+        self._answer, self._head = asyncio.get_running_loop().create_future(), b""
+        self._transport.write(request)
+        return await self._answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+
 class _Client:
     """One client; it reconnects when its connection breaks."""
 
@@ -55,7 +94,7 @@ class _Client:
         self._rng = random.Random(f"{load.seed} {number}")
         self._at = number
         self._back_at = 0.0
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._connection: _Connection | None = None
         self._written = 0
 
     async def run(self, end: float) -> None:
@@ -65,8 +104,12 @@ class _Client:
                 self._result.searches_s.append(await self._send("GET", f"/search?q={question}"))
             else:
                 await self._write()
-        if self._streams is not None:
-            self._streams[1].close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     async def _write(self) -> None:
         self._written += 1
@@ -101,35 +144,25 @@ class _Client:
             self._result.retries += 1
             if not status:
                 self._at, self._back_at = self._at + 1, time.monotonic() + _AWAY_S
-            if self._streams is not None and not status:
-                self._streams[1].close()
-                self._streams = None
+                self._disconnect()
             await asyncio.sleep(_PAUSE_S)
 
     async def _ask(self, method: str, path: str, body: bytes) -> int:
         if self._at != self._number and time.monotonic() > self._back_at:
             self._at = self._number
-            if self._streams is not None:
-                self._streams[1].close()
-                self._streams = None
-        if self._streams is None:
+            self._disconnect()
+        if self._connection is None:
             port = self._load.ports[self._at % len(self._load.ports)]
-            self._streams = await asyncio.open_connection("127.0.0.1", port)
-        reader, writer = self._streams
+            loop = asyncio.get_running_loop()
+            _, self._connection = await loop.create_connection(_Connection, "127.0.0.1", port)
         token = self._load.tokens[self._number]
-        writer.write(
+        head = await self._connection.ask(
             f"{method} {self._load.path}{path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
             f"authorization: Bearer {token}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
             + body
         )
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = 0
-        for line in head.lower().split(b"\r\n"):
-            if line.startswith(b"content-length:"):
-                length = int(line[15:])
-            elif line == b"connection: close":
-                self._streams = None
-        await reader.readexactly(length)
+        if b"\r\nconnection: close" in head.lower():
+            self._disconnect()
         return int(head[9:12])
 
 
