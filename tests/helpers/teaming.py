@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ from ralph.memory.tokens import Right, Tokens
 OWN, OTHER = "shop", "bank"
 # Only the other project has it.
 SECRET = "zyxwvault"
+
+
+def submit(server: TeamServer, task: Callable[[], Any]) -> None:
+    """A call of somebody who does not wait for the answer."""
+
+    async def submitted() -> None:
+        server.begin()
+        server.calls.submit(task)
+
+    asyncio.run(submitted())
 
 
 class Team:

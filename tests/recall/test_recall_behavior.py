@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bench import corpus
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
+from ralph.recall import Hit
 from ralph.recall.score import FLOOR, INJECTED, RELEVANT
+from ralph.recall.search import Candidate, conclude
 from ralph.records.conversation import (
     Conversation,
     Exchange,
@@ -166,6 +169,45 @@ def test_an_error_a_decision_and_the_summary_of_an_iteration_are_each_found(ralp
         [first, *_] = ralph.search(question)
         assert first.record.task_title == "Nightly export", question
         assert (first.score or 0.0) >= RELEVANT, question
+
+
+def test_what_is_shown_does_not_depend_on_how_much_below_it_was_looked_at(ralph: Ralph) -> None:
+    told(ralph, *(one["summary"] for one in corpus.iterations(0, 150)))
+    # Near-twins of the first, and others that say exactly the same.
+    told(ralph, *(f"{one} Run {n}." for n in range(9) for one in (LOGIN[2], LOGIN[5])), *LOGIN)
+    counts: set[int] = set()
+    for question in (*corpus.queries(40, size=150), *LOGIN, "login problems", "login throttle"):
+        for limit in (1, 3, 10):
+            everything = ralph.search(question, limit=limit, min_score=0.0)
+            shown = [hit for hit in everything if hit.score is not None and hit.score >= FLOOR]
+            assert list(ralph.search(question, limit=limit)) == shown
+            counts.add(len(shown))
+    assert counts >= {0, 1, 3, 10}
+
+
+def test_near_twins_far_below_the_first_do_not_count_as_its_rivals(ralph: Ralph) -> None:
+    docks = [f"The yellow crane stands idle at dock {n} since spring." for n in range(6)]
+    others = [f"A crane in {place} was painted yellow." for place in OTHERS + LOGIN]
+    for text in docks + others:
+        ralph.remember(text)
+
+    def answer(min_score: float) -> list[Hit]:
+        question = ralph.store.question("yellow crane dock", limit=10, min_score=min_score)
+        found = ralph.store.find([ralph.notes], question)
+
+        def lift(candidates: list[Candidate]) -> list[Candidate]:
+            order = [docks[0], others[0], *docks[1:], *others[1:]]
+            for one in candidates:
+                place = order.index(one.hit.record.text)
+                one.value = 0.45 - 0.02 * place if place else 1.0
+            return candidates
+
+        found.lift = lift
+        return conclude(question, [found])
+
+    everything = answer(0.0)
+    assert len(everything) == 10
+    assert answer(FLOOR) == [hit for hit in everything if (hit.score or 0.0) >= FLOOR] != []
 
 
 def test_near_twins_are_folded_before_the_limit(ralph: Ralph) -> None:

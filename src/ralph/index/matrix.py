@@ -254,7 +254,7 @@ def rounded(cosines: Vectors) -> list[float]:
     """Round to five digits, so that ties are ties in every store, in whatever order it sums."""
     import numpy as np
 
-    numbers: list[float] = np.round(cosines.astype(np.float64), NEARNESS_DIGITS).tolist()
+    numbers: list[float] = cosines.astype(np.float64).round(NEARNESS_DIGITS).tolist()
     return numbers
 
 
@@ -274,14 +274,14 @@ def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
 
     where, few = np.arange(len(values)), len(values) // (4 * count)
     if few > 1:  # the maximum of each small group gives a bound that at least `count` values reach
-        tops = values[: len(values) // few * few].reshape(-1, few).max(axis=1)
-        where = np.flatnonzero(values >= np.partition(tops, len(tops) - count)[len(tops) - count])
+        tops = values[: len(values) // few * few].reshape(few, -1).max(axis=0)
+        where = (values >= np.partition(tops, len(tops) - count)[len(tops) - count]).nonzero()[0]
         values = values[where]
     if len(values) <= count:
         return where
     least = np.partition(values, len(values) - count)[len(values) - count]
-    above = np.flatnonzero(values > least)
-    equal = np.flatnonzero(values == least)[: count - len(above)]
+    above: NDArray[np.intp] = (values > least).nonzero()[0]
+    equal: NDArray[np.intp] = (values == least).nonzero()[0][: count - len(above)]
     return where[np.concatenate((above, equal))]
 
 
@@ -446,7 +446,7 @@ class LoadedCollection:
                 shares.append(held[-1].shares * rarity)
         rows = np.concatenate([one.rows for one in held])
         total = np.bincount(rows, np.concatenate(shares), upto + 1)
-        matching = np.flatnonzero(total > 0.0)
+        matching = total.nonzero()[0]
         if (among := self._among(connection, upto, groups)) is not None:
             matching = matching[_is_among(matching, among)]
         matching = matching[_largest(total[matching], count)]
@@ -457,7 +457,7 @@ class LoadedCollection:
         places = np.full(upto + 1, -1)
         places[best] = np.arange(len(best))
         places = places[rows]
-        wanted = np.flatnonzero(places >= 0)
+        wanted = (places >= 0).nonzero()[0]
         times = np.concatenate([one.times for one in held])
         starts = [0, *itertools.accumulate(len(one.rows) for one in held)]
         unknown = wanted[np.isnan(times[wanted])]

@@ -41,6 +41,7 @@ _LISTS = (
 _LIKED, _DISLIKED = 1.1, 0.8
 _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_NO_EXCHANGES: Sequence[str] = ()
 _value = operator.attrgetter("value")
 WordsHeld = Callable[[Iterable[Candidate]], float]
 
@@ -72,9 +73,10 @@ def _seated(
     """Return candidates with their conversations; documents have none."""
     seated: list[Seated] = []
     for one in candidates:
-        target, home, exchanges, place = one.record.id, "", list[str](), 0
-        if is_summary := one.record.kind == schema.SUMMARY:
-            target = schema.content_of(one.record).target
+        record = one.record
+        target, home, exchanges, place = record.id, "", _NO_EXCHANGES, 0
+        if is_summary := record.kind == schema.SUMMARY:
+            target = schema.content_of(record).target
         for history in histories:
             if (position := history.positions.get(target)) is not None:
                 home = position[0]
@@ -160,12 +162,12 @@ def lift(
     if away:
         readable = {"", *(name for history in histories for name in history.conversations)}
         chosen = [one for one in chosen if one[1] in readable]
-    own = {one.record.id: one.value for one, *_ in chosen}
+    own = {one.record.id: one.value for one, _, _, _ in chosen}
     if chosen:
         _lift_by_conversation(chosen, own, words_held)
     if chosen and spread:
         _spread(chosen, own)
-    return [one for one, *_ in chosen]
+    return [each[0] for each in chosen]
 
 
 def _lift_by_conversation(
@@ -176,14 +178,14 @@ def _lift_by_conversation(
     for each in seated:
         # A document or a note counts as a conversation of its own.
         talks.setdefault(each[1] or each[0].record.id, []).append(each)
-    short = shortness(sum([one.text.size[1] for one, *_ in seated]) / len(seated))
+    short = shortness(sum([each[0].text.size[1] for each in seated]) / len(seated))
     fades = [_FADING**place for place in range(_BEST)]
     best = [
         sum([f * one[0].value for f, one in zip(fades, t, strict=False)]) for t in talks.values()
     ]
     held = [0.0] * len(best)
     if short > _LEAST_SHORT:
-        held = [words_held([one for one, *_ in talk]) for talk in talks.values()]
+        held = [words_held([each[0] for each in talk]) for talk in talks.values()]
     by_best = (_CONVERSATION + _SHORT_CONVERSATION * short) / (max(best) or 1.0)
     by_held = _SHORT_HELD * short / (max(held) or 1.0)
     beside = _NEIGHBOR + _SHORT_NEIGHBOR * short
@@ -193,8 +195,8 @@ def _lift_by_conversation(
         for one, _, exchanges, place in talk:
             # The better value of the exchanges before and after.
             near = value_of(exchanges[place - 1], 0.0) if place else 0.0
-            if place + 1 < len(exchanges):
-                near = max(near, value_of(exchanges[place + 1], 0.0))
+            after = value_of(exchanges[place + 1], 0.0) if place + 1 < len(exchanges) else 0.0
+            near = after if after > near else near
             one.value += lift + beside * near
 
 

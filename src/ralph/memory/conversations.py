@@ -342,7 +342,7 @@ class Conversations:
         found.least = least_in_talk(found.count)
 
         def lift(candidates: list[Candidate]) -> list[Candidate]:
-            histories = [stream.history for stream in streams]
+            histories = [stream.history_for(question) for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -168,21 +169,24 @@ class Ralph:
         exclude: str | None = None,
         budget_s: float | None = None,
         scope: Scope = PERSON,
+        asked_at: float = math.inf,
         ahead: Sequence[str] = (),
     ) -> Answer:
         """Search everything that the caller may see; each hit has its kind.
 
         `kinds`, `features` and `tags` narrow the search; `since` and `until` are days, inclusive.
         `exclude` is a conversation to leave out. `budget_s` limits the time to index what is new in
-        the journals. `ahead` are the next questions: part of their work is done now, together.
+        the journals. `asked_at` (of `time.monotonic()`) is when a question that had to wait was
+        asked. `ahead` are the next questions: part of their work is done now, together.
         """
         bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
         question = self.store.question(query, since=since, until=until, **bounds)
-        question = msgspec.structs.replace(question, ahead=tuple(ahead)) if ahead else question
+        waited: dict[str, Any] = {"asked_at": asked_at, "ahead": tuple(ahead)}
+        question = msgspec.structs.replace(question, **waited)
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
-            names = self.store.names()
+            names = self.store.names_for(question)
             streams = self._streams(reach, names)
             how: dict[str, Any] = {"meaning": meaning, "budget_s": budget_s}
             found.append(self.store.find(streams, question, names=names, **how))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
@@ -28,7 +30,7 @@ from ralph.records import Complaint, Record, utc
 from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
+    from ralph.index import Collection, IndexView, Vectors
     from ralph.journal.spool import SpooledJournals
 
 
@@ -246,6 +248,10 @@ class Store:
         self._told: set[str] = set()
         # The vectors of the last question and of those announced with it.
         self._ready: dict[str, Vectors] = {}
+        # When the last look at the journals began, and which streams it saw. For each collection,
+        # when a look at its journal began that found nothing new, and the collection at that time.
+        self._names: tuple[float, set[str]] = -math.inf, set()
+        self._looks: dict[str, tuple[float, list[Collection]]] = {}
 
     @classmethod
     def in_home(
@@ -267,6 +273,24 @@ class Store:
     def names(self) -> set[str]:
         """Return the names of the streams that are not empty."""
         return set(self.journals.names())
+
+    def names_for(self, question: Question) -> set[str]:
+        """Return the names of the streams that were not empty when the question was asked."""
+        looked_at, names = self._names
+        if looked_at < question.asked_at:
+            self._names = _, names = time.monotonic(), self.names()
+        return names
+
+    def _has_all(self, view: IndexView, target: IndexSpec, question: Question) -> bool:
+        """Whether the index has everything that was written before the question was asked."""
+        found = view.collections(target.name)
+        looked_at, seen = self._looks.get(target.name, (-math.inf, []))
+        if looked_at >= question.asked_at and seen == found:
+            return True
+        now = time.monotonic()
+        if is_current := sync.is_current_in(view, target):
+            self._looks[target.name] = now, found
+        return is_current
 
     def need_journals(self) -> None:
         """Raise JournalDown if the journals' server is down: then not all records are here."""
@@ -357,7 +381,7 @@ class Store:
         `budget_s` limits the time to index what is new in the journals; the rest is not found yet.
         `names`: the streams that are not empty, if known. `depth` is as in `recall.search.find`.
         """
-        names = self.names() if names is None else names
+        names = self.names_for(question) if names is None else names
         by_name = {one.name: one for one in streams if one.name in names}
         if not by_name:
             return Found()  # create no index if there is nothing to find
@@ -406,7 +430,7 @@ class Store:
                 behind, ready = self._caught_up(streams, targets, notes, budget_s)
             with self.index.store.state() as view:
                 if tries_left and not all(
-                    sync.is_current_in(view, targets[name]) for name in ready
+                    self._has_all(view, targets[name], question) for name in ready
                 ):
                     continue  # behind, or deleted, replaced or written to meanwhile
                 before = self.embedder and self.embedder.identity

@@ -268,10 +268,10 @@ _PLAIN = bytes(
 ).ljust(256)
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str) -> frozenset[str]:
     if text.isascii():  # several times as fast
-        return text.encode().translate(_PLAIN).decode().split()
-    return _WORD.findall(text.casefold())
+        return frozenset(text.encode().translate(_PLAIN).decode().split())
+    return frozenset(_WORD.findall(text.casefold()))
 
 
 class _HitWords:
@@ -287,7 +287,7 @@ class _HitWords:
     @functools.cached_property
     def numbers(self) -> frozenset[str]:
         """The words with other characters than letters."""
-        return frozenset(self._found) - self.words
+        return self._found - self.words
 
     def same(self, other: _HitWords) -> bool:
         """Whether both say the same: another number or another end makes the difference."""

@@ -146,7 +146,7 @@ def weigh_words(
     shares = [(count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked]
     sharp = [math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for share in shares]
     nats = [rarity(t, frequencies[t], count) for t in asked]
-    average = sum(length for length, _ in sizes) / len(sizes)
+    average = sum([length for length, _ in sizes]) / len(sizes)
     norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
     # A passage with a whole name ranks above one that repeats parts of it: weights are multiplied
     # with the share of the question that a passage has, which counts less in a longer question.
@@ -168,7 +168,7 @@ def weigh_words(
         has = (often > 0.0) @ factors.T
         weights = (parts.sum(axis=1) * (has[:, 0] / total) ** whole).tolist()
         best, most = has.max(axis=0).tolist()
-    length = sum(words for _, words in sizes) / len(sizes) + 1
+    length = sum([words for _, words in sizes]) / len(sizes) + 1
     return Weighed(weights, best / total, most, max(nats, default=0.0), length)
 
 
@@ -202,7 +202,7 @@ def mix(words: Sequence[float], cosines: Sequence[float | None], weight: float) 
     `weight` is the share of meaning, 0-1. If only one of the two is known, it decides alone.
     """
     near = [0.0 if one is None or one < 0.0 else one for one in cosines]
-    if all(one is None for one in cosines):
+    if cosines.count(None) == len(cosines):
         weight = 0.0
     elif not any(words):
         weight = 1.0
@@ -238,7 +238,8 @@ _MOST_SHARED = 0.3
 _COMMONPLACE, _TELLING = 1.4, 4.0
 # Standing out further than this says nothing more: in a small memory even wrong hits stand out.
 _MOST_GAP, _MOST_REST = 0.6, 0.7
-_NEXT, _BEST = 5, 3
+# A list is judged by its best hits, and a hit by those after it.
+NEXT, BEST = 5, 3
 # A later hit that fits as well as the first counts a little less.
 _LATER = 0.7
 # Smaller memories are treated as if they had this many passages, because none was measured.
@@ -366,7 +367,7 @@ class Outstanding(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, values: Sequence[float]) -> Outstanding:
         first = values[0] or 1e-9
-        others = [value / first for value in values[1 : _NEXT + 1]]
+        others = [value / first for value in values[1 : NEXT + 1]]
         gap = 1.0 - (others[0] if others else 0.0)
         rest = 1.0 - (sum(others) / len(others) if others else 0.0)
         return cls(min(gap, _MOST_GAP), min(rest, _MOST_REST))
@@ -397,7 +398,7 @@ class Clues(msgspec.Struct, frozen=True):
         embedder: str | None,
         crowd: float = 0.0,
     ) -> Clues:
-        """Return the clues for hits in their order.
+        """Return the clues for hits in their order, as many as there is evidence for.
 
         `near_first`: whether each hit says the same as the first. `count`: how many passages were
         searched. `embedder`: None without vectors. `crowd`: the cosine of passages that are near,
@@ -423,11 +424,11 @@ class Clues(msgspec.Struct, frozen=True):
             words = math.sqrt(point) * matched_words(one)
             fits = fit[place] * (_LATER if place else 1.0)
             each.append((words, point * meaning, gap * fits, rest, few * fits))
-        most = math.sqrt(pointed) * max(map(matched_words, evidence[:_BEST]), default=0.0)
-        nearest = pointed * max((meaning for meaning, _ in near[:_BEST]), default=0.0)
+        most = math.sqrt(pointed) * max(map(matched_words, evidence[:BEST]), default=0.0)
+        nearest = pointed * max((meaning for meaning, _ in near[:BEST]), default=0.0)
         alike = [same > 0.0 for _, same in near]
-        close = closeness(evidence[:_BEST], crowd, embedder) if embedder else 0.0
-        there = (most, nearest, close, first.rest, few * max(fit[:_BEST], default=0.0))
+        close = closeness(evidence[:BEST], crowd, embedder) if embedder else 0.0
+        there = (most, nearest, close, first.rest, few * max(fit[:BEST], default=0.0))
         return cls(each, alike, list(near_first), there)
 
 
@@ -438,7 +439,7 @@ def scores(
     least: float = LISTED,
     by: tuple[Logistic, Logistic] | None = None,
 ) -> list[float]:
-    """Return the scores of a list, best first; its hits are ordered by `values`.
+    """Return the scores of the hits with clues, best first; hits are ordered by `values`.
 
     `least`: how likely an answer must be for the whole list to be shown.
     """
@@ -448,7 +449,7 @@ def scores(
     best = sure(*clues.each[0])
     listed = there(*clues.there) >= least
     found = [max(best, FLOOR) if listed else best]
-    for place, value in enumerate(values[1:], 1):
+    for place, value in enumerate(values[1 : len(clues.each)], 1):
         share = value / (values[0] or 1e-9)
         if not listed:
             level = min(best, FLOOR) * share * 0.99
@@ -462,6 +463,12 @@ def scores(
             level = max(level, best * share)
         found.append(min(found[-1], level))
     return found
+
+
+def is_below_floor(share: float, cosine: float | None, embedder: str | None) -> bool:
+    """Whether a hit that has this share of the first one's value is certainly below the default
+    floor, and with it all that follow; unless it says the same as the first."""
+    return share < _HALF and (cosine or 0.0) <= _cosines(embedder or "")[2]
 
 
 def least_in_talk(count: int) -> float:

@@ -23,13 +23,17 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
+    BEST,
     ENOUGH_NATS,
+    FLOOR,
     LISTED,
+    NEXT,
     Clues,
     Evidence,
     Outstanding,
     Weighed,
     best_places,
+    is_below_floor,
     joined,
     meaning_share,
     mix,
@@ -64,8 +68,10 @@ class Question(msgspec.Struct, frozen=True):
 
     `days` is the start and end of the days that the question names; `rest` is the question without
     them. Answers must be `within` these two times. With `every`, near-twins are kept, to count how
-    often something happened; otherwise they are folded into one hit. `ahead` are the texts of the
-    next questions. `vectors` has, for each embedder, by its identity, the vectors of all of them.
+    often something happened; otherwise they are folded into one hit. It was `asked_at` this time of
+    `time.monotonic()`; answers have everything written before, so questions that waited meanwhile
+    need only one look at the journals. `ahead` are the texts of the next questions. `vectors` has,
+    for each embedder, by its identity, the vectors of all of them.
     """
 
     text: str
@@ -76,6 +82,7 @@ class Question(msgspec.Struct, frozen=True):
     rest: str = ""
     within: tuple[str, str] | None = None
     every: bool = False
+    asked_at: float = math.inf
     ahead: tuple[str, ...] = ()
     vectors: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -221,11 +228,13 @@ def find(
             how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": vectors[1:]}
             [near] = view.nearest(collection, vectors[0][None, :], each, **how)
             found.embedder = embedder
-        for row, (place, weight) in zip(rows, weights, strict=False):
-            passages.append((n, row, place, weight, near.pop(row, None)))
+        passages += [
+            (n, row, place, weight, near.pop(row, None))
+            for row, (place, weight) in zip(rows, weights, strict=False)
+        ]
         passages += [(n, row, None, 0.0, cosine) for row, cosine in near.items()]
     cosines = [one[4] for one in passages]
-    found.cosines = sorted((one for one in cosines if one is not None), reverse=True)[:_NEARBY]
+    found.cosines = sorted([one for one in cosines if one is not None], reverse=True)[:_NEARBY]
     values = mix([one[3] for one in passages], cosines, meaning_share(found.by_words))
     chosen = [passages[place] for place in best_places(values, most)]
     if any(timed):
@@ -234,9 +243,10 @@ def find(
         mine = {one[1]: one[2:] for one in chosen if one[0] == n}
         for row, passage in view.fetch(collection, mine, records=True).items():
             assert passage.record is not None
-            if question.allows(passage.record):
-                fields = (passage.record, collection.stream, passage.words)
-                found.candidates.append(Candidate(*fields, *mine[row]))
+            one = Candidate(passage.record, collection.stream, passage.words, *mine[row])
+            found.candidates.append(one)
+    if question.within is not None:
+        found.candidates = [one for one in found.candidates if question.allows(one.record)]
     return found
 
 
@@ -293,7 +303,7 @@ _SPARE = 6
 
 
 class Ranking(msgspec.Struct):
-    """Candidates in order, a few more than wanted, and the inputs for their scores."""
+    """Candidates in order, a few more than wanted, and the inputs for the scores of the wanted."""
 
     chosen: list[Candidate]
     evidence: list[Evidence]
@@ -315,9 +325,9 @@ class Ranking(msgspec.Struct):
         return [one.value for one in self.chosen]
 
     def scores(self) -> list[float]:
-        """Return the score of each candidate."""
+        """Return the score of each candidate that may be shown."""
         if self.lists_days:
-            return [_OF_DAYS] * len(self.chosen)
+            return [_OF_DAYS] * len(self.evidence)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
 
     def near(self, place: int) -> bool:
@@ -374,18 +384,11 @@ def rank(
     order: Iterable[Candidate] = _best_first([one for part in parts for one in _lifted(part)])
     if question.lists_days:
         order = sorted(order, key=lambda one: one.record.at, reverse=True)
-    twins, chosen = Twins(), list[Candidate]()
-    for one in order:
-        if len(chosen) == question.limit + _SPARE:
-            break
-        if fits is not None and not fits(one.hit):
-            continue
-        if question.every or not twins.fold(one.hit):
-            chosen.append(one)
+    chosen, twins = _choose(order, question, fits, whole.embedder)
     crowd = whole.cosines[_CROWD:] or whole.cosines[-1:]
     return Ranking(
         chosen,
-        [_evidence(one, whole, time_weight) for one in chosen],
+        [_evidence(one, whole, time_weight) for one in chosen[: max(question.limit, BEST)]],
         count=whole.count,
         pointed=pointedness(whole.asked, time_weight),
         embedder=whole.embedder,
@@ -397,6 +400,34 @@ def rank(
         timed=time_weight > 0.0,
         lists_days=question.lists_days,
     )
+
+
+def _choose(
+    order: Iterable[Candidate],
+    question: Question,
+    fits: Callable[[Hit], bool] | None,
+    embedder: str | None,
+) -> tuple[list[Candidate], Twins]:
+    """Return the candidates that may be shown, and those after them that their scores depend on."""
+    twins, chosen = Twins(), list[Candidate]()
+    most = wanted = question.limit + _SPARE
+    rivals = 0  # how many say something else than the first
+    is_cut = question.min_score >= FLOOR and not question.lists_days
+    for one in order:
+        if len(chosen) == most or (len(chosen) >= wanted and rivals >= NEXT):
+            break
+        if fits is not None and not fits(one.hit):
+            continue
+        if not question.every and twins.fold(one.hit):
+            continue
+        place = len(chosen)
+        chosen.append(one)
+        if place and (question.every or not twins.near(place)):
+            rivals += 1
+            share = one.value / (chosen[0].value or 1e-9)
+            if is_cut and is_below_floor(share, one.cosine, embedder):
+                wanted = min(wanted, place + NEXT)
+    return chosen, twins
 
 
 def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
@@ -467,7 +498,7 @@ def _mix(candidates: Sequence[Candidate], by_words: Weighed) -> tuple[list[float
     values = mix(words, cosines, meaning_share(by_words))
     for one, value in zip(candidates, values, strict=True):
         one.value = value
-    return sorted(filter(None, words)), sorted(one for one in cosines if one is not None)
+    return sorted(filter(None, words)), sorted([one for one in cosines if one is not None])
 
 
 def _weigh_time(parts: Sequence[Found], nats: float) -> float:
@@ -506,8 +537,8 @@ def _lifted(part: Found) -> list[Candidate]:
         return best
     before = {id(one): one.value for one in best}
     lifted = part.lift(best)
-    most = max((before[id(one)] for one in lifted), default=0.0)
-    scale = most / (max((one.value for one in lifted), default=0.0) or 1.0)
+    most = max([before[id(one)] for one in lifted], default=0.0)
+    scale = most / (max(map(_value, lifted), default=0.0) or 1.0)
     for one in lifted:
         one.value *= scale
     return lifted

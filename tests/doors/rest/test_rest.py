@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from commanding import Line
-from teaming import OWN, Team, team
+from teaming import OWN, Team, submit, team
 from workers_ground import until
 
 from ralph.doors.rest.app import ServerLimits, TeamServer
@@ -396,8 +397,7 @@ def hanging(server: TeamServer) -> Iterator[None]:
         begun.set()
         ends.wait(50)
 
-    server.begin()
-    server.calls.submit(hang)
+    submit(server, hang)
     while not begun.wait(0.01):
         server.calls.pass_on()
     try:
@@ -465,11 +465,10 @@ def test_one_thread_runs_all_calls_as_long_as_none_hangs(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns_of(monkeypatch, 100.0)
-    calls, threads = served.server.calls, list[int]()
+    threads = list[int]()
     with hanging(served.server):
         for _ in range(20):
-            assert calls.begin()
-            calls.submit(lambda: threads.append(threading.get_ident()))
+            submit(served.server, lambda: threads.append(threading.get_ident()))
     until(lambda: len(threads) == 20, "all ran")
     assert len({*threads}) == 1
 
@@ -479,16 +478,117 @@ def test_what_waits_when_a_server_stops_is_cancelled(
 ) -> None:
     turns_of(monkeypatch, 100.0)
     calls, ran = served.server.calls, list[int]()
+
+    async def wait(pool: ThreadPoolExecutor) -> Any:
+        assert calls.begin()
+        waiting = calls.submit(lambda: ran.append(1))
+        closing = pool.submit(calls.close)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return closing
+
     with ThreadPoolExecutor(1) as pool:
         with hanging(served.server):
-            assert calls.begin()
-            waiting = calls.submit(lambda: ran.append(1))
-            closing = pool.submit(calls.close)
-            until(waiting.cancelled, "it is cancelled")
+            closing = asyncio.run(wait(pool))
             assert not closing.done()
         closing.result(50)
     assert not ran
-    assert calls.begin()  # every call was counted as ended
+    assert calls._places_left == ServerLimits().threads + ServerLimits().waiting
+
+
+def test_a_call_that_is_given_up_before_it_runs_never_runs(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_of(monkeypatch, 100.0)
+    calls, ran = served.server.calls, list[str]()
+    places = calls._places_left
+
+    async def give_up() -> None:
+        assert calls.begin()
+        waiting = calls.submit(lambda: ran.append("given up"))
+        waiting.cancel()
+        await asyncio.sleep(0)  # those who want to know are told
+        assert calls._places_left == places - 1  # only the one that hangs
+
+    with hanging(served.server):
+        asyncio.run(give_up())
+        submit(served.server, lambda: ran.append("waited for"))
+    until(lambda: calls._places_left == places, "all ended")
+    assert ran == ["waited for"]
+
+
+def test_calls_that_wait_together_are_answered_together(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_of(monkeypatch, 100.0)
+    calls, ran = served.server.calls, list[int]()
+    done_when_answered: list[int] = []
+
+    async def ask(number: int) -> None:
+        assert calls.begin()
+        await calls.submit(lambda: ran.append(number))
+        done_when_answered.append(len(ran))
+
+    async def ask_all(hung: contextlib.ExitStack) -> None:
+        asked = [asyncio.create_task(ask(number)) for number in range(5)]
+        await asyncio.sleep(0)  # all of them wait behind the one that hangs
+        hung.close()
+        await asyncio.gather(*asked)
+
+    with contextlib.ExitStack() as hung:
+        hung.enter_context(hanging(served.server))
+        asyncio.run(ask_all(hung))
+    assert ran == [0, 1, 2, 3, 4]
+    assert done_when_answered == [5] * 5
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), StopIteration(), SystemExit(3)])
+def test_a_call_that_fails_spoils_no_other_one_of_its_round(
+    served: Team, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    turns_of(monkeypatch, 100.0)
+    calls = served.server.calls
+
+    def fail() -> None:
+        raise error
+
+    async def ask(hung: contextlib.ExitStack) -> list[Any]:
+        assert calls.begin()
+        assert calls.begin()
+        asked = [calls.submit(fail), calls.submit(lambda: "well")]
+        hung.close()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    with contextlib.ExitStack() as hung:
+        hung.enter_context(hanging(served.server))
+        failed, well = asyncio.run(ask(hung))
+    assert isinstance(failed, RuntimeError if isinstance(error, StopIteration) else type(error))
+    assert well == "well"
+
+
+def test_an_answer_does_not_wait_for_a_later_call_that_hangs(
+    served: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, ends = served.server, threading.Event()
+
+    async def ask_both(hung: contextlib.ExitStack) -> Any:
+        quick = asyncio.create_task(server.work(lambda: "quick"))
+        slow = asyncio.create_task(server.work(lambda: ends.wait(50)))
+        await asyncio.sleep(0)
+        assert len(server.calls._calls) == 2  # both wait, so they are one round
+        hung.close()
+        turns_of(monkeypatch, 0.05)
+        found = await quick
+        assert not slow.done()
+        ends.set()
+        assert await slow
+        return found
+
+    with contextlib.ExitStack() as hung:
+        turns_of(monkeypatch, 0.05)
+        monkeypatch.setattr("ralph.doors.rest.queue.TURN_S", 100.0)
+        hung.enter_context(hanging(server))
+        assert asyncio.run(ask_both(hung)) == "quick"
 
 
 def test_many_calls_at_once_are_all_answered(served: Team) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from teaming import OWN, Team, team
+from teaming import OWN, Team, submit, team
 
 from ralph.__main__ import _mcp_of
 from ralph.doors.rest.app import ServerLimits, limited_connection, make_api
@@ -180,8 +180,7 @@ def test_when_too_many_wait_the_next_one_is_refused(tmp_path: Path) -> None:
         with contextlib.ExitStack() as stack:
             stack.callback(goes_on.set)
             for _ in range(3):
-                server.begin()
-                server.calls.submit(lambda: goes_on.wait(_LONG_S))
+                submit(server, lambda: goes_on.wait(_LONG_S))
             for path in (f"{served.path}/features", "/readyz"):
                 told = served.send(served.head("GET", path))
                 assert told.startswith(b"HTTP/1.1 503"), told

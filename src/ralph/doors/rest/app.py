@@ -166,11 +166,11 @@ class TeamServer:
     async def work(self, task: Callable[[], Any]) -> Any:
         """Run a task in a thread, with a time limit. Refused if too many calls are waiting."""
         self.begin()
-        running = self.calls.submit(task)
+        answer = self.calls.submit(task)
         if not self._is_checked:
             self._check()
         async with self.in_time(HTTPStatus.GATEWAY_TIMEOUT):
-            return await asyncio.wrap_future(running)
+            return await answer
 
     def begin(self) -> None:
         """Count a call; refuse it if there are too many."""
@@ -282,10 +282,10 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
         def perform(token: Token, project: Project, *given: Any) -> bytes:
             server.questions.pop(id(request), None)
             with server.memory(project) as (ralph, ahead):
-                made = ApiCall(ralph, token, request.path_params, ahead)
+                asked_at = request.scope["ralph.asked_at"]
+                made = ApiCall(ralph, token, request.path_params, asked_at, ahead)
                 return msgspec.json.encode(call.perform(made, *given))
 
-        body: bytes
         if call.has_body:  # read only after the token was checked
             allowed = await server.work(allow)
             async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
@@ -464,7 +464,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        scope["ralph.asked_at"] = began = time.monotonic()
         told: dict[str, int] = {"status": 500, "bytes": 0}
 
         async def send_counted(message: Message) -> None:
@@ -482,7 +482,7 @@ class AccessLog:
                 await self._app(scope, receive, send_counted)
         finally:
             figures.under_way -= 1
-            took_s = time.perf_counter() - began
+            took_s = time.monotonic() - began
             route = scope.get("route")
             path = getattr(route, "path_format", None) or "other"
             figures.count(scope["method"], path, told["status"], took_s)

@@ -43,13 +43,14 @@ Json = dict[str, Any]
 class ApiCall(msgspec.Struct, eq=False):
     """One call: the project's memory, the token it came with, and the names in its path.
 
-    `ahead` are the questions of other calls that wait for their turn.
+    `asked_at` is when it arrived, `ahead` are the questions of other calls that wait.
     """
 
     ralph: Ralph
     token: Token
     path: Mapping[str, str]
-    ahead: Sequence[str] = ()
+    asked_at: float
+    ahead: Sequence[str]
 
     @property
     def plan(self) -> Plan:
@@ -118,6 +119,7 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
         min_score=given.min_score,
         meaning=not given.words_only,
         exclude=given.exclude,
+        asked_at=call.asked_at,
         ahead=call.ahead,
         **_narrowed(call, given),
     )

@@ -181,7 +181,7 @@ class _WordTable(NamedTuple):
         rows = self.rows[distinct].astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         fits = rows @ (self.gate @ _unit(weight @ rows)) / lengths
-        return _unit((weight * np.exp(np.clip(fits, -_MOST_FIT, _MOST_FIT))) @ rows)
+        return _unit((weight * np.exp(fits.clip(-_MOST_FIT, _MOST_FIT))) @ rows)
 
 
 def _plain(letters: re.Match[str]) -> str:
