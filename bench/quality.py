@@ -156,8 +156,8 @@ def by_meaning(
         return []
     near: list[tuple[float, int, Collection]] = []
     for collection in collections:
-        [cosines] = view.nearest(collection, vector[None, :], asked.depth * _SPARE)
-        near += [(-cosine, row, collection) for row, cosine in cosines.items()]
+        [found] = view.nearest(collection, vector[None, :], asked.depth * _SPARE)
+        near += [(-cosine, row, collection) for row, cosine in zip(*found, strict=True)]
     near.sort(key=lambda one: one[:2])
     fetched = (view.fetch(place, [row], records=True)[row].record for _, row, place in near)
     return first_of_each(record.id for record in fetched if record)[: asked.depth]

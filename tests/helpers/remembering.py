@@ -18,7 +18,7 @@ from ralph.memory.store import Answer
 from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
+    from ralph.index import NearPassages, Vectors
 
 SUBJECTS = """
 login form validation rejects empty passwords|database migration adds an index to orders
@@ -159,3 +159,11 @@ def files_holding(root: Path, *needles: str | bytes) -> list[str]:
             data = Path(folder, name).read_bytes().lower()
             found += [name for needle in wanted if needle.lower() in data]
     return found
+
+
+def by_row(found: Iterable[NearPassages]) -> list[dict[int, float]]:
+    """The cosines of passages by row, for each question; none for one without a vector."""
+    return [
+        {row: cosine for row, cosine in zip(*near, strict=True) if not np.isnan(cosine)}
+        for near in found
+    ]

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from indexing import embedded
 from journaling import child, hear, run_child, tell
-from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, summaries, topical
+from remembering import (
+    TOPICS,
+    ToyEmbedder,
+    by_row,
+    made,
+    open_toy,
+    shown,
+    state_of,
+    summaries,
+    topical,
+)
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
@@ -133,13 +143,13 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
         thread = threading.Thread(target=go_on)
         thread.start()
         thread.join()
-        [near] = view.nearest(live, vector[None, :], 100)
+        [near] = by_row(view.nearest(live, vector[None, :], 100))
         assert len(near) == 20
         assert len(view.fetch(live, near)) == 20
     with memory.store.index.store.state() as view:
         live = live_of(view, name)
         assert live is not None
-        assert len(view.nearest(live, vector[None, :], 100)[0]) == 40
+        assert len(by_row(view.nearest(live, vector[None, :], 100))[0]) == 40
 
 
 def test_many_threads_search_beside_a_writer(memory: Ralph) -> None:

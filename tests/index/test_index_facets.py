@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remembering import ToyEmbedder
+from remembering import ToyEmbedder, by_row
 
 from ralph.config import Settings
 from ralph.index import (
@@ -171,8 +171,8 @@ def test_the_nearest_are_the_nearest_of_those_that_fit_also_while_the_index_grow
                 live = live_of(view, "notes")
                 assert live is not None
                 asked = toy.embed_query(f"{TEXT} 5")[None, :]
-                [near] = view.nearest(live, asked, 5, only=only)
-                [every] = view.nearest(live, asked, 99, only=only)
+                [near] = by_row(view.nearest(live, asked, 5, only=only))
+                [every] = by_row(view.nearest(live, asked, 99, only=only))
                 names = ids(view, live, every)
             assert names == expected(count, only), only
             assert len(near) == min(5, len(every))
@@ -184,7 +184,7 @@ def test_the_nearest_are_the_nearest_of_those_that_fit_also_while_the_index_grow
         live = live_of(view, "notes")
         assert live is not None
         asked = toy.embed_query(TEXT)[None, :]
-        [rows] = view.nearest(live, asked, 99, only={"technology": ["python"]})
+        [rows] = by_row(view.nearest(live, asked, 99, only={"technology": ["python"]}))
         left = ids(view, live, rows)
     assert left == expected(30, {"technology": ["python"]})[1:]
     index.close()
@@ -223,12 +223,12 @@ def test_the_nearest_of_each_are_those_of_one_at_a_time(
     with index.store.state() as view:
         live = live_of(view, "notes")
         assert live is not None
-        each = view.nearest(live, queries, 7)
+        each = by_row(view.nearest(live, queries, 7))
         assert len(each) == 70
         for query, near in zip(queries, each, strict=True):
-            [alone] = view.nearest(live, query[None, :], 7)
+            [alone] = by_row(view.nearest(live, query[None, :], 7))
             assert sorted(near.values()) == pytest.approx(sorted(alone.values()), abs=1e-6)
-        assert all(len(near) == 40 for near in view.nearest(live, queries, 99))
+        assert all(len(near) == 40 for near in by_row(view.nearest(live, queries, 99)))
     index.close()
 
 
@@ -238,16 +238,16 @@ def test_a_passage_in_pieces_is_as_near_as_its_nearest_piece() -> None:
     matrix.append(1, *pack([(7, pieces[:2].tobytes())]))
     matrix.append(2, *pack([(9, pieces[2:].tobytes())]))
     query = np.array([[0, 1], [1, 0]], dtype=np.float32)
-    assert matrix.nearest(query, 9) == [
+    assert by_row(matrix.nearest(query, 9)) == [
         pytest.approx({7: 1.0, 9: 0.8}),
         pytest.approx({7: 1.0, 9: 0.6}),
     ]
     among = np.array([9, 1000], dtype=np.int64)
-    assert matrix.nearest(query[:1], 9, [7, 9], among=among) == [pytest.approx({9: 0.8})]
+    assert by_row(matrix.nearest(query[:1], 9, [7, 9], among=among)) == [pytest.approx({9: 0.8})]
     nothing = np.array([], dtype=np.int64)
-    assert matrix.nearest(query[:1], 9, among=nothing) == [{}]
-    assert Matrix(2).nearest(query, 3) == [{}, {}]
-    assert matrix.nearest(query, 9, upto=1) == [
+    assert by_row(matrix.nearest(query[:1], 9, among=nothing)) == [{}]
+    assert by_row(Matrix(2).nearest(query, 3)) == [{}, {}]
+    assert by_row(matrix.nearest(query, 9, upto=1)) == [
         pytest.approx({7: 1.0}),
         pytest.approx({7: 1.0}),
     ]

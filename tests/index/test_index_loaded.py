@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from remembering import ToyEmbedder
+from remembering import ToyEmbedder, by_row
 
 from ralph.config import Settings
-from ralph.index import DERIVED, IndexView, Only, Passage, matrix, ranking_tokens
+from ralph.index import DERIVED, IndexView, Only, Passage, largest, matrix, ranking_tokens
 from ralph.index.sqlite import SqliteStore, SqliteView
 from ralph.index.sync import Index, IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
@@ -80,7 +80,7 @@ def answers(view: IndexView, toy: ToyEmbedder) -> list[object]:
     assert live is not None
     found: list[object] = []
     for words in QUESTIONS:
-        near = view.nearest(live, toy.embed_query(" ".join(words))[None, :], 10)
+        near = by_row(view.nearest(live, toy.embed_query(" ".join(words))[None, :], 10))
         for only in ONLY:
             for count in COUNTS:
                 matches = view.words(live, words, count, only=only)
@@ -229,6 +229,36 @@ def test_words_are_read_again_after_many_writes(kept: Kept) -> None:
     assert kept.asked() == kept.asked_of_sqlite()
 
 
+def test_words_are_read_again_when_passages_have_another_length(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "_OTHER_AVERAGE", 0.2)
+    kept.add(0, 60)
+    kept.asked()
+    kept.asked()
+    read: list[str] = []
+
+    def asked_now() -> None:
+        with kept.index.store.state() as view:
+            assert isinstance(view, SqliteView)
+            view.connection.set_trace_callback(read.append)
+            answers(view, kept.toy)
+            view.connection.set_trace_callback(None)
+
+    for first in range(60, 240, 20):
+        kept.add(first, first + 20)
+        asked_now()
+    assert read
+    assert not any("bm25(" in one for one in read)
+    body = json.dumps({"text": " ".join(WORDS * 40)}).encode()
+    long = [Record(f"long-{n}", "note", 241 + n, record(0).at, body) for n in range(5)]
+    kept.journal.append(long)
+    kept.sync()
+    asked_now()
+    assert any("bm25(" in one for one in read)
+    assert kept.asked() == kept.asked_of_sqlite()
+
+
 def times_of(kept: Kept, words: list[str]) -> tuple[list[str], list[list[float]]]:
     """The words that are ranked by, and how often each word occurs in the best passages."""
     with kept.index.store.state() as view:
@@ -238,6 +268,9 @@ def times_of(kept: Kept, words: list[str]) -> tuple[list[str], list[list[float]]
         passages = view.fetch(live, list(found.scores)).values()
     expected = [one.words.times(words) for one in passages]
     assert found.times is None or found.times.tolist() == expected
+    sizes = [[*one.words.size] for one in passages]
+    assert (found.times is None) == (found.sizes is None)
+    assert found.sizes is None or found.sizes.tolist() == sizes
     return ranking_tokens(found), [] if found.times is None else expected
 
 
@@ -277,7 +310,7 @@ def test_the_largest_are_chosen_and_of_equal_ones_the_first(
     values: list[float], count: int
 ) -> None:
     numbers = np.array(values, dtype=np.float32)
-    chosen = matrix._largest(numbers, count)
+    chosen = largest(numbers, count)
     assert len(set(chosen.tolist())) == len(chosen) <= count
     if not any(map(math.isnan, values)):
         expected = sorted(range(len(values)), key=lambda place: (-values[place], place))[:count]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from qdrant import index_on, open_served
 from qdrant_server import KEY, Asked, QdrantServer
-from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
+from remembering import ToyEmbedder, by_row, made, open_toy, shown, summaries, topical
 
 from ralph.config import Settings
 from ralph.errors import IndexOff
@@ -627,8 +627,8 @@ def test_a_record_of_which_only_a_part_is_written_is_not_found_yet(server: Qdran
         part = view.words(live, ["part1"], 10)
         for found in (
             view.words(live, ["word"], 10).scores,
-            *view.nearest(live, queries, 10),
-            *view.nearest(live, queries[:1], 10, also=list(part.scores)),
+            *by_row(view.nearest(live, queries, 10)),
+            *by_row(view.nearest(live, queries[:1], 10, also=list(part.scores))),
         ):
             assert ids(view, live, found) == ["id-1"] * 3
 

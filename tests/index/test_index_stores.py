@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qdrant import REAL_URL, local_server, qdrant_store, real_server
+from remembering import by_row
 
 from ralph.index import (
     ASIDE_WEIGHT,
@@ -145,7 +146,7 @@ def nearest(
     view: IndexView, query: Numbers, count: int = 10, also: Sequence[int] = ()
 ) -> dict[int, float]:
     vectors = np.array([query], dtype=np.float32)
-    [found] = view.nearest(live(view), vectors, count, also=also)
+    [found] = by_row(view.nearest(live(view), vectors, count, also=also))
     return found
 
 
@@ -401,7 +402,7 @@ def test_facets_leave_out_what_is_of_something_else(store: IndexStore) -> None:
     with store.state() as view:
         for expected, only in wanted:
             by_words = view.words(made, ["word"], 10, only=only).scores
-            [by_meaning] = view.nearest(made, everything, 10, only=only)
+            [by_meaning] = by_row(view.nearest(made, everything, 10, only=only))
             assert sorted(ids(view, made, by_words)) == expected.split()
             assert sorted(ids(view, made, by_meaning)) == expected.split()
 
@@ -418,6 +419,16 @@ def test_the_nearest_come_with_their_cosines(store: IndexStore) -> None:
         [last] = words(view, made, ["c"], 10)
         also = nearest(view, X, 1, [last])
         assert sorted(also.values()) == pytest.approx([0.0, 1.0])
+
+
+def test_those_asked_for_come_first_in_their_order_and_once(store: IndexStore) -> None:
+    made = create(store)
+    write(store, made, [plain(1, "b", X), plain(2, "c", Y), plain(3, "d"), plain(4, "e", X)])
+    with store.state() as view:
+        b, c, d, e = (one for word in "bcde" for one in words(view, made, [word]))
+        [found] = view.nearest(made, np.array([X], dtype=np.float32), 3, also=[d, c, b])
+        assert found.rows == [d, c, b, e]
+        assert [*found.cosines] == pytest.approx([np.nan, 0.0, 1.0, 1.0], nan_ok=True)
 
 
 def test_a_passage_is_as_near_as_its_nearest_piece(store: IndexStore) -> None:
@@ -473,7 +484,7 @@ def test_many_questions_at_once_are_answered_as_one_by_one(store: IndexStore) ->
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     write(store, made, [plain(n, f"t{n}", one.tolist()) for n, one in enumerate(vectors, 1)])
     with store.state() as view:
-        together = view.nearest(made, vectors, 5)
+        together = by_row(view.nearest(made, vectors, 5))
         for query, found in zip(vectors, together, strict=True):
             # Sums in another order may round to the next digit.
             assert found == pytest.approx(nearest(view, query.tolist(), 5), abs=1.1e-5)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from ralph.recall.score import (
     RELEVANT,
     Clues,
     Evidence,
+    best_by_both,
     best_places,
     least_in_talk,
     mix,
@@ -51,6 +54,23 @@ def test_without_vectors_the_words_decide() -> None:
 
 def test_without_matching_words_the_meaning_decides() -> None:
     assert [*fuse({}, {7: 0.2, 8: 0.4}).items()] == [(8, 1.0), (7, 0.5)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(-2, 4)), max_size=40),
+    st.floats(0.0, 1.0),
+    st.integers(1, 50),
+    st.integers(0, 40),
+)
+def test_arrays_give_the_same_order_as_lists(
+    given: list[tuple[int, int | None]], weight: float, most: int, cut: int
+) -> None:
+    words = [word / 3 for word, _ in given]
+    cosines = [None if near is None else near / 7 for _, near in given]
+    arrays = np.array([np.nan if one is None else one for one in cosines], dtype=np.float64)
+    best, near = best_by_both(words, [arrays[:cut], arrays[cut:]], weight, most)
+    assert best == best_places(mix(words, cosines, weight), most)
+    assert [None if math.isnan(one) else one for one in near] == cosines
 
 
 def test_nothing_in_is_nothing_out() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import index
-from ralph.index import Collection, Corrupt, Only, Rows, StoredPassage, wanted_tokens
+from ralph.index import Collection, Corrupt, NearPassages, Only, Rows, StoredPassage, wanted_tokens
 from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _FLOAT_BYTES = 4
 # How many questions, and how many rows of the matrix, are multiplied at once.
 _AT_ONCE, _ROWS_AT_ONCE = 64, 4096
 # For a few questions, so few products that BLAS starts no threads: they cost more than they gain.
-_FEW, _PRODUCTS_FOR_FEW = 8, 2**18
+_FEW, _PRODUCTS_FOR_FEW = 16, 2**18
 # The cosines of at most this many announced questions are kept.
-_MOST_AHEAD = 16
+_MOST_AHEAD = 32
 
 # The row of a passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]
@@ -175,8 +175,8 @@ class Matrix:
         upto: int | None = None,
         among: Among = None,
         ahead: Sequence[Vectors] = (),
-    ) -> list[dict[int, float]]:
-        """Return, for each vector, the cosines of the `count` nearest passages and those in `also`.
+    ) -> list[NearPassages]:
+        """Return, for each vector, the passages in `also` and the `count` nearest ones.
 
         Blocks after `upto` are ignored: another thread may have loaded blocks written after the
         caller's view began. `among` limits the search to these passages.
@@ -187,30 +187,35 @@ class Matrix:
         if upto is not None and self.last_vector > upto:
             _, known, held = self._blocks[bisect.bisect(self._blocks, upto, key=lambda x: x[0]) - 1]
         if not held:
-            return [{} for _ in to]
+            return [NearPassages([*also], np.full(len(also), np.nan)) for _ in to]
         passages, firsts = self._passages[:known], self._firsts[:known]
-        chosen = None if among is None else self._places_of(among, known)
-        asked = self._places_of(np.array(also, dtype=np.int64), known)
-        if chosen is not None:
-            asked = asked[_is_among(asked, chosen)]
-        found: list[dict[int, float]] = []
+        places, chosen = self._places_of(np.array(also, dtype=np.int64), known), None
+        if among is not None:
+            chosen = self._places_of(among, known)
+            chosen = chosen[chosen >= 0]
+            places[~index.is_among(places, chosen)] = -1
+        is_asked = np.zeros(known + 1, dtype=np.bool_)  # the last one stands for the place -1
+        is_asked[places] = True
+        found: list[NearPassages] = []
         for start in range(0, len(to), _AT_ONCE):
             for cosines in self._known_cosines(to[start : start + _AT_ONCE], held, ahead):
                 # A passage is as near as its nearest piece.
                 near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
                 if chosen is None:
-                    best = _largest(near_by, count)
+                    best = index.largest(near_by, count)
                 else:
-                    best = chosen[_largest(near_by[chosen], count)]
-                best = np.concatenate((best, asked))
-                near = zip(passages[best].tolist(), rounded(near_by[best]), strict=True)
-                found.append(dict(near))
+                    best = chosen[index.largest(near_by[chosen], count)]
+                others = best[~is_asked[best]]
+                near = rounded(near_by[np.concatenate((places, others))])
+                near[: len(places)][places < 0] = np.nan
+                found.append(NearPassages([*also, *passages[others].tolist()], near))
         return found
 
     def _places_of(self, passages: NDArray[np.int64], known: int) -> NDArray[np.int64]:
-        """Return where these passages are, leaving out those not among the first `known`."""
-        places = self._places[passages[passages < len(self._places)]]
-        return places[(places >= 0) & (places < known)]
+        """Return where these passages are; -1 for those not among the first `known`."""
+        places: NDArray[np.int64] = self._places.take(passages, mode="clip")
+        places[(passages >= len(self._places)) | (places >= known)] = -1
+        return places
 
     def _known_cosines(self, to: Vectors, held: int, ahead: Sequence[Vectors]) -> Vectors:
         """Return the cosine of each vector with each of the first `held` rows.
@@ -219,12 +224,14 @@ class Matrix:
         """
         import numpy as np
 
-        if len(to) > 1 or held * self._dims <= _PRODUCTS_FOR_FEW:
+        if len(to) > 1:
             return self._cosines(to, 0, held)
         known = self._ahead.pop(to.tobytes(), None)
+        if known is not None and known.shape[1] >= held:
+            return known[:, :held]
         if known is not None:
             new = self._cosines(to, known.shape[1], held)
-            return np.concatenate((known, new), axis=1)[:, :held]
+            return np.concatenate((known, new), axis=1)
         more = [one for one in ahead if one.tobytes() not in self._ahead][: _FEW - 1]
         found = self._cosines(np.stack((*to, *more)), 0, held)
         for n, one in enumerate(more, 1):
@@ -250,39 +257,11 @@ class Matrix:
         return found
 
 
-def rounded(cosines: Vectors) -> list[float]:
+def rounded(cosines: NDArray[Any]) -> NDArray[np.float64]:
     """Round to five digits, so that ties are ties in every store, in whatever order it sums."""
     import numpy as np
 
-    numbers: list[float] = cosines.astype(np.float64).round(NEARNESS_DIGITS).tolist()
-    return numbers
-
-
-def _is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each row is wanted. Uses a mask: np.isin loads numpy.ma, which takes 25 ms."""
-    import numpy as np
-
-    mask = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.bool_)
-    mask[wanted[wanted < len(mask)]] = True
-    is_among: NDArray[np.bool_] = mask[rows]
-    return is_among
-
-
-def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """Return the places of the largest values; the first of equals, so a rebuild picks the same."""
-    import numpy as np
-
-    where, few = np.arange(len(values)), len(values) // (4 * count)
-    if few > 1:  # the maximum of each small group gives a bound that at least `count` values reach
-        tops = values[: len(values) // few * few].reshape(few, -1).max(axis=0)
-        where = (values >= np.partition(tops, len(tops) - count)[len(tops) - count]).nonzero()[0]
-        values = values[where]
-    if len(values) <= count:
-        return where
-    least = np.partition(values, len(values) - count)[len(values) - count]
-    above: NDArray[np.intp] = (values > least).nonzero()[0]
-    equal: NDArray[np.intp] = (values == least).nonzero()[0][: count - len(above)]
-    return where[np.concatenate((above, equal))]
+    return cosines.astype(np.float64).round(NEARNESS_DIGITS)
 
 
 # For each facet, the tokens of which a passage must have one.
@@ -298,9 +277,10 @@ _LEAST_RARITY = 1e-6
 _MANY_PASSAGES = 10
 _MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
 # For this many common words, the cache keeps how often they occur in each passage.
-_MOST_COMMON = 64
-# Cached words are read again after this many new passages, or a tenth of all if that is more.
-_MOST_NEW = 100
+_MOST_MEASURES = 64
+# Cached words are read again if there are this many new passages, or a tenth of all if that is
+# more, and if the average length of passages has changed by this share.
+_MOST_NEW, _OTHER_AVERAGE = 100, 0.05
 
 
 class WordRows(msgspec.Struct, frozen=True):
@@ -344,12 +324,14 @@ class LoadedCollection:
         self._words: dict[str, WordRows] = {}
         self._fitting: dict[tuple[int, Groups], NDArray[np.int64]] = {}
         self._held = 0  # the total number of rows in `_words`
-        # For common words, which are not ranked by: how often each is in each passage, or NaN.
-        self._common: dict[str, NDArray[np.float32]] = {}
+        # For common words, which are not ranked by: how often each is in each passage, or NaN. And
+        # the size of each passage, for "".
+        self._measures: dict[str, Vectors] = {}
         # For each set of words: how many passages have all of them.
         self._counts: dict[tuple[str, ...], int] = {}
-        # Words and counts cover the passages up to `_read`; `_base` is where they were cleared.
-        self._base = self._read = 0
+        # Words and counts cover the passages up to `_read`. They were last cleared when passages
+        # had this `_average` length.
+        self._read, self._average = 0, 1.0
         self._asked = False
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
@@ -373,22 +355,27 @@ class LoadedCollection:
     def _follow(self, connection: sqlite3.Connection, upto: int) -> None:
         """Read the words of new passages, and update what is cached.
 
-        After many new passages it is cleared: the BM25 scores have changed too much.
+        It is cleared if there are many at once, or if their average length has changed: BM25 scores
+        depend on it.
         """
-        if not self._read or upto - self._base > max(_MOST_NEW, self._base // 10):
-            self._words, self._counts, self._held = {}, {}, 0
-            self._base = self._read = upto
-        if upto <= self._read:
+        if self._read and upto <= self._read:
             return
         n, new = self.state[0], dict[str, dict[int, float]]()  # by word, its share in each row
         select = f"SELECT block FROM words_{n}_data WHERE id = 1"
-        rows, *tokens = _varints(*connection.execute(select).fetchone() or (b"\0",))
+        [block] = connection.execute(select).fetchone() or (b"",)
+        rows, *tokens = _varints(block) or [0]
+        average = sum(tokens) / (rows or 1) or 1.0
+        is_other = abs(average - self._average) > _OTHER_AVERAGE * self._average
+        if not self._read or is_other or upto - self._read > max(_MOST_NEW, self._read // 10):
+            self._words, self._counts, self._held = {}, {}, 0
+            self._average, self._read = average, upto
+            return
         select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
         found = connection.execute(f"{select} ORDER BY rowid", (self._read,)).fetchall()
         for row, *fields in found:
             self.passages.setdefault(row, StoredPassage(PassageWords(*fields[:3])))
             texts = [field.split() for field in fields]
-            length = sum(map(len, texts)) * rows / (sum(tokens) or 1)
+            length = sum(map(len, texts)) / average
             times: dict[str, float] = {}
             for words, weight in zip(texts, FIELD_WEIGHTS, strict=True):
                 for word in words:
@@ -417,9 +404,9 @@ class LoadedCollection:
         count: int,
         only: Only,
         fetch: FetchPassages,
-    ) -> tuple[dict[int, float], Vectors | None]:
+    ) -> tuple[dict[int, float], Vectors | None, Vectors | None]:
         """Return the best `count` passages with a `ranked` word, by SQLite's BM25; and, if known, a
-        table of how often each word (column) occurs in each of them (row).
+        table of how often each word (column) occurs in each of them (row), and their sizes.
 
         `words` has the number of passages with each word of the question.
         """
@@ -433,64 +420,69 @@ class LoadedCollection:
             if groups:
                 match = f"({match}) AND {facet_query(groups)}"
             found = connection.execute(f"{bm25} score DESC, rowid LIMIT ?", (match, count))
-            return dict(found.fetchall()), None
+            return dict(found.fetchall()), None, None
         import numpy as np
 
         held: list[WordRows] = []
-        shares: list[Vectors] = []
+        rarities: list[float] = []
         with self._lock:
             for word in ranked:
                 ratio = (passages - words[word] + 0.5) / (words[word] + 0.5)
-                rarity = max(math.log(ratio), _LEAST_RARITY)
-                held.append(self._rows_of(connection, upto, f"{bm25} rowid", word, rarity))
-                shares.append(held[-1].shares * rarity)
+                rarities.append(max(math.log(ratio), _LEAST_RARITY))
+                held.append(self._rows_of(connection, upto, f"{bm25} rowid", word, rarities[-1]))
+        lengths = [len(one.rows) for one in held]
         rows = np.concatenate([one.rows for one in held])
-        total = np.bincount(rows, np.concatenate(shares), upto + 1)
-        matching = total.nonzero()[0]
+        shares = np.concatenate([one.shares for one in held])
+        shares *= np.array(rarities, dtype=np.float32).repeat(lengths)
+        total = np.bincount(rows, shares, upto + 1)
+        matching = (total > 0.0).nonzero()[0]
         if (among := self._among(connection, upto, groups)) is not None:
-            matching = matching[_is_among(matching, among)]
-        matching = matching[_largest(total[matching], count)]
-        best = matching[np.lexsort((matching, -total[matching]))]
+            matching = matching[index.is_among(matching, among)]
+        best = matching[index.largest(total[matching], count)]
+        best = best[(-total[best]).argsort(kind="stable")]
         scores = dict(zip(best.tolist(), total[best].tolist(), strict=True))
         table = np.zeros((len(best), len(words)), dtype=np.float32)
-        # The index in `best` of each row, and how often its word occurs in it.
-        places = np.full(upto + 1, -1)
-        places[best] = np.arange(len(best))
+        # The place in `best` of each row, from 1 on, and how often its word occurs in it.
+        places = np.zeros(upto + 1, dtype=np.int32)
+        places[best] = np.arange(1, len(best) + 1)
         places = places[rows]
-        wanted = (places >= 0).nonzero()[0]
-        times = np.concatenate([one.times for one in held])
-        starts = [0, *itertools.accumulate(len(one.rows) for one in held)]
-        unknown = wanted[np.isnan(times[wanted])]
-        by_row = fetch(list(dict.fromkeys(rows[unknown].tolist())))
-        for number, row in zip(unknown.tolist(), rows[unknown].tolist(), strict=True):
-            which = bisect.bisect(starts, number) - 1
-            [times[number]] = by_row[row].words.times([ranked[which]])
-            held[which].times[number - starts[which]] = times[number]
+        wanted = (places > 0).nonzero()[0]
         columns = {word: column for column, word in enumerate(words)}
-        which_word = np.searchsorted(starts, wanted, side="right") - 1
-        column = np.array([columns[word] for word in ranked])[which_word]
-        table[places[wanted], column] = times[wanted]
+        column = np.array([columns[word] for word in ranked]).repeat(lengths)[wanted]
+        times = np.concatenate([one.times for one in held])[wanted]
+        if unknown := np.isnan(times).nonzero()[0].tolist():
+            new = rows[wanted[unknown]].tolist()
+            fetched, starts = fetch([*{*new}]), [0, *itertools.accumulate(lengths)]
+            for n, row in zip(unknown, new, strict=True):
+                which = bisect.bisect(starts, wanted[n]) - 1
+                [times[n]] = fetched[row].words.times([ranked[which]])
+                held[which].times[wanted[n] - starts[which]] = times[n]
+        table[places[wanted] - 1, column] = times
         for word in columns.keys() - ranked:
-            often = self._common_times(word, upto)
-            for row, passage in fetch(best[np.isnan(often[best])].tolist()).items():
-                [often[row]] = passage.words.times([word])
-            table[:, columns[word]] = often[best]
-        return scores, table
+            often = self._measured(word, best, upto, fetch)
+            table[:, columns[word]] = often[:, 0]
+        return scores, table, self._measured("", best, upto, fetch)
 
-    def _common_times(self, word: str, upto: int) -> Vectors:
-        """Return how often a common word occurs in each passage, NaN until counted."""
+    def _measured(
+        self, word: str, rows: NDArray[np.int64], upto: int, fetch: FetchPassages
+    ) -> Vectors:
+        """Return how often a word occurs in these passages, or, without one, their sizes."""
         import numpy as np
 
         with self._lock:
-            known = self._common.get(word)
+            known = self._measures.get(word)
             if known is None or len(known) <= upto:
-                times = np.full(2 * upto + 1, np.nan, dtype=np.float32)
+                width = 1 if word else len(PassageWords("", "", "").size)
+                longer = np.full((2 * upto + 1, width), np.nan, dtype=np.float32)
                 if known is not None:
-                    times[: len(known)] = known
-                elif len(self._common) >= _MOST_COMMON:
-                    self._common.pop(next(iter(self._common)))
-                known = self._common[word] = times
-            return known
+                    longer[: len(known)] = known
+                elif len(self._measures) >= _MOST_MEASURES:
+                    self._measures.pop(next(iter(self._measures)))
+                known = self._measures[word] = longer
+        if new := rows[np.isnan(known[rows, 0])].tolist():
+            for row, one in fetch(new).items():
+                known[row] = one.words.times([word]) if word else one.words.size
+        return known[rows]
 
     def _rows_of(
         self, connection: sqlite3.Connection, upto: int, select: str, word: str, rarity: float
@@ -522,7 +514,7 @@ class LoadedCollection:
         *,
         only: Only = None,
         **how: Any,
-    ) -> list[dict[int, float]]:
+    ) -> list[NearPassages]:
         """Like `Matrix.nearest`, after loading new blocks up to the `last`."""
         with self._lock:
             matrix = self._loaded(connection, last)

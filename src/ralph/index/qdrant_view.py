@@ -356,16 +356,18 @@ class QdrantView(msgspec.Struct, eq=False):
         also: Rows = (),
         only: Only = None,
         ahead: Sequence[Vectors] = (),
-    ) -> list[dict[int, float]]:
-        """Return, for each vector, the cosines of the nearest passages and those in `also`.
+    ) -> list[index.NearPassages]:
+        """Return, for each vector, the passages in `also` and the `count` nearest ones.
 
         A passage is as near as its nearest piece. Asides count a little less; they have their own
         name, because Qdrant normalizes vectors.
         """
+        import numpy as np
+
         if not collection.manifest.dims:
-            return [{} for _ in to]
+            return [index.NearPassages([*also], np.full(len(also), np.nan)) for _ in to]
         name, points, having = collection.physical, [id_of(row) for row in also], _fitting(only)
-        found: list[dict[int, float]] = []
+        found: list[index.NearPassages] = []
         for start in range(0, len(to), _QUERIES_AT_ONCE):
             some = to[start : start + _QUERIES_AT_ONCE].tolist()
             # Search by pieces and by asides: the nearest overall are among the results.
@@ -377,8 +379,10 @@ class QdrantView(msgspec.Struct, eq=False):
                 near = {point: ASIDE_WEIGHT * value for point, value in asides.items()}
                 near |= {point: max(value, near.get(point, value)) for point, value in main.items()}
                 order = sorted(near, key=lambda point: (-near[point], point))[:count]
-                chosen = dict.fromkeys([*order, *(point for point in points if point in near)])
-                found.append({_row_of(p): round(near[p], NEARNESS_DIGITS) for p in chosen})
+                chosen = dict.fromkeys([*points, *order])
+                cosines = np.array([near.get(point, np.nan) for point in chosen], dtype=np.float64)
+                rows = [_row_of(point) for point in chosen]
+                found.append(index.NearPassages(rows, cosines.round(NEARNESS_DIGITS)))
         return found
 
     def _complete(

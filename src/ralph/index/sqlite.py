@@ -140,13 +140,13 @@ class SqliteView(msgspec.Struct, eq=False):
         if not query or not count:
             return facts
         ranked, fetch = index.ranking_tokens(facts), functools.partial(self.fetch, collection)
-        scores, times = loaded.matches(*view, counts, ranked, count, only, fetch)
-        return index.WordMatches(scores, facts.frequencies, facts.passages, times)
+        scores, *tables = loaded.matches(*view, counts, ranked, count, only, fetch)
+        return index.WordMatches(scores, facts.frequencies, facts.passages, *tables)
 
     def nearest(
         self, collection: Collection, to: Vectors, count: int, **how: Any
-    ) -> list[dict[int, float]]:
-        """Return, for each vector, the cosines of the nearest passages and those in `also`."""
+    ) -> list[index.NearPassages]:
+        """Return, for each vector, the passages in `also` and the `count` nearest ones."""
         loaded, last = self.loaded.of(collection), self._last_row("passage", collection)
         last_vector = self._last_row("vector", collection)
         return loaded.nearest(self.connection, last, last_vector, to, count, **how)
@@ -180,7 +180,7 @@ class SqliteView(msgspec.Struct, eq=False):
             select += f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row"
             values = self._rows(select, fresh)
             known |= {row: StoredPassage(known[row].words, _record(values[row])) for row in fresh}
-        return {row: known[row] for row in wanted}
+        return dict(zip(wanted, map(known.__getitem__, wanted), strict=True))
 
     def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
         """Return the columns of a SELECT for each of these rows; its first column is the row."""

@@ -362,7 +362,7 @@ def _near(
         import numpy as np
 
         vectors = np.stack([ahead.vector(one.embed) for one in problems])
-        return [list(rows) for rows in view.nearest(live, vectors, _CANDIDATES)]
+        return [near.rows for near in view.nearest(live, vectors, _CANDIDATES)]
     found: list[list[int]] = []
     for one in problems:
         asked = query_tokens(f"{one.title}\n{one.text}\n{one.places}")

@@ -241,16 +241,20 @@ class Twins:
 
     def __init__(self) -> None:
         self._chosen: list[tuple[Hit, _HitWords, str, list[str]]] = []
+        self._near: list[bool] = []
 
     def fold(self, hit: Hit) -> bool:
         """Whether an earlier hit says the same: that one names this one from now on."""
-        event, wording = event_of(hit), _HitWords(hit)
-        for chosen, other, other_event, like in self._chosen:
+        event, wording, is_near = event_of(hit), _HitWords(hit), False
+        for place, (chosen, other, other_event, like) in enumerate(self._chosen):
+            near = wording.near(other)
+            is_near = near if not place else is_near
             # One id with two contents is two records that differ.
-            if wording.same(other) or (event == other_event and hit.id != chosen.id):
+            if (near and wording.same(other)) or (event == other_event and hit.id != chosen.id):
                 like.append(hit.id)
                 return True
         self._chosen.append((hit, wording, event, []))
+        self._near.append(is_near)
         return False
 
     def like(self, place: int) -> tuple[str, ...]:
@@ -259,7 +263,7 @@ class Twins:
 
     def near(self, place: int) -> bool:
         """Whether the hit at this place says the same as the first but for a number or its end."""
-        return self._chosen[place][1].near(self._chosen[0][1])
+        return self._near[place]
 
 
 # For ASCII: lowercase letters, and a blank for every character that is in no word.
@@ -282,6 +286,7 @@ class _HitWords:
         text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
         self._found = _words(text[:_COMPARED_CHARS])
         self.words = frozenset(filter(str.isalpha, self._found))
+        self._count = len(self.words)
         self.ended = getattr(hit.record, "outcome", "")
 
     @functools.cached_property
@@ -290,12 +295,12 @@ class _HitWords:
         return self._found - self.words
 
     def same(self, other: _HitWords) -> bool:
-        """Whether both say the same: another number or another end makes the difference."""
-        return self.ended == other.ended and self.near(other) and self.numbers == other.numbers
+        """Whether both, being near, say the same: a number or the end makes the difference."""
+        return self.ended == other.ended and self.numbers == other.numbers
 
     def near(self, other: _HitWords) -> bool:
         """Whether both say the same but for numbers and how they ended."""
-        mine, its = len(self.words), len(other.words)
+        mine, its = self._count, other._count
         if not mine or its < _SAME_SHARE * mine or mine < _SAME_SHARE * its:
             return False
         shared = len(self.words & other.words)

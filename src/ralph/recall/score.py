@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ralph.recall import Relevance
-from ralph.text.tokens import STOP_WORDS, PassageSize, PassageWords, spellings, stem
+from ralph.text.tokens import STOP_WORDS, PassageWords, spellings, stem
 
 # Scores from which a hit is possibly right, relevant, and sure enough to give to a model unasked.
 FLOOR = 0.40
@@ -131,27 +131,27 @@ def taken(table: Any, rows: Sequence[int]) -> Any:
 def weigh_words(
     asked: Sequence[str],
     times: Any,
-    sizes: Sequence[PassageSize],
+    sizes: Any,
     *,
     frequencies: Counts,
     count: int,
 ) -> Weighed:
     """Weigh passages by how often each token of the question occurs in them.
 
-    `times` has a row per passage and a column per token. `frequencies`: how many of the `count`
-    passages of the memory contain each token.
+    `times` has a row per passage and a column per token, `sizes` the size of each passage.
+    `frequencies`: how many of the `count` passages of the memory contain each token.
     """
-    if not sizes:
+    if not len(sizes):
         return Weighed()
     shares = [(count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked]
     sharp = [math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for share in shares]
     nats = [rarity(t, frequencies[t], count) for t in asked]
-    average = sum([length for length, _ in sizes]) / len(sizes)
-    norms = [_SATURATION * (1.0 - _LENGTH + _LENGTH * length / average) for length, _ in sizes]
     # A passage with a whole name ranks above one that repeats parts of it: weights are multiplied
     # with the share of the question that a passage has, which counts less in a longer question.
     total, whole = sum(sharp) or 1.0, 1.0 / max(1, len(asked))
     if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
+        average, length = (sum(column) / len(sizes) for column in zip(*sizes, strict=True))
+        norms = [_norm(length / average) for length, _ in sizes]
         held = [
             tuple(sum(w for w, t in zip(each, row, strict=True) if t) for each in (sharp, nats))
             for row in times
@@ -164,12 +164,19 @@ def weigh_words(
         best, most = map(max, zip(*held, strict=True))
     else:
         often, factors = np.asarray(times, dtype=np.float64), np.array((sharp, nats))
-        parts = often * factors[0] * (_SATURATION + 1.0) / (often + np.array(norms)[:, None])
+        lengths = np.asarray(sizes, dtype=np.float64)
+        average, length = (lengths.sum(axis=0) / len(lengths)).tolist()
+        norms = _norm(lengths[:, :1] / average)
+        parts = often * factors[0] * (_SATURATION + 1.0) / (often + norms)
         has = (often > 0.0) @ factors.T
         weights = (parts.sum(axis=1) * (has[:, 0] / total) ** whole).tolist()
         best, most = has.max(axis=0).tolist()
-    length = sum([words for _, words in sizes]) / len(sizes) + 1
-    return Weighed(weights, best / total, most, max(nats, default=0.0), length)
+    return Weighed(weights, best / total, most, max(nats, default=0.0), length + 1)
+
+
+def _norm(length: Any) -> Any:
+    """Return how often a word must occur for half of its weight, by a passage's relative length."""
+    return _SATURATION * (1.0 - _LENGTH + _LENGTH * length)
 
 
 # The share of meaning if the words say enough, that is, if one passage matches words worth
@@ -202,13 +209,29 @@ def mix(words: Sequence[float], cosines: Sequence[float | None], weight: float) 
     `weight` is the share of meaning, 0-1. If only one of the two is known, it decides alone.
     """
     near = [0.0 if one is None or one < 0.0 else one for one in cosines]
-    if cosines.count(None) == len(cosines):
-        weight = 0.0
-    elif not any(words):
-        weight = 1.0
+    weight = _share(weight, any(words), cosines.count(None) < len(cosines))
     rest, best = 1.0 - weight, (max(words, default=0.0) or 1.0, max(near, default=0.0) or 1.0)
     both = zip(words, near, strict=True)
     return [rest * (word / best[0]) + weight * (cosine / best[1]) for word, cosine in both]
+
+
+def best_by_both(
+    words: Sequence[float], cosines: Sequence[Any], weight: float, most: int
+) -> tuple[list[int], list[float]]:
+    """Return the places of the best passages as `mix` and `best_places` would find them, and all
+    cosines, which are given in several arrays; NaN for a passage without a vector."""
+    import numpy as np
+
+    by_words, by_meaning = np.array(words, dtype=np.float64), np.concatenate(cosines)
+    near = np.where(by_meaning > 0.0, by_meaning, 0.0)
+    weight = _share(weight, by_words.any(), not np.isnan(by_meaning).all())
+    best = by_words.max(initial=0.0) or 1.0, near.max(initial=0.0) or 1.0
+    values = (1.0 - weight) * (by_words / best[0]) + weight * (near / best[1])
+    return (-values).argsort(kind="stable")[:most].tolist(), by_meaning.tolist()
+
+
+def _share(weight: float, has_words: object, has_cosines: object) -> float:
+    return 0.0 if not has_cosines else weight if has_words else 1.0
 
 
 def best_places(values: Sequence[float], most: int) -> list[int]:
@@ -342,6 +365,7 @@ def nearness(one: Evidence, embedder: str) -> tuple[float, float]:
     return min(1.0, max(0.0, near)), max(0.0, same)
 
 
+@functools.cache
 def _cosines(embedder: str) -> tuple[float, float, float]:
     return _COSINES[max((prefix for prefix in _COSINES if embedder.startswith(prefix)), key=len)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import functools
 import heapq
+import itertools
 import math
 import operator
 from collections import Counter
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.index import Collection, Cut, IndexView, Only, fits
+from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     BEST,
@@ -32,6 +33,7 @@ from ralph.recall.score import (
     Evidence,
     Outstanding,
     Weighed,
+    best_by_both,
     best_places,
     is_below_floor,
     joined,
@@ -47,7 +49,7 @@ from ralph.recall.score import (
     why,
 )
 from ralph.records import Record
-from ralph.text.tokens import PassageSize, PassageWords, query_tokens, spellings, tokens
+from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -110,8 +112,8 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     record: Record
     stream: str
     text: PassageWords
-    # Its row in the memory's table of words; None if it was found only by meaning.
-    held: int | None
+    # Its row in the memory's table of words; -1 if it was found only by meaning.
+    held: int
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
@@ -146,8 +148,9 @@ class Found(msgspec.Struct, dict=True):
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
     by_words: Weighed = Weighed()
-    # How often each word of the question (a column) occurs in each passage (a row).
+    # How often each word of the question (a column) occurs in each passage (a row), and its size.
     times: Any = ()
+    sizes: Any = ()
     # The cosines of the nearest passages, the largest first.
     cosines: list[float] = []
     days: tuple[str, str] | None = None
@@ -157,23 +160,29 @@ class Found(msgspec.Struct, dict=True):
     least: float = LISTED
     notes: tuple[str, ...] = ()
 
-    def weigh(self, tables: Sequence[Any], sizes: Sequence[PassageSize]) -> list[float]:
-        """Return the weights of passages by words; `tables`: how often each word occurs in them."""
-        self.times = joined(tables, len(self.asked))
+    def weigh(self, times: Sequence[Any], sizes: Sequence[Any]) -> list[float]:
+        """Return the weights of passages by words, given in several tables: how often each word
+        occurs in them, and their sizes."""
+        self.times, self.sizes = joined(times, len(self.asked)), joined(sizes, 2)
         self.by_words = weigh_words(
-            self.asked, self.times, sizes, frequencies=self.frequencies, count=self.count
+            self.asked, self.times, self.sizes, frequencies=self.frequencies, count=self.count
         )
         return self.by_words.weights
 
     def words_held(self, candidates: Iterable[Candidate]) -> float:
         """Return the total weight of the question's words that occur in any of these candidates."""
         texts = "".join([one.text.padded for one in candidates])
-        return sum([weight for word, weight in self.rarities.items() if f" {word} " in texts])
+        return sum([weight for needle, weight in self._needles if needle in texts])
 
     @functools.cached_property
     def rarities(self) -> dict[str, float]:
         """The weight of each word of the question."""
         return {one: rarity(one, self.frequencies[one], self.count) for one in self.asked}
+
+    @functools.cached_property
+    def _needles(self) -> list[tuple[str, float]]:
+        """Each word of the question as it stands in a padded text, and its weight."""
+        return [(f" {word} ", weight) for word, weight in self.rarities.items()]
 
 
 def find(
@@ -194,8 +203,8 @@ def find(
     # A collection has at most this many candidates by words, and as many by meaning.
     each = min(most, _CANDIDATES)
     found = Found(question.asked(), [], days=question.days)
-    tables: list[Any] = []
-    sizes: list[PassageSize] = []
+    times: list[Any] = []
+    sizes: list[Any] = []
     matched: list[list[int]] = []
     timed: list[set[int]] = []
     for collection in collections:
@@ -209,42 +218,51 @@ def find(
                 found.in_days += of_days.records
                 found.dated += of_days.among
             dated += of_days.rows
-        rows = list(dict.fromkeys([*rows, *dated]))
-        words = [one.words for one in view.fetch(collection, rows).values()]
-        known: Any = matches.times
-        if known is None or found.asked != asked or len(rows) > len(known):
-            known = [one.times(found.asked) for one in words]
-        tables.append(known)
-        sizes += [one.size for one in words]
+        rows = list(dict.fromkeys([*rows, *dated])) if dated else rows
+        if matches.times is None or found.asked != asked or len(rows) > len(matches.times):
+            texts = [one.words for one in view.fetch(collection, rows).values()]
+            times.append([one.times(found.asked) for one in texts])
+            sizes.append([one.size for one in texts])
+        else:
+            times.append(matches.times)
+            sizes.append(matches.sizes)
         matched.append(rows)
         timed.append({*dated})
-    weights = enumerate(found.weigh(tables, sizes))
-    # Of each passage: its collection, its row there and in the table, its weight and its cosine.
-    passages: list[tuple[int, int, int | None, float, float | None]] = []
+    weights = [*found.weigh(times, sizes), 0.0]
+    # Of each passage: its collection, its row there, and its place in the table (-1: in none).
+    passages: list[tuple[int, int, int]] = []
+    cosines: list[Any] = []
+    first = 0
     for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
-        near: dict[int, float] = {}
+        near = NearPassages(rows, [math.nan] * len(rows))
         if vectors and collection.manifest.embedder == embedder:
             # Passages without a word of the question are candidates only if among the nearest.
             how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": vectors[1:]}
             [near] = view.nearest(collection, vectors[0][None, :], each, **how)
             found.embedder = embedder
-        passages += [
-            (n, row, place, weight, near.pop(row, None))
-            for row, (place, weight) in zip(rows, weights, strict=False)
-        ]
-        passages += [(n, row, None, 0.0, cosine) for row, cosine in near.items()]
-    cosines = [one[4] for one in passages]
-    found.cosines = sorted([one for one in cosines if one is not None], reverse=True)[:_NEARBY]
-    values = mix([one[3] for one in passages], cosines, meaning_share(found.by_words))
-    chosen = [passages[place] for place in best_places(values, most)]
+        cosines.append(near.cosines)
+        passages += zip(itertools.repeat(n), rows, range(first, first + len(rows)))
+        passages += [(n, row, -1) for row in near.rows[len(rows) :]]
+        first += len(rows)
+    words = [weights[place] for _, _, place in passages]
+    near_by = [math.nan] * len(words)
+    if found.embedder is None:
+        best = best_places(words, most)
+    else:
+        best, near_by = best_by_both(words, cosines, meaning_share(found.by_words), most)
+        found.cosines = sorted([x for x in near_by if not math.isnan(x)], reverse=True)[:_NEARBY]
     if any(timed):
-        chosen += [one for one in passages if one[1] in timed[one[0]]]
-    for n, collection in enumerate(collections):
-        mine = {one[1]: one[2:] for one in chosen if one[0] == n}
-        for row, passage in view.fetch(collection, mine, records=True).items():
-            assert passage.record is not None
-            one = Candidate(passage.record, collection.stream, passage.words, *mine[row])
-            found.candidates.append(one)
+        best += [at for at, (n, row, _) in enumerate(passages) if row in timed[n]]
+    chosen: list[dict[int, tuple[int, float, float | None]]] = [{} for _ in collections]
+    for at in best:
+        n, row, place = passages[at]
+        chosen[n][row] = place, words[at], None if math.isnan(near_by[at]) else near_by[at]
+    for collection, mine in zip(collections, chosen, strict=True):
+        found.candidates += [
+            Candidate(passage.record, collection.stream, passage.words, *mine[row])
+            for row, passage in view.fetch(collection, mine, records=True).items()
+            if passage.record is not None
+        ]
     if question.within is not None:
         found.candidates = [one for one in found.candidates if question.allows(one.record)]
     return found
@@ -276,7 +294,8 @@ def find_plainly(
                 passages.append((stream, record, words))
     found.count, found.in_days, found.dated = count, in_days, dated
     texts = [words for _, _, words in passages]
-    weights = found.weigh([[one.times(found.asked) for one in texts]], [one.size for one in texts])
+    sizes = [one.size for one in texts]
+    weights = found.weigh([[one.times(found.asked) for one in texts]], [sizes])
     found.candidates = [
         Candidate(record, stream, words, row, weight, None)
         for row, ((stream, record, words), weight) in enumerate(zip(passages, weights, strict=True))
@@ -330,13 +349,10 @@ class Ranking(msgspec.Struct):
             return [_OF_DAYS] * len(self.evidence)
         return scores(self.clues(), self.values, self.embedder is not None, self.least)
 
-    def near(self, place: int) -> bool:
-        """Whether the candidate at this place says the same as the first one."""
-        return self.twins is not None and self.twins.near(place)
-
     def clues(self) -> Clues:
         """Return the inputs for the scores."""
-        near_first = [place == 0 or self.near(place) for place in range(len(self.chosen))]
+        places = range(len(self.chosen))
+        near_first = [not n or (self.twins is not None and self.twins.near(n)) for n in places]
         return Clues.of(
             self.values,
             self.evidence,
@@ -475,12 +491,15 @@ def _pooled(parts: Sequence[Found]) -> Found:
         whole.frequencies.update(part.frequencies)
         whole.cosines = sorted([*whole.cosines, *part.cosines], reverse=True)[:_NEARBY]
     by_words: list[Candidate] = []
-    tables: list[Any] = []
+    times: list[Any] = []
+    sizes: list[Any] = []
     for part in parts:
         mine = [one for one in part.candidates if one.words]
-        tables.append(taken(part.times, [one.held or 0 for one in mine]))
+        held = [one.held for one in mine]
+        times.append(taken(part.times, held))
+        sizes.append(taken(part.sizes, held))
         by_words += mine
-    weights = whole.weigh(tables, [one.text.size for one in by_words])
+    weights = whole.weigh(times, sizes)
     for one, weight in zip(by_words, weights, strict=True):
         one.words = weight
     return whole

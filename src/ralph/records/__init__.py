@@ -179,6 +179,8 @@ def clean(value: T) -> T:
 
 def plain(value: Any) -> Any:
     """Return the value as plain JSON data: structs by their `to_json`, else with all fields."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, msgspec.Struct):

@@ -50,7 +50,7 @@ _BEARER = "bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LISTS = ("kind", "feature")
 # At most this many waiting questions are announced, and so many tokens are known for it.
-_MOST_AHEAD, _MOST_SEEN = 7, 1000
+_MOST_AHEAD, _MOST_SEEN = 15, 1000
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
