@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import string
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
 from ralph.recall import Hit
 from ralph.recall.score import FLOOR, INJECTED, RELEVANT
-from ralph.recall.search import Candidate, conclude
+from ralph.recall.search import Candidate, WordsHeld, conclude
 from ralph.records.conversation import (
     Conversation,
     Exchange,
@@ -185,6 +186,21 @@ def test_what_is_shown_does_not_depend_on_how_much_below_it_was_looked_at(ralph:
     assert counts >= {0, 1, 3, 10}
 
 
+def test_what_a_search_made_goes_without_the_garbage_collector(ralph: Ralph) -> None:
+    told(ralph, *LOGIN)
+    ralph.conversations.exchange(
+        ralph.conversations.start("Login"), user="Why does the login fail?", assistant=LOGIN[0]
+    )
+    assert ralph.search("login problems")
+    gc.collect()
+    gc.disable()
+    try:
+        assert {hit.kind for hit in ralph.search("login problems")} == {"exchange", "iteration"}
+        assert not any(isinstance(one, Candidate) for one in gc.get_objects())
+    finally:
+        gc.enable()
+
+
 def test_near_twins_far_below_the_first_do_not_count_as_its_rivals(ralph: Ralph) -> None:
     docks = [f"The yellow crane stands idle at dock {n} since spring." for n in range(6)]
     others = [f"A crane in {place} was painted yellow." for place in OTHERS + LOGIN]
@@ -195,7 +211,7 @@ def test_near_twins_far_below_the_first_do_not_count_as_its_rivals(ralph: Ralph)
         question = ralph.store.question("yellow crane dock", limit=10, min_score=min_score)
         found = ralph.store.find([ralph.notes], question)
 
-        def lift(candidates: list[Candidate]) -> list[Candidate]:
+        def lift(candidates: list[Candidate], _: WordsHeld) -> list[Candidate]:
             order = [docks[0], others[0], *docks[1:], *others[1:]]
             for one in candidates:
                 place = order.index(one.hit.record.text)

@@ -364,6 +364,9 @@ def _token(name: str, value: str) -> str:
     return f"f{hashlib.sha256(told).hexdigest()[:20]}"
 
 
+# -- Choosing passages in arrays.
+
+
 def is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each row is wanted. Uses a mask: np.isin loads numpy.ma, which takes 25 ms."""
     import numpy as np

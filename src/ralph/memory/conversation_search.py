@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, shortness
-from ralph.recall.search import Candidate
+from ralph.recall.search import Candidate, WordsHeld
 from ralph.records import Record
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange
@@ -43,7 +43,6 @@ _MANY = 3
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _NO_EXCHANGES: Sequence[str] = ()
 _value = operator.attrgetter("value")
-WordsHeld = Callable[[Iterable[Candidate]], float]
 
 
 class SearchFilter(msgspec.Struct, frozen=True):

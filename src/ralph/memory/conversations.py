@@ -25,7 +25,7 @@ from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT, least_in_talk
-from ralph.recall.search import Candidate, Found, Question, conclude
+from ralph.recall.search import Candidate, Found, Question, WordsHeld, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
@@ -341,12 +341,12 @@ class Conversations:
             found.candidates = [one for one in found.candidates if self.stream.shows(one.record)]
         found.least = least_in_talk(found.count)
 
-        def lift(candidates: list[Candidate]) -> list[Candidate]:
+        def lift(candidates: list[Candidate], words_held: WordsHeld) -> list[Candidate]:
             histories = [stream.history_for(question) for stream in streams]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
-                words_held=found.words_held,
+                words_held=words_held,
                 spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,

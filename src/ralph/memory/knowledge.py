@@ -28,7 +28,7 @@ from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
 from ralph.recall.score import INJECTED
-from ralph.recall.search import Candidate, Found, Question, conclude
+from ralph.recall.search import Candidate, Found, Question, WordsHeld, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
@@ -306,7 +306,7 @@ class Knowledge(Stream):
             return answer
         slots, history = self.state.history().slots, self.living()
 
-        def of_patterns(candidates: list[Candidate]) -> list[Candidate]:
+        def of_patterns(candidates: list[Candidate], _: WordsHeld) -> list[Candidate]:
             """Return the best entry of each pattern, so that repeated ones do not score lower."""
             best: dict[str, Candidate] = {}
             for one in sorted(

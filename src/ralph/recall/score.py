@@ -219,7 +219,7 @@ def best_by_both(
     words: Sequence[float], cosines: Sequence[Any], weight: float, most: int
 ) -> tuple[list[int], list[float]]:
     """Return the places of the best passages as `mix` and `best_places` would find them, and all
-    cosines, which are given in several arrays; NaN for a passage without a vector."""
+    cosines, which are given in several arrays. A passage without a vector has NaN."""
     import numpy as np
 
     by_words, by_meaning = np.array(words, dtype=np.float64), np.concatenate(cosines)
@@ -358,11 +358,9 @@ def nearness(one: Evidence, embedder: str) -> tuple[float, float]:
     """
     unrelated, related, alike = _cosines(embedder)
     noise = _NOISE * max(0, _PLAIN_WORDS - one.asked) + one.shared
-    near, same = (
-        (min(one.cosine or 0.0, 1.0) - low) / (high - low)
-        for low, high in ((unrelated + noise, related + noise), (alike, 1.0))
-    )
-    return min(1.0, max(0.0, near)), max(0.0, same)
+    cosine, low, high = min(one.cosine or 0.0, 1.0), unrelated + noise, related + noise
+    near = min(1.0, max(0.0, (cosine - low) / (high - low)))
+    return near, max(0.0, (cosine - alike) / (1.0 - alike))
 
 
 @functools.cache

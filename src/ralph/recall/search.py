@@ -130,7 +130,10 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
 
 # Changes the values of a memory's candidates, leaves some out, or replaces their hits by others.
 # The best value is restored afterwards, so that a lift gives no memory an advantage over others.
-Lift = Callable[[list[Candidate]], list[Candidate]]
+# A lift must not refer to its `Found`, or only the garbage collector could free them both: it is
+# given `Found.words_held`.
+WordsHeld = Callable[[Iterable[Candidate]], float]
+Lift = Callable[[list[Candidate], WordsHeld], list[Candidate]]
 
 
 class Found(msgspec.Struct, dict=True):
@@ -555,7 +558,7 @@ def _lifted(part: Found) -> list[Candidate]:
     if part.lift is None or not best:
         return best
     before = {id(one): one.value for one in best}
-    lifted = part.lift(best)
+    lifted = part.lift(best, part.words_held)
     most = max([before[id(one)] for one in lifted], default=0.0)
     scale = most / (max(map(_value, lifted), default=0.0) or 1.0)
     for one in lifted:
