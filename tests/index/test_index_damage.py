@@ -345,6 +345,24 @@ def test_an_index_deleted_while_it_is_built_is_built_again(
         assert memory.store.index.store.check(deep=True) == []
 
 
+def test_an_index_deleted_again_and_again_is_off_and_the_journal_answers(
+    filled: list[object], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_toy(project) as memory:
+        sync = memory.store.index.sync
+
+        def sync_in_vain(*args: Any, **how: Any) -> Any:
+            synced = sync(*args, **how)
+            memory.store.index.delete()
+            return synced
+
+        memory.store.index.delete()
+        monkeypatch.setattr(memory.store.index, "sync", sync_in_vain)
+        answer = memory.feature("auth").search(QUESTION)
+        assert len(answer) == len(filled)
+        assert "deleted again and again" in answer.notes[0]
+
+
 def test_threads_go_on_while_one_of_them_sets_the_index_aside(
     filled: list[object], project: Path
 ) -> None:

@@ -118,7 +118,7 @@ class Weighed(msgspec.Struct, frozen=True):
 def joined(tables: Sequence[Any], width: int) -> Any:
     """Join tables of `width` columns."""
     np = sys.modules.get("numpy")  # hooks start without numpy
-    if np is None or not width:
+    if np is None or not width or not tables:
         return [row for table in tables for row in table]
     return np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1, width) for one in tables])
 
