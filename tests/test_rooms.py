@@ -101,7 +101,7 @@ STARTED = {"__main__.py"}
 LAZY = ("doors/cli/commands/", "index/embedders/")
 WIDEST_PORT = 7
 # Statements of the package: may only fall. Raised on purpose, in the commit that says why.
-MOST_STATEMENTS = 34_627
+MOST_STATEMENTS = 34_637
 
 
 def modules(package: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index import Corrupt
 from ralph.index import sync as sync_module
+from ralph.index.sqlite import SqliteStore
 from ralph.memory import store as stores
 from ralph.memory.ralph import Ralph
 
@@ -361,6 +363,61 @@ def test_an_index_deleted_again_and_again_is_off_and_the_journal_answers(
         answer = memory.feature("auth").search(QUESTION)
         assert len(answer) == len(filled)
         assert "deleted again and again" in answer.notes[0]
+
+
+@pytest.mark.parametrize("way", ["drop", "repair"])
+def test_a_file_that_a_thread_is_opening_is_not_deleted_before_it_is_open(
+    filled: list[object], project: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    opening, goes_on, use_wal = threading.Event(), threading.Event(), SqliteStore._use_wal
+
+    def waits(store: SqliteStore, connection: sqlite3.Connection) -> None:
+        opening.set()
+        goes_on.wait(50)
+        use_wal(store, connection)
+
+    with open_toy(project) as memory, ThreadPoolExecutor(2) as pool:
+        store = memory.store.index.store
+        assert isinstance(store, SqliteStore)
+        inode = store._local.inode = store._inode()
+        monkeypatch.setattr(SqliteStore, "_use_wal", waits)
+        asked = pool.submit(memory.feature("auth").search, QUESTION)
+        assert opening.wait(50)
+
+        def remove() -> None:
+            store._local.inode = inode
+            store.drop() if way == "drop" else store.repair(Corrupt("says the test"))
+
+        monkeypatch.setattr(store, "close", lambda: None)  # it would wait for the connection
+        removed = pool.submit(remove)
+        with pytest.raises(TimeoutError):
+            removed.result(0.2)
+        assert store._inode() == inode
+        goes_on.set()
+        removed.result(50)
+        assert len(asked.result(50)) == len(filled)
+
+
+def test_a_file_that_another_process_replaces_while_it_is_opened_is_opened_again(
+    filled: list[object], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    use_wal = SqliteStore._use_wal
+
+    def replaced(store: SqliteStore, connection: sqlite3.Connection) -> None:
+        opened.append(store._inode())
+        if len(opened) == 1:
+            for file in index_files(project):
+                file.unlink()
+        use_wal(store, connection)
+
+    monkeypatch.setattr(SqliteStore, "_use_wal", replaced)
+    with open_toy(project) as memory:
+        assert ask(memory) == filled
+        store = memory.store.index.store
+        assert isinstance(store, SqliteStore)
+        assert len(opened) == 2
+        assert [one.inode for one in store._opened.values()] == [store._inode()]
 
 
 def test_threads_go_on_while_one_of_them_sets_the_index_aside(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sqlite3
 import threading
@@ -64,10 +65,8 @@ CREATE VIRTUAL TABLE words_{n} USING fts5(
 CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 # Files of earlier versions also have a vocabulary table.
-_DROP = "\n".join(
-    f"DROP TABLE IF EXISTS {table}_{{n}};"
-    for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
-)
+_DROPPED = ("vocabulary", "words", "vector", "passage", "record", "forgotten")
+_DROP = "\n".join(f"DROP TABLE IF EXISTS {table}_{{n}};" for table in _DROPPED)
 # Twice SQLite's default: reading blocks is faster, and writing one record is no slower.
 _PAGE_BYTES = 8192
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
@@ -237,6 +236,9 @@ class OpenConnection(msgspec.Struct, eq=False):
 # By path and inode; the inode is not reused as long as a connection is open.
 _loaded: WeakValueDictionary[tuple[Path, int], LoadedCollections] = WeakValueDictionary()
 _loaded_lock = threading.Lock()
+# Nobody deletes a file while a thread opens it: SQLite would take the side file of its successor
+# for its own, and empty it in the memory of the other threads (SIGBUS).
+_file_locks: dict[Path, threading.RLock] = {}
 
 
 class SqliteStore:
@@ -252,6 +254,7 @@ class SqliteStore:
         self.path = path
         self.where = str(path)
         self._folders = folders or [path.parent]
+        self._file_lock = _file_locks.setdefault(path, threading.RLock())
         self._local = threading.local()
         self._opened: dict[sqlite3.Connection, OpenConnection] = {}
         # Those that no thread uses. The last one knows most about the file.
@@ -299,10 +302,8 @@ class SqliteStore:
                 _remove(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
             select = f"SELECT 1 FROM passage_{n} WHERE row = ? AND block IS NULL"
-            filled = [
-                one for one in batch.vectors if connection.execute(select, one[:1]).fetchone()
-            ]
-            insert_vectors(connection, n, filled)
+            is_free = [connection.execute(select, one[:1]).fetchone() for one in batch.vectors]
+            insert_vectors(connection, n, [*itertools.compress(batch.vectors, is_free)])
             if batch.position is not None:
                 position = (batch.position, n)
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
@@ -341,12 +342,12 @@ class SqliteStore:
                 _drop(connection, "name = ? AND live = 0" if unfinished else "name = ?", name)
             return
         self.close()
-        self._unlink(self._files(), "the index cannot be deleted")
+        with self._file_lock:
+            self._unlink(self._files(), "the index cannot be deleted")
 
     def prune(self) -> list[str]:
         """Delete unused index files: damaged, from another schema, or in another place."""
-        mine = {Path(f"{self.path}{side}") for side in _SIDE_FILES}
-        others = [file for file in self._files() if file not in mine]
+        others = sorted({*self._files()} - {Path(f"{self.path}{side}") for side in _SIDE_FILES})
         self._unlink(others, "an old index cannot be deleted")
         return [file.name for file in others]
 
@@ -356,31 +357,29 @@ class SqliteStore:
         self.close()
         if self._inode() != mine:
             return  # another process has repaired it already
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
-        for side in _SIDE_FILES:
-            # SQLite deletes the log itself when the last connection closes.
-            with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.path}{side}").replace(f"{aside}{side}")
-        warning = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
+        now = datetime.now(UTC)
+        aside = self.path.with_name(f"{self.path.name}.damaged-{now:%Y%m%dT%H%M%S%f}")
+        with self._file_lock:
+            for side in _SIDE_FILES:
+                # SQLite deletes the log itself when the last connection closes.
+                with contextlib.suppress(FileNotFoundError):
+                    Path(f"{self.path}{side}").replace(f"{aside}{side}")
         import logging  # a search does not need it
 
+        warning = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
         logging.getLogger("ralph").warning(warning, damage, aside.name)
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Try to read the file; with `deep`, return the problems SQLite itself finds in it."""
         with self.state() as view:
             view.collections()
-        with self._using() as connection:
-            rows = connection.execute("PRAGMA integrity_check").fetchall() if deep else ()
+            rows = view.connection.execute("PRAGMA integrity_check").fetchall() if deep else ()
         return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def close(self) -> None:
         """Close every connection. The store can be used again afterwards."""
         for opened in list(self._opened.items()):
             self._close(*opened)
-
-    # -- inside
 
     def _vacuum(self, *, forgotten: bool) -> None:
         """Free the space of dropped collections; with `forgotten`, also make sure that the file's
@@ -431,30 +430,33 @@ class SqliteStore:
                         return idle, used.lock
                     self._close(idle, used)  # the file was deleted or replaced under us
         disk.make_folder(self.path.parent)
-        # Create it here, because SQLite would make it readable for everyone. Its log gets the same
-        # mode.
-        if not self.path.exists():
+        while True:
+            with self._file_lock:
+                connection, opened = self._open()
+                if opened.inode == self._inode():
+                    return connection, opened.lock
+                self._close(connection, opened)  # another process has replaced the file
+
+    def _open(self) -> tuple[sqlite3.Connection, OpenConnection]:
+        if not self.path.exists():  # SQLite would make it, and its log, readable for everyone
             os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
-        self._local.inode = self._inode()
-        lock = threading.RLock()
-        with lock:
-            # Threads use a connection in turn, and any thread may close it.
-            connection = sqlite3.connect(
-                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-            inode = self._local.inode = self._inode()
-            with _loaded_lock:
-                loaded = _loaded.setdefault((self.path, inode), LoadedCollections())
-            self._opened[connection] = OpenConnection(lock, inode, loaded)
+        inode = self._local.inode = self._inode()
+        # Threads use a connection in turn, and any thread may close it.
+        how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+        connection = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, **how)
+        with _loaded_lock:
+            loaded = _loaded.setdefault((self.path, inode), LoadedCollections())
+        opened = OpenConnection(threading.RLock(), inode, loaded)
+        with opened.lock:
+            self._opened[connection] = opened
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # for a new file
             connection.execute("PRAGMA synchronous = NORMAL")
-            # `_vacuum` wipes forgotten content. Zeroing every page of a dropped collection would
-            # only make rebuilds slow.
+            # `_vacuum` wipes forgotten content. Zeroing dropped pages would make rebuilds slow.
             connection.execute("PRAGMA secure_delete = FAST")
             connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
             self._use_wal(connection)
             connection.execute(_META)
-        return connection, lock
+        return connection, opened
 
     def _close(self, connection: sqlite3.Connection, opened: OpenConnection) -> None:
         with opened.lock:
@@ -499,8 +501,8 @@ class SqliteStore:
         except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
             if _is_damage(error) or self.path.is_dir():
                 raise Corrupt(str(error)) from error
-            todo = "Free up disk space or fix the permissions; the journal has everything."
             what = f"the index cannot be used ({error})"
+            todo = "Free up disk space or fix the permissions; the journal has everything."
             raise IndexOff(what, where=self.where, todo=todo) from error
 
 
@@ -518,11 +520,10 @@ def _is_damage(error: Exception) -> bool:
 
 def _create(connection: sqlite3.Connection, collection: Collection) -> Collection:
     """Create empty tables. The collection is live at once if no other has its name."""
-    name = collection.name
+    name, manifest = collection.name, msgspec.structs.asdict(collection.manifest)
     _drop(connection, "name = ? AND live = 0", name)
     select = "SELECT 1 FROM collection WHERE name = ?"
     live = connection.execute(select, (name,)).fetchone() is None
-    manifest = msgspec.structs.asdict(collection.manifest)
     row = {"name": name, "stream": collection.stream, "live": int(live), **manifest}
     n = _insert(connection, "collection", row)
     _script(connection, _TABLES, n)
@@ -542,8 +543,8 @@ def _switch(connection: sqlite3.Connection, collection: Collection) -> None:
 
 
 def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
-    found = connection.execute(f"SELECT id FROM collection WHERE {where}", (name,)).fetchall()
-    for (n,) in found:
+    select = f"SELECT id FROM collection WHERE {where}"
+    for (n,) in connection.execute(select, (name,)).fetchall():
         _script(connection, _DROP, n)
         connection.execute("DELETE FROM collection WHERE id = ?", (n,))
 
@@ -559,8 +560,8 @@ def _insert_record(
     connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int
 ) -> Iterator[PassageVectors]:
     """Insert a record, its passages and their words; yield the vectors that exist."""
-    columns = ("id", "digest", "kind", "number", "at", "body")
-    values = {name: getattr(row.record, name) for name in columns}
+    names = ("id", "digest", "kind", "number", "at", "body")
+    values = {name: getattr(row.record, name) for name in names}
     values |= {"source": msgspec.json.encode(row.record.source).decode(), "sweep": sweep}
     number = _insert(connection, f"record_{n}", values)
     for passage, passage_hash, vector in zip(row.passages, row.hashes, row.vectors, strict=True):
