@@ -24,7 +24,6 @@ BENCHES = {
     "page": "start, every view and memory of the page in the browser",
     "server": "searches per second of two servers on one PostgreSQL, compared with an echo",
     "paths": "how many files and functions each data path crosses",
-    "calibrate": "what a score means: its constants, and how well they fit",
 }
 
 

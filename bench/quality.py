@@ -39,7 +39,7 @@ from ralph.index.sync import live_of
 from ralph.memory.ralph import open_ralph
 from ralph.recall import Hit
 from ralph.recall.score import FLOOR
-from ralph.recall.search import Question, find, rank
+from ralph.recall.search import Question, find, judge
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -144,8 +144,7 @@ def ranked(
     found = find(view, collections, question, vectors=vectors, embedder=embedder)
     for one in found.candidates:
         one.read = lambda one: Hit(one.record.id, "passage", None, None, "", None, None)
-    ranking = rank(question, [found])
-    return [one.record.id for one in ranking.chosen[: question.limit]] if ranking else []
+    return [one.record.id for one in judge(question, found)[: question.limit]]
 
 
 def by_meaning(

@@ -90,12 +90,12 @@ def test_switching_to_a_server_and_back_gives_the_same_answers(
         before = asked(embedded)
     with open_served(project, server.url) as served:
         assert asked(served) == before
-        served.feature("auth").remember(made("only while it was there", session_id="new"))
+        served.feature("auth").remember(made("written while the server ran", session_id="new"))
         there = asked(served)
     with open_toy(project) as again:
         assert asked(again) == there
-        [found] = again.feature("auth").search("only while it was there", limit=1)
-    assert found.record.summary == "only while it was there"
+        [found] = again.feature("auth").search("written while the server ran", limit=1)
+    assert found.record.summary == "written while the server ran"
 
 
 def test_facets_of_a_question_are_asked_of_the_server(served: Ralph) -> None:

@@ -173,12 +173,12 @@ def test_many_are_kept_or_none(auth: FeatureMemory) -> None:
 
 
 def test_remembering_the_same_again_is_one_record(auth: FeatureMemory) -> None:
-    first = auth.remember(made("the same", session_id="run-1"))
-    again = auth.remember(made("the same", session_id="run-1"))
+    first = auth.remember(made("identical wording", session_id="run-1"))
+    again = auth.remember(made("identical wording", session_id="run-1"))
     assert (again.id, again.fresh) == (first.id, False)
     assert again.record.iteration_number == 1
     assert len(auth.iterations()) == 1
-    assert len(auth.search("the same")) == 1
+    assert len(auth.search("identical wording")) == 1
 
 
 def test_the_same_work_in_another_run_is_another_record(auth: FeatureMemory) -> None:
@@ -219,7 +219,8 @@ def test_two_processes_that_remember_at_once_get_distinct_numbers(
     from remembering import made, open_toy
     with open_toy(sys.argv[1]) as memory:
         for n in range(25):
-            done = memory.feature("auth").remember(made("both", session_id=f"{sys.argv[2]}-{n}"))
+            iteration = made("identical wording", session_id=f"{sys.argv[2]}-{n}")
+            done = memory.feature("auth").remember(iteration)
             print(done.record.iteration_number)
     """
     with ThreadPoolExecutor(3) as pool:
@@ -227,7 +228,7 @@ def test_two_processes_that_remember_at_once_get_distinct_numbers(
     numbers = sorted(int(number) for run in runs for number in run)
     assert numbers == list(range(1, 76))
     assert auth.verify() == (75, [])
-    [hit] = auth.search("both", limit=20)
+    [hit] = auth.search("identical wording", limit=20)
     assert len(hit.like) == 74  # they all say the same
 
 

@@ -11,22 +11,18 @@ from ralph.config import Settings
 from ralph.index import WordMatches, ranking_tokens
 from ralph.recall.score import (
     FLOOR,
-    INJECTED,
-    LISTED,
     RELEVANT,
-    Clues,
+    TOLD,
+    Asked,
     Evidence,
-    best_by_both,
-    best_places,
-    least_in_talk,
-    mix,
-    pointedness,
-    rarity,
+    answered_by,
+    own_relevance,
     relevance,
-    scores,
-    weigh,
+    relevance_word,
     why,
 )
+from ralph.recall.words import best_by_both, best_places, mix, rarity
+from ralph.text.questions import is_question
 from ralph.text.tokens import PassageWords, query_tokens, tokens
 
 STATIC = "static:table"
@@ -154,123 +150,84 @@ RECORD = (
 )
 
 
-def evidence(query: str, *, count: int = 3, cosine: float | None = None) -> Evidence:
-    passage = tokens(RECORD)
-    rarities = {one: rarity(one, int(one in passage), count) for one in query_tokens(query)}
-    return weigh(rarities, PassageWords("", " ".join(passage), ""), cosine=cosine)
+def evidence(query: str, *, cosine: float | None = None) -> Evidence:
+    passage = PassageWords("", " ".join(tokens(RECORD)), "")
+    return Asked.of(query_tokens(query)).weigh(passage, cosine=cosine, in_time=False, adds=1.0)
 
 
-def found(
-    values: list[float],
-    first: Evidence,
-    *,
-    embedder: str | None = STATIC,
-    pointed: float = 1.0,
-    near_first: list[bool] | None = None,
-    least: float = 0.1,
-    crowd: float = 0.0,
-) -> list[float]:
-    """The scores of a list whose hits all have this evidence, among 100 passages."""
-    clues = Clues.of(
-        values,
-        [first] * len(values),
-        near_first or [place == 0 for place in range(len(values))],
-        count=100,
-        pointed=pointed,
-        embedder=embedder,
-        crowd=crowd,
-    )
-    return scores(clues, values, embedder is not None, least)
-
-
-VALUES = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12).map(
-    lambda values: sorted(values, reverse=True)
-)
-COSINE = st.one_of(st.none(), st.floats(-1.0, 1.0))
-
-
-@given(VALUES, COSINE, st.floats(0.0, 40.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-def test_scores_are_probabilities_in_the_order_of_the_list(
-    values: list[float], cosine: float | None, weight: float, coverage: float, pointed: float
-) -> None:
-    one = Evidence((), 3, coverage, weight, cosine)
+def own(query: str, cosine: float | None = None, *, talk: bool = False) -> float:
     embedder = None if cosine is None else STATIC
-    listed = found(values, one, embedder=embedder, pointed=pointed)
-    assert len(listed) == len(values)
-    assert all(0.0 <= value <= 1.0 for value in listed)
-    assert listed == sorted(listed, reverse=True)
+    return own_relevance(evidence(query, cosine=cosine), embedder, talk=talk)
 
 
-@given(VALUES, st.floats(0.0, 1.0), st.floats(0.0, 40.0), st.floats(0.0, 20.0), st.floats(0.0, 1.0))
-def test_a_fuller_match_and_a_nearer_meaning_never_score_lower(
-    values: list[float], cosine: float, weight: float, more: float, coverage: float
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.booleans())
+def test_a_fuller_match_and_a_nearer_meaning_are_never_less_relevant(
+    near: float, nearer: float, talk: bool
 ) -> None:
-    base = found(values, Evidence((), 3, coverage / 2, weight, cosine))[0] - 1e-9
-    assert found(values, Evidence((), 3, coverage, weight + more, cosine))[0] >= base
-    assert found(values, Evidence((), 3, coverage / 2, weight, cosine + more / 20))[0] >= base
+    near, nearer = sorted((near, nearer))
+    assert own("login form", near, talk=talk) <= own("login form", nearer, talk=talk)
+    assert own("login kubernetes", near, talk=talk) <= own("login form", near, talk=talk)
 
 
-def test_what_stands_out_is_surer() -> None:
-    some = evidence("login form", count=100, cosine=0.25)
-    lonely, crowded = found([1.0, 0.3, 0.3], some)[0], found([1.0, 0.99, 0.98], some)[0]
-    assert lonely > crowded + 0.2
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2), st.floats(0.0, 1.0))
+def test_another_hit_never_makes_a_list_less_likely_to_answer(
+    two: list[float], another: float
+) -> None:
+    best, second = sorted(two, reverse=True)
+    more = sorted([best, second, another], reverse=True)
+    assert answered_by(more[0], more[1]) >= answered_by(best, second)
 
 
-def test_nothing_needs_to_stand_out_from_what_says_the_same() -> None:
-    some = evidence("login form validation", count=100, cosine=0.3)
-    values, rivals = [1.0, 0.99, 0.98, 0.4], [True, False, False, False]
-    crowded = found(values, some, near_first=rivals)
-    alike = found(values, some, near_first=[True, True, True, False])
-    assert min(alike[:3]) > crowded[0] >= crowded[1]
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_relevance_rises_with_its_own_evidence_and_with_that_of_the_list(
+    answered: float, surer: float, own: float, share: float
+) -> None:
+    answered, surer = sorted((answered, surer))
+    value = relevance(answered, own, share)
+    assert 0.0 <= value <= 1.0
+    assert value <= relevance(surer, own, share)
+    assert value <= relevance(answered, own, 1.0)
 
 
-def test_the_text_of_the_question_itself_needs_neither_rare_words_nor_to_stand_out() -> None:
-    same = evidence("login form", count=100, cosine=0.99)
-    assert min(found([1.0, 1.0, 1.0], same, pointed=0.0)) >= INJECTED
+def test_a_text_without_a_common_word_and_without_a_near_meaning_is_not_relevant() -> None:
+    assert own("kubernetes", 0.02) == own("kubernetes", -0.04) == own("kubernetes") == 0.0
 
 
-def test_meaning_counts_whatever_words_are_common_in_the_memory() -> None:
-    rarities = {"login": rarity("login", 18, 20), "problem": rarity("problem", 0, 20)}
-    common = weigh(rarities, PassageWords("login", "", ""), cosine=0.4)
-    assert found([1.0, 0.8, 0.7], common)[0] >= FLOOR
+def test_a_question_of_words_that_everybody_uses_is_empty() -> None:
+    for prompt in ("yes", "commit and push", "run the tests", "looks good, merge it", "ok do it"):
+        assert Asked.of(query_tokens(prompt)).is_empty, prompt
+    for question in ("login", "slow restart", "no such table: users", "csv encoding"):
+        assert not Asked.of(query_tokens(question)).is_empty, question
 
 
-def test_a_question_of_words_that_everybody_uses_points_nowhere() -> None:
-    for text in ("fix the error", "run it", "the test file", "what is it about"):
-        assert pointedness(query_tokens(text)) < 0.1
-    for text in ("fix the ENOSPC error", "login"):
-        assert pointedness(query_tokens(text)) == 1.0
-    assert pointedness([], time_weight=6.0) == 1.0
+def test_a_question_that_names_a_time_is_not_empty() -> None:
+    assert not Asked.of(["work"], time_weight=5.0).is_empty
 
 
 def test_an_embedder_that_nobody_measured_is_trusted_less() -> None:
-    near = evidence("checking credentials typed by visitors", cosine=0.4)
-    assert near.matched == ()
-    assert found([1.0, 0.5], near, embedder="somebody:else")[0] < found([1.0, 0.5], near)[0]
-
-
-def test_a_list_is_shown_where_the_nearest_is_above_the_crowd() -> None:
-    near = evidence("checking credentials typed by visitors", cosine=0.35)
-    level = [1.0] * 6
-    assert found(level, near, least=LISTED, crowd=0.1)[0] == FLOOR
-    assert found(level, near, least=LISTED, crowd=0.3)[0] < FLOOR
-
-
-def test_an_answer_must_be_likelier_among_more_exchanges() -> None:
-    assert least_in_talk(0) == LISTED < least_in_talk(20) < least_in_talk(200)
-    assert least_in_talk(200) == least_in_talk(10_000)
+    seen = evidence("authentication of people", cosine=0.5)
+    assert own_relevance(seen, "other:model", talk=False) < own_relevance(seen, STATIC, talk=False)
 
 
 def test_a_time_in_the_question_is_no_missing_word() -> None:
-    rarities, words = {"cooki": rarity("cooki", 1, 10)}, PassageWords("cooki", "", "")
-    inside = weigh(rarities, words, time_weight=6.0, in_time=True)
-    outside = weigh(rarities, words, time_weight=6.0)
+    asked = Asked.of(["cooki"], time_weight=6.0)
+    words = PassageWords("cooki", "", "")
+    inside = asked.weigh(words, cosine=None, in_time=True, adds=1.0)
+    outside = asked.weigh(words, cosine=None, in_time=False, adds=1.0)
     assert inside.coverage == 1.0 > outside.coverage
     assert inside.weight > outside.weight
 
 
+def test_a_question_is_known_by_its_mark_or_its_first_word() -> None:
+    assert is_question("What encoding do we use for the csv files")
+    assert is_question("Which port?")
+    assert is_question('the port, "which one?"')
+    assert not is_question("We never use floats for money.")
+    assert not is_question("")
+
+
 def test_the_settings_have_the_same_floors() -> None:
-    assert (Settings().min_score, Settings().rag_min_similarity) == (FLOOR, INJECTED)
+    assert (Settings().min_score, Settings().rag_min_similarity) == (FLOOR, TOLD)
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.sampled_from(["test", "zod", "ts2345", "42"]))
@@ -290,7 +247,7 @@ def test_why_says_in_one_line_what_matched() -> None:
 
 def test_a_score_under_the_floor_is_not_called_relevant_in_any_way() -> None:
     scores = (0.0, FLOOR - 0.01, FLOOR, RELEVANT - 0.01, RELEVANT, 1.0)
-    words = [relevance(value) for value in scores]
+    words = [relevance_word(value) for value in scores]
     assert words == [None, None, "possibly", "possibly", "relevant", "relevant"]
 
 

@@ -12,7 +12,7 @@ from places import DATA
 from bench.datasets import Ask, read
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
-from ralph.recall.score import FLOOR, INJECTED, RELEVANT
+from ralph.recall.score import FLOOR, RELEVANT, TOLD
 
 OWN = read("own", DATA / "own_pairs.jsonl")
 PAIRS = json.loads((DATA / "recall_pairs.json").read_text("utf-8"))
@@ -57,7 +57,7 @@ def over(ralph: Ralph, asked: list[tuple[str, str]], floor: float) -> float:
 def test_to_an_unrelated_question_next_to_nothing_is_relevant(ralph: Ralph) -> None:
     asked = [(name, question) for name in PROJECTS for question in PAIRS["unrelated"]]
     assert over(ralph, asked, FLOOR) <= 0.10  # seen: .09
-    assert over(ralph, asked, INJECTED) <= 0.04  # seen: .03
+    assert over(ralph, asked, TOLD) <= 0.04  # seen: .03
 
 
 def test_a_question_on_the_topic_that_nothing_answers_is_seldom_called_answered(
@@ -66,7 +66,7 @@ def test_a_question_on_the_topic_that_nothing_answers_is_seldom_called_answered(
     absent = [(name, q) for name, project in PROJECTS.items() for q in project["absent"]]
     assert over(ralph, absent, FLOOR) <= 0.40  # seen: .34, at most possibly relevant
     assert over(ralph, absent, RELEVANT) <= 0.20  # seen: .15
-    assert over(ralph, absent, INJECTED) <= 0.08  # seen: .04
+    assert over(ralph, absent, TOLD) <= 0.08  # seen: .04
 
 
 def test_the_whole_project_is_searched_as_one_and_the_right_feature_answers(ralph: Ralph) -> None:
@@ -128,8 +128,8 @@ def test_the_records_that_answer_pass_the_thresholds_and_hard_negatives_less_oft
     misled = [share_over(told, least, right=False) for least in (0.40, 0.55, 0.70)]
     least, most = {
         # Hard negatives stand beside the right record: they are shown, and seldom as relevant.
-        "static": ((0.95, 0.88, 0.84), (0.36, 0.14, 0.11)),
-        "none": ((0.93, 0.79, 0.72), (0.29, 0.10, 0.09)),
+        "static": ((0.93, 0.88, 0.84), (0.36, 0.24, 0.17)),
+        "none": ((0.91, 0.79, 0.72), (0.29, 0.18, 0.14)),
     }[embedder]
     assert all(seen >= wanted for seen, wanted in zip(passing, least, strict=True)), passing
     assert all(seen <= allowed for seen, allowed in zip(misled, most, strict=True)), misled

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from ralph.recall.score import Weighed, meaning_share, weigh_words
+from ralph.recall.words import Weighed, meaning_share, weigh_words
 from ralph.text.tokens import PassageWords
 
 Fields = tuple[str, str, str]

@@ -110,7 +110,8 @@ def test_a_journal_with_such_lines_is_read_all_the_same(
 def test_a_conversation_s_journal_with_such_lines_is_read_all_the_same(
     line: Line, inside: Path, home: Path
 ) -> None:
-    talk = '{"title":"t","exchanges":[{"user":"Where is the zebra?","assistant":"Over there."}]}'
+    exchange = '{"user":"Where is the zebra?","assistant":"Behind the old barn, near the river."}'
+    talk = f'{{"title":"t","exchanges":[{exchange}]}}'
     line.well("conversations", "import", "-", stdin=f'{{"version":1,"conversations":[{talk}]}}')
     [journal] = (home / "journal" / "conversations").glob("*.jsonl")
     with journal.open("a", encoding="utf-8") as file:

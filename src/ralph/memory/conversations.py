@@ -24,8 +24,8 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT, least_in_talk
-from ralph.recall.search import Candidate, Found, Question, WordsHeld, conclude
+from ralph.recall.score import FLOOR, RELEVANT
+from ralph.recall.search import Candidate, Found, Lift, Question, WordsHeld, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Annotation, Conversation, Exchange, Label, Rating, Summary
@@ -301,7 +301,7 @@ class Conversations:
         days = {"since": since, "until": until}
         question = self.store.question(query, limit=limit, min_score=floor, **days)
         found = self.candidates(question, **how)
-        return Answer(conclude(question, [found]), found.notes)
+        return Answer(conclude(question, found), _notes(found))
 
     def candidates(
         self,
@@ -315,8 +315,11 @@ class Conversations:
         documents: bool = False,
         notes: bool = False,
         summaries: bool = False,
-    ) -> Found:
-        """Return what may answer the question; with `summaries`, also those of conversations."""
+    ) -> list[Found]:
+        """Return what may answer the question, for each project by itself.
+
+        With `summaries`, also those of conversations.
+        """
         streams = self.within(everywhere)
         parts = [part for stream in streams for part in stream.parts]
         optional = {schema.DOCUMENT: documents, NOTE: notes}
@@ -335,27 +338,46 @@ class Conversations:
                 around = TimeRange(None, day) if side == "before" else TimeRange(day, None)
                 named: dict[str, Any] = {"days": around.moments(), "rest": question.text}
                 question = msgspec.structs.replace(question, **named)
-        found = self.store.find(parts, question, depth=_CANDIDATES, **how)
-        if not self._private_notes:
-            # Before ranking, because the ranks of the others would reveal hidden notes.
-            found.candidates = [one for one in found.candidates if self.stream.shows(one.record)]
-        found.least = least_in_talk(found.count)
+        found: list[Found] = []
+        for stream in streams:
+            part = self.store.find(
+                stream.parts,
+                question,
+                depth=_CANDIDATES,
+                talk=True,
+                meaning=not words_only,
+                budget_s=budget_s,
+            )
+            if not self._private_notes:
+                # Before ranking, because the ranks of the others would reveal hidden notes.
+                part.candidates = [one for one in part.candidates if stream.shows(one.record)]
+            part.lift = self._lift_in(stream, question, allowed, summaries=summaries)
+            found.append(part)
+        return found
+
+    def _lift_in(
+        self,
+        stream: ConversationStream,
+        question: Question,
+        allowed: SearchFilter,
+        *,
+        summaries: bool,
+    ) -> Lift:
+        """Return what orders the candidates of one project's conversations."""
 
         def lift(candidates: list[Candidate], words_held: WordsHeld) -> list[Candidate]:
-            histories = [stream.history_for(question) for stream in streams]
+            histories = [stream.history_for(question)]
             lifted = conversation_search.lift(
                 candidates,
                 histories,
                 words_held=words_held,
-                spread=not summaries and conversation_search.lists(question.text),
                 allowed=allowed,
                 half_life_days=self.store.settings.rag_recency_half_life_days,
                 away=self.store.journals.trouble() is not None,
             )
             return conversation_search.show_exchanges(lifted, histories, summaries=summaries)
 
-        found.lift = lift
-        return found
+        return lift
 
     def related(
         self,
@@ -371,19 +393,18 @@ class Conversations:
         """Return the past conversations that match a question, and their matching exchanges."""
         settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
-        asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
-        deeper = msgspec.structs.replace(asked, limit=_DEPTH)
+        asked = self.store.question(question, limit=_DEPTH, min_score=min(floor, FLOOR))
         found = self.candidates(
-            deeper, exclude=exclude, everywhere=everywhere, tags=tags, summaries=True
+            asked, exclude=exclude, everywhere=everywhere, tags=tags, summaries=True
         )
         return conversation_search.grouped(
             question,
-            conclude(deeper, [found]),
+            conclude(asked, found),
             [stream.history for stream in self.within(everywhere)],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
             exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
-            notes=found.notes,
+            notes=_notes(found),
         )
 
     def list(
@@ -395,6 +416,11 @@ class Conversations:
         listed = [state for state in states if wanted.issubset(state.tags)]
         # Of those that ended at the same time, the one that began later comes first.
         return sorted(reversed(listed), key=lambda state: state.last, reverse=True)[:limit]
+
+
+def _notes(found: Sequence[Found]) -> tuple[str, ...]:
+    """Return what the searches of several projects have to say, each thing once."""
+    return tuple(dict.fromkeys(note for part in found for note in part.notes))
 
 
 def the_only(found: Mapping[str, _T], wanted: str, what: str) -> _T:

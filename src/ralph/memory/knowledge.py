@@ -27,7 +27,7 @@ from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
-from ralph.recall.score import INJECTED
+from ralph.recall.score import TOLD
 from ralph.recall.search import Candidate, Found, Question, WordsHeld, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
@@ -36,7 +36,7 @@ from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.signature import names_in
 
-TASK_MIN_SCORE = INJECTED
+TASK_MIN_SCORE = TOLD
 FAILURE_MIN_SCORE = 0.75
 _TASK_LIMIT = 5
 _FAILURE_LIMIT = 3

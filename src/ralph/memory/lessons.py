@@ -153,7 +153,7 @@ def solved(
     hits = list(ralph.store.ask(features, asked, meaning=False, budget_s=budget_s))
     if feature is None:
         found = ralph.conversations.candidates(asked, words_only=True, budget_s=budget_s)
-        hits += conclude(msgspec.structs.replace(asked, limit=MOST_HITS), [found])
+        hits += conclude(msgspec.structs.replace(asked, limit=MOST_HITS), found)
     errors = [(hit, error) for hit in hits for error in hit.record.errors]
     met = [pair for pair in errors if same_error(signature(pair[1].message), wanted)]
     met.sort(key=lambda pair: _order(pair[0].record))

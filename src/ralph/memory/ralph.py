@@ -181,8 +181,9 @@ class Ralph:
         """
         bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
         question = self.store.question(query, since=since, until=until, **bounds)
-        waited: dict[str, Any] = {"asked_at": asked_at, "ahead": tuple(ahead)}
-        question = msgspec.structs.replace(question, **waited)
+        question = msgspec.structs.replace(
+            question, spread=True, asked_at=asked_at, ahead=tuple(ahead)
+        )
         reach = self._reach(scope, kinds, features, tags, since, until)
         found: list[Found] = []
         if "project" in reach.keepers:
@@ -201,7 +202,7 @@ class Ralph:
                 notes=not tags,
                 budget_s=budget_s,
             )
-            found.append(said)
+            found += said
         if "knowledge" in reach.keepers:
             found.append(self.knowledge.candidates(question, budget_s=budget_s))
         hits = conclude(question, found, reach.has)

@@ -25,7 +25,15 @@ from ralph.journal import Draft, Fold, Journal, Journals
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
 from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
-from ralph.recall.search import Candidate, Found, Question, conclude, find, find_plainly
+from ralph.recall.search import (
+    PASSAGES_COMPARED,
+    Candidate,
+    Found,
+    Question,
+    conclude,
+    find,
+    find_plainly,
+)
 from ralph.records import Complaint, Record, utc
 from ralph.text.tokens import names_time
 
@@ -374,12 +382,14 @@ class Store:
         meaning: bool = True,
         budget_s: float | None = None,
         names: Set[str] | None = None,
-        **depth: int,
+        depth: int = PASSAGES_COMPARED,
+        talk: bool = False,
     ) -> Found:
         """Return what these streams have: by meaning and words if possible, otherwise by words.
 
         `budget_s` limits the time to index what is new in the journals; the rest is not found yet.
-        `names`: the streams that are not empty, if known. `depth` is as in `recall.search.find`.
+        `names`: the streams that are not empty, if known. `depth` and `talk` are as in
+        `recall.search.find`.
         """
         names = self.names_for(question) if names is None else names
         by_name = {one.name: one for one in streams if one.name in names}
@@ -389,14 +399,20 @@ class Store:
         try:
             found, last = self.index.with_repair(
                 lambda: self._by_index(
-                    by_name, question, notes, meaning=meaning, budget_s=budget_s, **depth
+                    by_name,
+                    question,
+                    notes,
+                    meaning=meaning,
+                    budget_s=budget_s,
+                    depth=depth,
+                    talk=talk,
                 )
             )
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
             records = [(name, record) for name, one in by_name.items() for record in one.records()]
             cuts = {name: one.target().cut for name, one in by_name.items()}
-            found = find_plainly(records, cuts, question)
+            found = find_plainly(records, cuts, question, talk=talk)
             last = dict.fromkeys(by_name, 0)
             for name, record in records:
                 last[name] = max(last[name], record.number)
@@ -419,7 +435,8 @@ class Store:
         *,
         meaning: bool,
         budget_s: float | None,
-        **depth: int,
+        depth: int,
+        talk: bool,
     ) -> tuple[Found, dict[str, int]]:
         """Return what was found, and the last record number of each stream."""
         targets = {name: stream.target() for name, stream in streams.items()}
@@ -441,7 +458,15 @@ class Store:
                 names = sorted(target.name for target in targets.values())
                 live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 used = identity or "none"
-                found = find(view, live, question, vectors=vectors, embedder=used, **depth)
+                found = find(
+                    view,
+                    live,
+                    question,
+                    vectors=vectors,
+                    embedder=used,
+                    depth=depth,
+                    talk=talk,
+                )
             break
         if len(live) < len(targets):
             what = "the index is deleted again and again"

@@ -30,10 +30,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     meaning: float | None = None
     meaning_rank: int | None = None
     mixed: float
+    # What it says beyond the question: 1 if enough, less if it only repeats the question.
+    adds: float = 1.0
     score: float
-    # How far it stands above the next hit, and above the mean of the next five.
-    gap: float = 0.0
-    rest: float = 0.0
+    # How likely the answer is among the hits of the list.
+    answered: float = 0.0
     # Whether it lies in the days that the question names; None where it names none.
     in_time: bool | None = None
     rating: int = 0

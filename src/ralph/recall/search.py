@@ -1,22 +1,21 @@
-"""A search: find candidates by words and by meaning, order them, and score the whole list.
+"""A search: find candidates by words and by meaning, judge them, and order them.
 
-    find (each memory) -> mix words and meaning -> lift -> fold near-twins -> score -> floor, limit
+    find -> mix words and meaning -> judge relevance -> lift      (each memory by itself)
+    merge -> fold near-twins -> each conversation once -> floor, limit
 
-`find` and `find_plainly` collect the candidates of one memory, with and without an index.
-`conclude` does the rest for the candidates of all memories together, so that their scores are
-comparable.
+`find` and `find_plainly` collect the candidates of one memory, with and without an index. `judge`
+gives each of them its relevance. `conclude` merges the memories. A memory is judged by itself, so a
+record has the same relevance whatever else is searched with it.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
-import heapq
 import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,31 +23,31 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
-    BEST,
-    ENOUGH_NATS,
     FLOOR,
-    LISTED,
-    NEXT,
-    Clues,
+    Asked,
     Evidence,
-    Outstanding,
+    answered_by,
+    best_two,
+    own_relevance,
+    relevance,
+    relevance_word,
+    what_the_answer_adds,
+    why,
+)
+from ralph.recall.words import (
+    ENOUGH_NATS,
     Weighed,
     best_by_both,
     best_places,
-    is_below_floor,
     joined,
     meaning_share,
     mix,
-    pointedness,
     rarity,
-    relevance,
-    scores,
-    taken,
-    weigh,
     weigh_words,
-    why,
 )
 from ralph.records import Record
+from ralph.records.conversation import EXCHANGE
+from ralph.text.questions import is_question
 from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
@@ -60,9 +59,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 100
 # How many passages of a memory are compared, unless a caller wants more.
-_DEPTH = 60
-# How many of the nearest cosines are kept, and after how many of them the crowd begins.
-_NEARBY, _CROWD = 40, 20
+PASSAGES_COMPARED = 60
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -70,7 +67,8 @@ class Question(msgspec.Struct, frozen=True):
 
     `days` is the start and end of the days that the question names; `rest` is the question without
     them. Answers must be `within` these two times. With `every`, near-twins are kept, to count how
-    often something happened; otherwise they are folded into one hit. It was `asked_at` this time of
+    often something happened; otherwise they are folded into one hit. With `spread`, a conversation
+    appears once before it is repeated. It was `asked_at` this time of
     `time.monotonic()`; answers have everything written before, so questions that waited meanwhile
     need only one look at the journals. `ahead` are the texts of the next questions. `vectors` has,
     for each embedder, by its identity, the vectors of all of them.
@@ -84,6 +82,7 @@ class Question(msgspec.Struct, frozen=True):
     rest: str = ""
     within: tuple[str, str] | None = None
     every: bool = False
+    spread: bool = False
     asked_at: float = math.inf
     ahead: tuple[str, ...] = ()
     vectors: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -105,21 +104,30 @@ class Question(msgspec.Struct, frozen=True):
 class Candidate(msgspec.Struct, dict=True, eq=False):
     """A record that may be the answer, found by one of its passages.
 
-    Candidates are ordered by `value`: words and meaning combined, 0-1, then changed by a lift. A
-    lift may also set `hit`, to show another record instead of this one.
+    `value` combines words and meaning, 0-1. `relevance` is judged from it and from the candidate's
+    own evidence. `rank_value` is the value after a lift: it decides the order. A lift may also set
+    `hit`, to show another record instead of this one, and `home`, its conversation.
     """
 
     record: Record
     stream: str
     text: PassageWords
-    # Its row in the memory's table of words; -1 if it was found only by meaning.
-    held: int
     words: float
     cosine: float | None
     read: Callable[[Candidate], Hit] | None = None
     value: float = 0.0
+    rank_value: float = 0.0
     in_time: bool = False
     rating: int = 0
+    home: str = ""
+    # What it needs to tell its relevance: the question, its value as a share of the best one, how
+    # likely the list answers, and a relevance that needs no evidence.
+    asked: Asked = Asked({})
+    embedder: str | None = None
+    adds: float = 1.0
+    share: float = 1.0
+    answered: float = 0.0
+    fixed: float | None = None
 
     @functools.cached_property
     def hit(self) -> Hit:
@@ -127,11 +135,34 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         assert self.read is not None
         return self.read(self)
 
+    @functools.cached_property
+    def evidence(self) -> Evidence:
+        """What speaks for it; most candidates are never shown, so it is weighed when needed."""
+        return self.asked.weigh(self.text, cosine=self.cosine, in_time=self.in_time, adds=self.adds)
 
-# Changes the values of a memory's candidates, leaves some out, or replaces their hits by others.
-# The best value is restored afterwards, so that a lift gives no memory an advantage over others.
-# A lift must not refer to its `Found`, or only the garbage collector could free them both: it is
-# given `Found.words_held`.
+    @functools.cached_property
+    def own(self) -> float:
+        """How relevant it is by its own evidence."""
+        if self.asked.is_empty:
+            return 0.0
+        return own_relevance(self.evidence, self.embedder, talk=self.record.kind == EXCHANGE)
+
+    @functools.cached_property
+    def relevance(self) -> float:
+        """How relevant it is, compared with the others of its memory."""
+        if self.fixed is not None:
+            return self.fixed
+        return relevance(self.answered, self.own, self.share)
+
+    @property
+    def conversation(self) -> str:
+        """Its conversation; a record without one stands for itself."""
+        return self.home or self.record.id
+
+
+# Changes the order of a memory's candidates by their `rank_value`, leaves some out, or replaces
+# their hits by others. It does not change how relevant they are. A lift must not refer to its
+# `Found`, or only the garbage collector could free them both: it is given `Found.words_held`.
 WordsHeld = Callable[[Iterable[Candidate]], float]
 Lift = Callable[[list[Candidate], WordsHeld], list[Candidate]]
 
@@ -140,8 +171,7 @@ class Found(msgspec.Struct, dict=True):
     """What one memory found for a question; `embedder` is None if it searched only by words.
 
     `days` are the days that the question names, as this memory understands it; `in_days` of its
-    `dated` records are in them. `least` is how likely an answer must be for the whole list to be
-    shown.
+    `dated` records are in them. `talk`: it holds exchanges of conversations.
     """
 
     asked: Sequence[str] = ()
@@ -151,41 +181,36 @@ class Found(msgspec.Struct, dict=True):
     count: int = 0
     frequencies: Counter[str] = msgspec.field(default_factory=Counter)
     by_words: Weighed = Weighed()
-    # How often each word of the question (a column) occurs in each passage (a row), and its size.
-    times: Any = ()
-    sizes: Any = ()
-    # The cosines of the nearest passages, the largest first.
-    cosines: list[float] = []
     days: tuple[str, str] | None = None
     in_days: int = 0
     dated: int = 0
+    talk: bool = False
     lift: Lift | None = None
-    least: float = LISTED
     notes: tuple[str, ...] = ()
 
     def weigh(self, times: Sequence[Any], sizes: Sequence[Any]) -> list[float]:
         """Return the weights of passages by words, given in several tables: how often each word
         occurs in them, and their sizes."""
-        self.times, self.sizes = joined(times, len(self.asked)), joined(sizes, 2)
         self.by_words = weigh_words(
-            self.asked, self.times, self.sizes, frequencies=self.frequencies, count=self.count
+            self.asked,
+            joined(times, len(self.asked)),
+            joined(sizes, 2),
+            frequencies=self.frequencies,
+            count=self.count,
         )
         return self.by_words.weights
 
     def words_held(self, candidates: Iterable[Candidate]) -> float:
         """Return the total weight of the question's words that occur in any of these candidates."""
-        texts = "".join([one.text.padded for one in candidates])
+        texts = "".join([candidate.text.padded for candidate in candidates])
         return sum([weight for needle, weight in self._needles if needle in texts])
-
-    @functools.cached_property
-    def rarities(self) -> dict[str, float]:
-        """The weight of each word of the question."""
-        return {one: rarity(one, self.frequencies[one], self.count) for one in self.asked}
 
     @functools.cached_property
     def _needles(self) -> list[tuple[str, float]]:
         """Each word of the question as it stands in a padded text, and its weight."""
-        return [(f" {word} ", weight) for word, weight in self.rarities.items()]
+        return [
+            (f" {word} ", rarity(word, self.frequencies[word], self.count)) for word in self.asked
+        ]
 
 
 def find(
@@ -195,7 +220,8 @@ def find(
     *,
     vectors: Sequence[Vectors],
     embedder: str,
-    depth: int = _DEPTH,
+    depth: int = PASSAGES_COMPARED,
+    talk: bool = False,
 ) -> Found:
     """Return the candidates in these collections, from about `depth` passages.
 
@@ -205,7 +231,7 @@ def find(
     asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
     # A collection has at most this many candidates by words, and as many by meaning.
     each = min(most, _CANDIDATES)
-    found = Found(question.asked(), [], days=question.days)
+    found = Found(question.asked(), [], days=question.days, talk=talk)
     times: list[Any] = []
     sizes: list[Any] = []
     matched: list[list[int]] = []
@@ -252,14 +278,14 @@ def find(
     if found.embedder is None:
         best = best_places(words, most)
     else:
-        best, near_by = best_by_both(words, cosines, meaning_share(found.by_words), most)
-        found.cosines = sorted([x for x in near_by if not math.isnan(x)], reverse=True)[:_NEARBY]
+        share = meaning_share(found.by_words, talk=talk)
+        best, near_by = best_by_both(words, cosines, share, most)
     if any(timed):
         best += [at for at, (n, row, _) in enumerate(passages) if row in timed[n]]
-    chosen: list[dict[int, tuple[int, float, float | None]]] = [{} for _ in collections]
+    chosen: list[dict[int, tuple[float, float | None]]] = [{} for _ in collections]
     for at in best:
-        n, row, place = passages[at]
-        chosen[n][row] = place, words[at], None if math.isnan(near_by[at]) else near_by[at]
+        n, row, _ = passages[at]
+        chosen[n][row] = words[at], None if math.isnan(near_by[at]) else near_by[at]
     for collection, mine in zip(collections, chosen, strict=True):
         found.candidates += [
             Candidate(passage.record, collection.stream, passage.words, *mine[row])
@@ -272,10 +298,14 @@ def find(
 
 
 def find_plainly(
-    records: Iterable[tuple[str, Record]], cuts: Mapping[str, Cut], question: Question
+    records: Iterable[tuple[str, Record]],
+    cuts: Mapping[str, Cut],
+    question: Question,
+    *,
+    talk: bool = False,
 ) -> Found:
     """Return candidates by words, from records with their streams. Slower, but needs no index."""
-    found = Found(question.asked(), [], days=question.days)
+    found = Found(question.asked(), [], days=question.days, talk=talk)
     wanted, frequencies = dict.fromkeys(query_tokens(question.text)), found.frequencies
     passages: list[tuple[str, Record, PassageWords]] = []
     count = in_days = dated = 0
@@ -300,8 +330,8 @@ def find_plainly(
     sizes = [one.size for one in texts]
     weights = found.weigh([[one.times(found.asked) for one in texts]], [sizes])
     found.candidates = [
-        Candidate(record, stream, words, row, weight, None)
-        for row, ((stream, record, words), weight) in enumerate(zip(passages, weights, strict=True))
+        Candidate(record, stream, words, weight, None)
+        for (stream, record, words), weight in zip(passages, weights, strict=True)
     ]
     return found
 
@@ -310,202 +340,131 @@ def find_plainly(
 
 
 # The lift for records in the days that a question names: without other words, and with enough.
-_TIME, _TIME_BESIDE_WORDS = 1.0, 0.3
+_TIME = 1.0
+_TIME_BESIDE_WORDS = 0.3
 # The weight of those days as a word of the question: at least this, at most that, and more if few
 # records are in them.
-_TIME_NATS, _MOST_TIME_NATS = 5.0, 10.0
-# The share of its value that each further matching passage of a record adds, and how many count.
-_PER_PASSAGE, _MOST_PASSAGES = 0.1, 2
+_TIME_NATS = 5.0
+_MOST_TIME_NATS = 10.0
 # A record that a person wrote ranks this much above an extracted one that matches as well.
 _BY_PERSON = 1.05
-# The score of a record if the question asks only for its day.
+# The relevance of a record if the question asks only for its day.
 _OF_DAYS = 0.75
-# Scoring needs a few more candidates than are shown.
-_SPARE = 6
-
-
-class Ranking(msgspec.Struct):
-    """Candidates in order, a few more than wanted, and the inputs for the scores of the wanted."""
-
-    chosen: list[Candidate]
-    evidence: list[Evidence]
-    count: int
-    pointed: float
-    embedder: str | None
-    crowd: float
-    least: float
-    twins: Twins | None
-    # For all candidates: the weights of their words, and their cosines; best last.
-    words: list[float]
-    cosines: list[float]
-    timed: bool
-    lists_days: bool
-
-    @property
-    def values(self) -> list[float]:
-        """The values that the candidates are ordered by."""
-        return [one.value for one in self.chosen]
-
-    def scores(self) -> list[float]:
-        """Return the score of each candidate that may be shown."""
-        if self.lists_days:
-            return [_OF_DAYS] * len(self.evidence)
-        return scores(self.clues(), self.values, self.embedder is not None, self.least)
-
-    def clues(self) -> Clues:
-        """Return the inputs for the scores."""
-        places = range(len(self.chosen))
-        near_first = [not n or (self.twins is not None and self.twins.near(n)) for n in places]
-        return Clues.of(
-            self.values,
-            self.evidence,
-            near_first,
-            count=self.count,
-            pointed=self.pointed,
-            embedder=self.embedder,
-            crowd=self.crowd,
-        )
+# How many more candidates are judged than are shown.
+_SPARE = 10
+# The value from which a candidate is checked for whether it only repeats the question.
+_MAY_REPEAT = 0.4
 
 
 def conclude(
     question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
 ) -> list[Hit]:
-    """Return the best records of these memories, in order, folded, none below the floor."""
-    ranking = rank(question, parts, fits)
+    """Return the best records of these memories, in order, folded, none below the floor.
+
+    `fits` tells which hits may be shown.
+    """
+    judged = [judge(question, part) for part in parts]
+    if question.lists_days:
+        merged = sorted(itertools.chain(*judged), key=lambda one: one.record.at, reverse=True)
+    else:
+        merged = _merged(judged)
+    answered = max([candidate.answered for candidate in merged], default=0.0)
+    chosen = _choose(merged, question, fits)
+    words = [candidate.words for candidate in merged]
+    cosines = [one.cosine for one in merged if one.cosine is not None]
     hits: list[Hit] = []
-    if ranking is None:
-        return hits
-    for place, exact in enumerate(ranking.scores()):
-        value = round(exact, 4)
-        if len(hits) == question.limit or value < question.min_score:
-            break
-        hits.append(_hit(ranking, place, value, question))
+    for candidate, like in chosen:
+        hits.append(_hit(candidate, like, question, answered, words, cosines))
     return hits
 
 
-def rank(
-    question: Question, parts: Sequence[Found], fits: Callable[[Hit], bool] | None = None
-) -> Ranking | None:
-    """Return the candidates of these memories as one list: mixed, lifted, near-twins folded.
+def judge(question: Question, part: Found) -> list[Candidate]:
+    """Return the candidates of one memory that may be shown, in order, with their relevance."""
+    if question.lists_days:
+        part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
+    if not part.candidates:
+        return []
+    time_weight = _weigh_time(part)
+    _mix(part, time_weight)
+    candidates = _best_passages(part.candidates)
+    if part.lift is not None:
+        candidates = part.lift(candidates, part.words_held)
+    # Among equals the newest comes first. Index rows cannot decide: a rebuild changes them.
+    candidates.sort(key=lambda one: (-one.rank_value, -one.record.number, one.record.id))
+    _judge_relevance(question, part, candidates, time_weight)
+    return candidates
 
-    `fits` tells which hits may be shown. Returns None if there are no candidates.
+
+def _judge_relevance(
+    question: Question, part: Found, candidates: Sequence[Candidate], time_weight: float
+) -> None:
+    """Set how likely the list answers, and what each candidate needs to tell its relevance."""
+    asked = Asked.of(part.asked, time_weight)
+    best_value = max([one.value for one in candidates], default=0.0) or 1.0
+    for one in candidates:
+        one.asked = asked
+        one.embedder = part.embedder
+        one.share = one.value / best_value
+    judged = candidates[: question.limit + _SPARE]
+    answered = answered_by(*best_two((one.own, one.conversation) for one in judged))
+    for one in candidates:
+        one.answered = answered
+        one.fixed = _OF_DAYS if question.lists_days else None
+
+
+def _adds(candidate: Candidate, asked: Sequence[str]) -> float:
+    """Return what an exchange adds to the question: 1, or less if the exchange only asks it again.
+
+    Other records are statements. So is an exchange whose user asked nothing.
     """
-    if question.lists_days:
-        for part in parts:
-            part.candidates = [one for one in part.candidates if _of_days(one, part.days)]
-    parts = [part for part in parts if part.candidates]
-    candidates = [one for part in parts for one in part.candidates]
-    if not candidates:
-        return None
-    whole = _pooled(parts)
-    words, cosines = _mix(candidates, whole.by_words)
-    time_weight = _weigh_time(parts, whole.by_words.nats)
-    order: Iterable[Candidate] = _best_first([one for part in parts for one in _lifted(part)])
-    if question.lists_days:
-        order = sorted(order, key=lambda one: one.record.at, reverse=True)
-    chosen, twins = _choose(order, question, fits, whole.embedder)
-    crowd = whole.cosines[_CROWD:] or whole.cosines[-1:]
-    return Ranking(
-        chosen,
-        [_evidence(one, whole, time_weight) for one in chosen[: max(question.limit, BEST)]],
-        count=whole.count,
-        pointed=pointedness(whole.asked, time_weight),
-        embedder=whole.embedder,
-        crowd=sum(crowd) / (len(crowd) or 1),
-        least=max(part.least for part in parts),
-        twins=None if question.every else twins,
-        words=words,
-        cosines=cosines,
-        timed=time_weight > 0.0,
-        lists_days=question.lists_days,
-    )
+    if candidate.record.kind != EXCHANGE:
+        return 1.0
+    adds = what_the_answer_adds(asked, candidate.text)
+    return adds if adds == 1.0 or is_question(candidate.hit.record.user) else 1.0
 
 
-def _choose(
-    order: Iterable[Candidate],
-    question: Question,
-    fits: Callable[[Hit], bool] | None,
-    embedder: str | None,
-) -> tuple[list[Candidate], Twins]:
-    """Return the candidates that may be shown, and those after them that their scores depend on."""
-    twins, chosen = Twins(), list[Candidate]()
-    most = wanted = question.limit + _SPARE
-    rivals = 0  # how many say something else than the first
-    is_cut = question.min_score >= FLOOR and not question.lists_days
-    for one in order:
-        if len(chosen) == most or (len(chosen) >= wanted and rivals >= NEXT):
-            break
-        if fits is not None and not fits(one.hit):
+def _mix(part: Found, time_weight: float) -> None:
+    """Set the value of each candidate: its words and meaning, and whether it is in time.
+
+    A candidate that only repeats the question counts less, and does not make the others look worse.
+    """
+    share = meaning_share(part.by_words, talk=part.talk)
+    words = [one.words for one in part.candidates]
+    cosines = [one.cosine for one in part.candidates]
+    values = mix(words, cosines, share)
+    repeats: dict[int, float] = {}
+    for place, candidate in enumerate(part.candidates):
+        if values[place] < _MAY_REPEAT:
             continue
-        if not question.every and twins.fold(one.hit):
-            continue
-        place = len(chosen)
-        chosen.append(one)
-        if place and (question.every or not twins.near(place)):
-            rivals += 1
-            share = one.value / (chosen[0].value or 1e-9)
-            if is_cut and is_below_floor(share, one.cosine, embedder):
-                wanted = min(wanted, place + NEXT)
-    return chosen, twins
+        candidate.adds = _adds(candidate, part.asked)
+        if candidate.adds < 1.0:
+            repeats[place] = candidate.adds * values[place]
+            words[place] = 0.0
+            cosines[place] = None if candidate.cosine is None else 0.0
+    if repeats:
+        values = mix(words, cosines, share)
+    for place, value in repeats.items():
+        values[place] = value
+    lift = 0.0
+    if time_weight:
+        enough = min(1.0, part.by_words.nats / ENOUGH_NATS)
+        lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * enough
+    for one, value in zip(part.candidates, values, strict=True):
+        one.value = value + lift * one.in_time
 
 
-def _hit(ranking: Ranking, place: int, value: float, question: Question) -> Hit:
-    one, known = ranking.chosen[place], ranking.evidence[place]
-    out = Outstanding.of(ranking.values[place:])
-    written = spellings(question.text)
-    parts = Parts(
-        words=round(one.words / ranking.words[-1], 4) if one.words else 0.0,
-        words_rank=_rank(ranking.words, one.words) if one.words else None,
-        matched=tuple(written.get(token, token) for token in known.matched),
-        asked=known.asked,
-        coverage=round(known.coverage, 4),
-        meaning=None if one.cosine is None else round(one.cosine, 4),
-        meaning_rank=None if one.cosine is None else _rank(ranking.cosines, one.cosine),
-        mixed=round(one.value, 4),
-        score=value,
-        gap=round(out.gap, 4),
-        rest=round(out.rest, 4),
-        in_time=one.in_time if ranking.timed else None,
-        rating=one.rating,
-    )
-    return msgspec.structs.replace(
-        one.hit,
-        score=value,
-        relevance=relevance(value),
-        why=why(known, question.text),
-        parts=parts,
-        like=() if ranking.twins is None else ranking.twins.like(place),
-    )
-
-
-def _rank(values: Sequence[float], value: float) -> int:
-    """Return the rank of a value, 1 for the best; equal values have the same rank."""
-    return len(values) - bisect.bisect_right(values, value) + 1
-
-
-def _pooled(parts: Sequence[Found]) -> Found:
-    """Return the facts of all memories together; weigh their words again, on one scale."""
-    if len(parts) == 1:
-        return parts[0]
-    whole = Found(parts[0].asked)
-    whole.embedder = next((part.embedder for part in parts if part.embedder), None)
-    for part in parts:
-        whole.count += part.count
-        whole.frequencies.update(part.frequencies)
-        whole.cosines = sorted([*whole.cosines, *part.cosines], reverse=True)[:_NEARBY]
-    by_words: list[Candidate] = []
-    times: list[Any] = []
-    sizes: list[Any] = []
-    for part in parts:
-        mine = [one for one in part.candidates if one.words]
-        held = [one.held for one in mine]
-        times.append(taken(part.times, held))
-        sizes.append(taken(part.sizes, held))
-        by_words += mine
-    weights = whole.weigh(times, sizes)
-    for one, weight in zip(by_words, weights, strict=True):
-        one.words = weight
-    return whole
+def _weigh_time(part: Found) -> float:
+    """Mark the candidates in the days that the question names; return the weight of these days as
+    a word of the question: the fewer records are in them, the more."""
+    if part.days is None:
+        return 0.0
+    first, end = part.days
+    for one in part.candidates:
+        one.in_time = first <= one.record.at < end
+    share = part.in_days / (part.dated or 1)
+    if not 0.0 < share < 1.0:
+        return 0.0
+    return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
 
 
 def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
@@ -514,82 +473,113 @@ def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
     return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 
-def _mix(candidates: Sequence[Candidate], by_words: Weighed) -> tuple[list[float], list[float]]:
-    """Set the value of each candidate; return the weights of words and the cosines, best last."""
-    words, cosines = [one.words for one in candidates], [one.cosine for one in candidates]
-    values = mix(words, cosines, meaning_share(by_words))
-    for one, value in zip(candidates, values, strict=True):
-        one.value = value
-    return sorted(filter(None, words)), sorted([one for one in cosines if one is not None])
-
-
-def _weigh_time(parts: Sequence[Found], nats: float) -> float:
-    """Lift candidates in the days that the question names.
-
-    Return the weight of these days as a word of the question: the fewer records are in them, the
-    more.
-    """
-    timed = [(one, part.days) for part in parts if part.days for one in part.candidates]
-    for one, (first, end) in timed:
-        one.in_time = first <= one.record.at < end
-    share = sum(part.in_days for part in parts) / (sum(part.dated for part in parts) or 1)
-    if not 0.0 < share < 1.0:
-        return 0.0
-    lift = _TIME - (_TIME - _TIME_BESIDE_WORDS) * min(1.0, nats / ENOUGH_NATS)
-    for one, _ in timed:
-        one.value += lift * one.in_time
-    return min(_MOST_TIME_NATS, _TIME_NATS - math.log(share))
-
-
 _value = operator.attrgetter("value")
 
 
-def _lifted(part: Found) -> list[Candidate]:
-    """Return the best passage of each record of one memory, after the lift."""
-    best = sorted(part.candidates, key=_value, reverse=True)
-    if len({one.record.id for one in best}) < len(best):
-        by_record: dict[tuple[str, str, bytes], list[Candidate]] = {}
-        for one in best:
-            by_record.setdefault((one.stream, one.record.id, one.record.body), []).append(one)
-        best = [same[0] for same in by_record.values()]
-        for same in by_record.values():
-            for other in same[1 : _MOST_PASSAGES + 1]:
-                same[0].value += _PER_PASSAGE * other.value
-    if part.lift is None or not best:
-        return best
-    before = {id(one): one.value for one in best}
-    lifted = part.lift(best, part.words_held)
-    most = max([before[id(one)] for one in lifted], default=0.0)
-    scale = most / (max(map(_value, lifted), default=0.0) or 1.0)
-    for one in lifted:
-        one.value *= scale
-    return lifted
-
-
-def _best_first(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates in order. Whether a person wrote a record is checked only when its turn may
-    have come, because the record must be read for that."""
-    ready: list[tuple[float, int, str, bytes, int, Candidate]] = []
-    # Upper bounds: as if a person had written every record that a person can write.
-    hopes = [one.value * (_BY_PERSON if one.record.kind in WRITTEN else 1.0) for one in candidates]
-    for n in sorted(range(len(hopes)), key=hopes.__getitem__, reverse=True):
-        while ready and -ready[0][0] > hopes[n]:
-            yield heapq.heappop(ready)[-1]
-        one = candidates[n]
+def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best passage of each record."""
+    best: dict[tuple[str, str, bytes], Candidate] = {}
+    for one in sorted(candidates, key=_value, reverse=True):
+        best.setdefault((one.stream, one.record.id, one.record.body), one)
+    for one in best.values():
         if one.record.kind in WRITTEN and KINDS[one.record.kind].by_person(one.hit.record):
             one.value *= _BY_PERSON
-        # Among equals the newest comes first. Index rows cannot decide: a rebuild changes them.
-        record = one.record
-        heapq.heappush(ready, (-one.value, -record.number, record.id, record.body, n, one))
-    while ready:
-        yield heapq.heappop(ready)[-1]
+        one.rank_value = one.value
+    return list(best.values())
 
 
-def _evidence(one: Candidate, whole: Found, time_weight: float) -> Evidence:
-    return weigh(
-        whole.rarities,
-        one.text,
-        cosine=one.cosine,
-        time_weight=time_weight,
-        in_time=one.in_time,
+def _merged(judged: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """Merge the memories by relevance; each keeps its own order."""
+    filled = [candidates for candidates in judged if candidates]
+    if len(filled) == 1:
+        return list(filled[0])
+    ranked: list[tuple[float, int, str, Candidate]] = []
+    for candidates in filled:
+        # A candidate that its memory ranks below another is no better than that one.
+        level = 1.0
+        for one in candidates:
+            level = min(level, one.relevance)
+            ranked.append((-level, -one.record.number, one.record.id, one))
+    ranked.sort(key=lambda entry: entry[:3])
+    return [entry[3] for entry in ranked]
+
+
+# A candidate, and the ids of the records that say the same.
+Folded = tuple[Candidate, tuple[str, ...]]
+
+
+def _choose(
+    order: Iterable[Candidate], question: Question, fits: Callable[[Hit], bool] | None
+) -> list[Folded]:
+    """Return the candidates to show, near-twins folded into the first of them.
+
+    If the question wants them spread, the best hit of each conversation comes before further hits
+    from the same one, so the limit counts conversations. Doubtful
+    hits, which only a lower floor shows, follow in their order.
+    """
+    twins = Twins()
+    chosen: list[Candidate] = []
+    first: list[int] = []
+    again: list[int] = []
+    doubtful: list[int] = []
+    seen: set[str] = set()
+    for one in order:
+        if len(first) == question.limit:
+            break
+        if round(one.relevance, 4) < question.min_score:
+            continue
+        if fits is not None and not fits(one.hit):
+            continue
+        if not question.every and twins.fold(one.hit):
+            continue
+        if one.relevance < FLOOR:
+            doubtful.append(len(chosen))
+        elif question.spread and one.conversation in seen:
+            again.append(len(chosen))
+        else:
+            first.append(len(chosen))
+            seen.add(one.conversation)
+        chosen.append(one)
+    places = [*first, *again, *doubtful][: question.limit]
+    return [(chosen[at], () if question.every else twins.like(at)) for at in places]
+
+
+def _hit(
+    candidate: Candidate,
+    like: tuple[str, ...],
+    question: Question,
+    answered: float,
+    words: Sequence[float],
+    cosines: Sequence[float],
+) -> Hit:
+    evidence = candidate.evidence
+    score = round(candidate.relevance, 4)
+    written = spellings(question.text)
+    parts = Parts(
+        words=round(candidate.words / (max(words) or 1.0), 4),
+        words_rank=_rank(words, candidate.words) if candidate.words else None,
+        matched=tuple(written.get(token, token) for token in evidence.matched),
+        asked=evidence.asked,
+        coverage=round(evidence.coverage, 4),
+        meaning=None if candidate.cosine is None else round(candidate.cosine, 4),
+        meaning_rank=None if candidate.cosine is None else _rank(cosines, candidate.cosine),
+        mixed=round(candidate.value, 4),
+        adds=round(evidence.adds, 4),
+        score=score,
+        answered=round(answered, 4),
+        in_time=candidate.in_time if question.days else None,
+        rating=candidate.rating,
     )
+    return msgspec.structs.replace(
+        candidate.hit,
+        score=score,
+        relevance=relevance_word(score),
+        why=why(evidence, question.text),
+        parts=parts,
+        like=like,
+    )
+
+
+def _rank(values: Sequence[float], value: float) -> int:
+    """Return the rank of a value, 1 for the best; equal values have the same rank."""
+    return 1 + sum(1 for other in values if other > value)

@@ -41,7 +41,7 @@ def test_search_explains_itself_when_asked(ralph: Line) -> None:
     assert hit["explain"]["matched"] == ["cookie"]
     told = ralph.well("search", "cookie", "--explain").out
     assert "words: 1 of the 1 asked for: cookie (the best by words)" in told
-    assert "stands out: " in told
+    assert "answered: " in told
     assert f"score: {hit['score']:.2f} (from 0.40" in told
 
 

@@ -603,7 +603,7 @@ def test_published_entries_are_found_by_every_search_or_alone(ralph: Line) -> No
     shown = ralph.well("search", "database", "migration", "--knowledge", "--explain").out
     assert re.match(rf"{entry[:8]}  [01]\.\d\d relevant", shown)
     assert "solution Run alembic upgrade head" in shown
-    assert "stands out: " in shown
+    assert "answered: " in shown
     assert ralph("search", "billing", "--knowledge", "--feature", "a").code == 2
     assert ralph("search", "billing", "--knowledge", "--conversations").code == 2
 

@@ -93,8 +93,8 @@ def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
     else:
         ranked = "" if parts.meaning_rank is None else f" ({_ranked(parts.meaning_rank)})"
         yield f"meaning: {parts.meaning:.2f}, where 1 is the same text{ranked}"
-    ahead, rest = f"{parts.gap:.0%}", f"{parts.rest:.0%}"
-    yield f"stands out: {ahead} ahead of the next result, {rest} ahead of the next five"
+    if parts.adds < 1.0:
+        yield "new: says little beyond the question, so it counts less"
     if parts.in_time is not None:
         yield f"time: {'in' if parts.in_time else 'not in'} the days you asked about"
     if parts.rating:
@@ -102,6 +102,7 @@ def _explained(hit: Hit, parts: Parts) -> Iterator[str]:
     if hit.like:
         yield f"folded: {plural(len(hit.like), 'result')} that {_SAY[len(hit.like) > 1]} the same"
     yield f"score: {parts.score:.2f} (from 0.40: possibly relevant, from 0.55: relevant)"
+    yield f"answered: {parts.answered:.2f}, how likely the answer is among the results"
 
 
 _SAY = ("says", "say")

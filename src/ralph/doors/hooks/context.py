@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,11 @@ from ralph.memory.servers import ADDRESS
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, recalled_text
-from ralph.recall import KINDS, SESSION, Hit, event_of, held_in, session_in
-from ralph.recall.score import INJECTED, rarity
+from ralph.recall import SESSION, Hit, held_in, session_in
+from ralph.recall.score import FLOOR
+from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
-from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
@@ -121,17 +120,11 @@ def _bounds(budget_tokens: int) -> TextBounds:
     return TextBounds(own_command(agent_environment()), budget_tokens, MOST_CHARS)
 
 
-# -- Searching memory for a prompt: by words first, and by meaning only if words find nothing.
+# -- Searching memory for a prompt.
 
 
 # A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 200
-# A record is relevant if its subject (request, decisions, errors, files) has at least this share of
-# the question's weight. The text of its answer does not count.
-_ABOUT = 0.45
-_BESIDE = 0.7
-_SURE = 0.8
-_SUBJECT_CHARS = 300
 _FOR_INDEX = 0.25
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
@@ -144,9 +137,12 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         return ""
     told = frozenset(call.sessions.read(call.session).recalled_ids)
     with open_memory(call) as ralph:
-        hits = _relevant(call, ralph, prompt, settings)
         # Show each record only once in a session.
-        chosen = [hit for hit in _each_question_once(hits) if hit.id not in told][:_PROMPT_HITS]
+        hits = [hit for hit in _best_answer(call, ralph, prompt) if hit.id not in told]
+        chosen = worth_telling(_each_question_once(hits), conversations=_PROMPT_HITS)
+        focus = focus_of(call, ralph)
+        if focus is not None:
+            chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
         ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
     if text := recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended):
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
@@ -172,90 +168,24 @@ def questions_of(prompt: str) -> list[str]:
     return list(dict.fromkeys([first[:_QUESTION_CHARS], said[-1][-_QUESTION_CHARS:]]))
 
 
-def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
-    """Return the records that are relevant by words; if there are none, those by meaning."""
-    questions = questions_of(prompt)
-    hits = _relevant_hits(call, ralph, questions, settings, meaning=False)
-    if not hits and settings.embedder != "none":
-        hits = _relevant_hits(call, ralph, questions, settings, meaning=True)
-    focus = focus_of(call, ralph)
-    first = focus.feature if focus else None
-
-    def order(hit: Hit) -> tuple[bool, bool, float]:
-        in_focus = first is not None and getattr(hit.record, "feature", None) == first
-        return not in_focus, not KINDS[hit.kind].by_person(hit.record), -hits[hit.id][0]
-
-    # Next to a good match, weak ones only distract.
-    shares = sorted((share for share, _ in hits.values()), reverse=True)
-    best = shares[0] if shares else 0.0
-    if len(shares) > _PROMPT_HITS and shares[_PROMPT_HITS] == best < _SURE:
-        return []  # if so many match equally well, the question does not single out any
-    return sorted((hit for share, hit in hits.values() if share >= best * _BESIDE), key=order)
-
-
-def _relevant_hits(
-    call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
-) -> dict[str, tuple[float, Hit]]:
-    """Return the relevant hits from outside this session, one per event, each with its share."""
+def _best_answer(call: HookCall, ralph: Ralph, prompt: str) -> list[Hit]:
+    """Return the hits from outside this session, for the question that is answered best."""
     own = conversation_id(call.source, call.session)
     session = session_in(call.source, call.session)
-    asked: list[tuple[str, Hit, str]] = []
-    for text in questions:
+    best: list[Hit] = []
+    for text in questions_of(prompt):
         hits = ralph.search(
             text,
             limit=_DEPTH,
-            min_score=INJECTED,
-            meaning=meaning,
+            min_score=FLOOR,
             exclude=own,
             budget_s=call.watch.left_s() * _FOR_INDEX,
             scope=SESSION,
         )
-        asked += [(text, hit, subject_of(hit)) for hit in hits]
-    # A word that most subjects contain, such as the project's own name, says little.
-    subjects = {hit.id: subject for _, hit, subject in asked}
-    frequencies = Counter(one for subject in subjects.values() for one in set(tokens(subject)))
-    found: dict[str, tuple[float, Hit]] = {}
-    for text, hit, subject in asked:
-        share = share_of(query_tokens(text), subject, frequencies, len(subjects))
-        before, _ = found.get(event_of(hit), (_ABOUT, None))
-        if share >= before and not held_in(hit.record, session) and _says_enough(hit.record):
-            found[event_of(hit)] = share, hit
-    return {hit.id: (share, hit) for share, hit in found.values()}
-
-
-def _says_enough(record: Any) -> bool:
-    """Whether a record is worth showing; an exchange without an answer, or "commit it", is not."""
-    from ralph.capture.decisions import is_plain
-
-    if not isinstance(record, Exchange):
-        return True
-    asked = record.user.strip()
-    return bool(record.assistant.strip()) and not (asked and (" " not in asked or is_plain(asked)))
-
-
-def subject_of(hit: Hit) -> str:
-    """Return what a record is about: its title, decisions, errors and files, not all its text."""
-    record, row = hit.record, KINDS[hit.kind]
-    title = row.title(record)[:_SUBJECT_CHARS] or row.text(record)[:_SUBJECT_CHARS]
-    beside: list[str] = []
-    if isinstance(record, Iteration):
-        beside.append(record.summary)
-    if isinstance(record, Iteration | Exchange):
-        beside += [one.description for one in record.decisions]
-        beside += [error.message for error in record.errors]
-        beside += [file.path for file in record.files_touched if file.action != "read"]
-    # A session that did a hundred things is not about each of them.
-    return "\n".join([title, "\n".join(beside)[: 2 * _SUBJECT_CHARS]])
-
-
-def share_of(
-    wanted: Sequence[str], subject: str, frequencies: Mapping[str, int], count: int
-) -> float:
-    """Return the share of the question's weight that is in a subject; rare words weigh most."""
-    weights = {token: rarity(token, frequencies.get(token, 0), count) for token in wanted}
-    there = set(tokens(subject))
-    whole = sum(weights.values())
-    return sum(weights[one] for one in weights if one in there) / whole if whole else 0.0
+        others = [hit for hit in hits if not held_in(hit.record, session)]
+        if answered(others) > answered(best):
+            best = others
+    return best
 
 
 def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:

@@ -1,0 +1,156 @@
+"""What holds for every memory: knowledge never silences knowledge, and a question is no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ralph import Iteration, open_ralph
+from ralph.memory.ralph import Ralph
+from ralph.recall import Hit
+from ralph.recall.telling import worth_telling
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+
+PRICES = "Prices are integer cents everywhere; we never use floats for money."
+RELATED = [
+    "The invoice PDF shows prices in euros with two decimals.",
+    "Prices of old orders are never changed.",
+    "Discounts are applied to prices before tax.",
+]
+UNRELATED = [
+    "The login page shows a spinner when the identity provider is slow.",
+    "Thumbnails moved to a content delivery network.",
+    "The nightly backup is copied to another region.",
+    "Emails are sent by a queue with three retries.",
+]
+QUESTION = "how do we store prices?"
+CSV = "Excel shows accents wrong. Decision: we write CSV files as UTF-8 with a BOM (utf-8-sig)."
+CSV_QUESTION = "what encoding do we use for the csv files and why?"
+
+
+@pytest.fixture
+def ralph(tmp_path: Path) -> Iterator[Ralph]:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as opened:
+        yield opened
+
+
+def hold(ralph: Ralph, name: str, *pairs: tuple[str, str]) -> None:
+    identity = conversation_id("api", name)
+    exchanges = [
+        Exchange(
+            id=exchange_id(identity, str(n)),
+            conversation=identity,
+            user=user,
+            assistant=assistant,
+            completed="2026-03-01T10:00:00Z",
+        )
+        for n, (user, assistant) in enumerate(pairs)
+    ]
+    ralph.conversations.add(Conversation(id=identity, title=name), exchanges)
+
+
+def save(ralph: Ralph, kind: str, text: str) -> None:
+    if kind == "note":
+        ralph.remember(text)
+    elif kind == "iteration":
+        ralph.feature("shop").remember(Iteration(summary=text))
+    else:
+        hold(ralph, text[:20], (text, "Understood."))
+
+
+def text_of(hit: Hit) -> str:
+    record = hit.record
+    return str(getattr(record, "text", "") or getattr(record, "summary", "") or record.user)
+
+
+def told(ralph: Ralph, question: str) -> dict[str, float]:
+    hits = worth_telling(ralph.search(question), conversations=3)
+    return {text_of(hit): hit.score or 0.0 for hit in hits}
+
+
+@pytest.mark.parametrize("kind", ["note", "iteration", "exchange"])
+def test_related_knowledge_never_silences_what_was_told(ralph: Ralph, kind: str) -> None:
+    save(ralph, kind, PRICES)
+    assert PRICES in told(ralph, QUESTION)
+    for text in RELATED:
+        save(ralph, kind, text)
+        assert PRICES in told(ralph, QUESTION)
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    kinds=st.lists(st.sampled_from(["note", "iteration", "exchange"]), min_size=4, max_size=4),
+    order=st.permutations([PRICES, *UNRELATED[:3]]),
+)
+def test_unrelated_records_change_nothing_that_is_told(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[str], order: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("laws")
+    kind_of = dict(zip(order, kinds, strict=True))
+    with open_ralph(folder / "alone", home=folder / "home1") as ralph:
+        save(ralph, kind_of[PRICES], PRICES)
+        alone = told(ralph, QUESTION)
+    with open_ralph(folder / "among", home=folder / "home2") as ralph:
+        for text in order:
+            save(ralph, kind_of[text], text)
+        among = told(ralph, QUESTION)
+    assert alone.keys() == among.keys() == {PRICES}
+    assert among[PRICES] == pytest.approx(alone[PRICES], abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "I don't know.", "I do not know what encoding the csv files use."]
+)
+def test_a_question_without_an_answer_neither_outranks_nor_hides_one_that_answers(
+    ralph: Ralph, answer: str
+) -> None:
+    hold(ralph, "decision", (CSV, "Done."))
+    before = told(ralph, CSV_QUESTION)
+    for n in range(3):
+        hold(ralph, f"asked {n}", (CSV_QUESTION, answer))
+    first = ralph.search(CSV_QUESTION)[0]
+    assert text_of(first) == CSV
+    assert before.keys() <= told(ralph, CSV_QUESTION).keys()
+
+
+def test_nothing_is_shown_that_fits_in_no_way(ralph: Ralph) -> None:
+    hold(
+        ralph,
+        "a talk",
+        ("Add a discount function to orders.py", "Added."),
+        (CSV_QUESTION, "UTF-8 with a BOM, because accounting opens them in Excel."),
+        ("what's the weather like", "I can't see the weather."),
+    )
+    shown = [text_of(hit) for hit in ralph.search("csv encoding")]
+    assert shown == [CSV_QUESTION]
+
+
+def test_a_record_is_as_relevant_in_its_folder_as_everywhere(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with open_ralph(tmp_path / "shop", home=home) as shop:
+        hold(shop, "prices", (QUESTION, "As integer cents, never as floats."))
+    with open_ralph(tmp_path / "bank", home=home) as bank:
+        for n, text in enumerate([*RELATED, PRICES]):
+            hold(bank, f"talk {n}", (text, "Understood, prices it is."))
+    with open_ralph(tmp_path / "shop", home=home) as shop:
+        [here] = shop.search(QUESTION)
+        everywhere = {hit.id: hit.score for hit in shop.search(QUESTION, everywhere=True)}
+    assert len(everywhere) > 1
+    assert everywhere[here.id] == here.score
+
+
+def test_ten_conversations_about_a_subject_are_told_no_worse_than_one(ralph: Ralph) -> None:
+    question = "How does our authentication work?"
+    hold(ralph, "first", ("Explain the authentication", "Cookies signed with a rotating key."))
+    one = ralph.conversations.related(question)
+    for n in range(9):
+        hold(ralph, f"talk {n}", (f"The authentication of client {n}", f"Client {n} sends a key."))
+    ten = ralph.conversations.related(question)
+    assert len(one.conversations) == 1
+    assert len(ten.conversations) == 3
