@@ -154,3 +154,29 @@ def test_ten_conversations_about_a_subject_are_told_no_worse_than_one(ralph: Ral
     ten = ralph.conversations.related(question)
     assert len(one.conversations) == 1
     assert len(ten.conversations) == 3
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("The colour of the badge is grey.", "which color has the badge?"),
+        ("The license check runs before the build.", "when does the licence check run?"),
+        ("We serialise the catalogue with msgspec.", "how is the catalog serialized?"),
+    ],
+)
+def test_american_and_british_spelling_find_each_other(ralph: Ralph, kept: str, asked: str) -> None:
+    ralph.remember(kept)
+    for text in UNRELATED:
+        ralph.remember(text)
+    assert [*told(ralph, asked)] == [kept]
+
+
+def test_the_order_of_saving_does_not_matter(tmp_path: Path) -> None:
+    scores: list[dict[str, float | None]] = []
+    for n, texts in enumerate(([PRICES, *RELATED, *UNRELATED], [*UNRELATED, *RELATED, PRICES])):
+        with open_ralph(tmp_path / f"shop{n}", home=tmp_path / f"home{n}") as ralph:
+            for text in texts:
+                save(ralph, "iteration", text)
+            hits = ralph.search(QUESTION, min_score=0.0)
+            scores.append({text_of(hit): hit.score for hit in hits})
+    assert scores[0] == scores[1]

@@ -107,8 +107,17 @@ def test_words_are_counted_without_the_places() -> None:
     assert words.distinct == 5
 
 
-def share(nats: float, coverage: float, length: float = 10.0, *, rarest: float = 0.0) -> float:
-    return meaning_share(Weighed([], coverage, nats, rarest, length))
+def share(
+    nats: float,
+    coverage: float,
+    length: float = 10.0,
+    *,
+    rarest: float = 0.0,
+    asked: int = 3,
+    talk: bool = False,
+) -> float:
+    by_words = Weighed([], coverage, nats, rarest, asked, length)
+    return meaning_share(by_words, talk=talk)
 
 
 def test_meaning_counts_more_where_the_words_say_little() -> None:
@@ -130,6 +139,13 @@ def test_a_name_that_a_long_passage_has_counts_more_than_meaning() -> None:
     name, common = share(5.0, 1.0, 400.0, rarest=5.0), share(5.0, 1.0, 400.0, rarest=1.4)
     assert name < 0.25
     assert common > 0.6
+
+
+def test_a_long_answer_has_the_words_of_a_long_question_by_chance() -> None:
+    name = share(10.0, 1.0, 400.0, rarest=5.0, asked=2, talk=True)
+    question = share(20.0, 1.0, 400.0, rarest=5.0, asked=8, talk=True)
+    assert name < 0.25
+    assert question > 0.6
 
 
 def test_a_word_that_only_derived_texts_hold_still_finds_them() -> None:

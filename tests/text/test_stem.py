@@ -55,6 +55,10 @@ def test_y_is_a_vowel_after_a_consonant_only() -> None:
     assert stem("says") == "sai"
 
 
+def test_a_word_that_is_nothing_but_an_ending_keeps_a_letter() -> None:
+    assert stem("eing") == "e"
+
+
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", max_size=40))
 def test_a_stem_is_never_empty_nor_longer_than_the_word(word: str) -> None:
     stemmed = stem(word)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ralph.recall import Relevance
-from ralph.recall.words import usual_rarity
+from ralph.text.rarity import is_chatter, usual_rarity
 from ralph.text.tokens import PassageWords, spellings
 
 # A hit is possibly relevant from the floor on. A list that is answered this surely is told unasked.
@@ -36,15 +36,13 @@ _COSINES = {
     "minilm:": (0.20, 0.55),
     "": (0.35, 0.75),
 }
-# The largest part of a cosine that is explained by matching words.
-_MOST_BY_WORDS = 0.3
-# A question is empty ("yes", "commit and push") if its rarest word and all of them together weigh
-# less than this.
-_TELLING_WORD = 4.0
-_TELLING_WORDS = 5.0
-# An answer whose words beyond the question weigh this much says something new. An exchange that
-# says nothing new keeps this share of its relevance.
-_NEW_NATS = 10.0
+# A question whose words weigh less than this says too little to be answered unasked.
+_POINTED_NATS = 6.0
+# An answer says something new if its words beyond the question weigh this much, counting only what
+# each weighs more than a common word. An exchange that says nothing new keeps this share of its
+# relevance.
+_NEW_NATS = 2.0
+_COMMON_NATS = 2.5
 _NOTHING_NEW = 0.15
 _FEW_CHARS = 300
 
@@ -52,18 +50,18 @@ _FEW_CHARS = 300
 class Evidence(msgspec.Struct, frozen=True):
     """The evidence for one hit, independent of the other hits.
 
-    `weight` is how much the matching words say, `coverage` their share of the question. `adds` is
-    what an answer says beyond the question: 1 if enough, less if it repeats the question.
+    `weight` is how much the matching words say, `coverage` their share of the question, `missing`
+    how much the rarest word says that does not match. `adds` is what an answer says beyond the
+    question: 1 if enough, less if it repeats the question.
     """
 
     matched: tuple[str, ...]
     asked: int
     coverage: float
     weight: float
+    missing: float
     cosine: float | None
     adds: float = 1.0
-    # The cosine that the matching words alone would give two texts of these lengths.
-    by_words: float = 0.0
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -79,11 +77,14 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the question has only common words, and too few of them to mean something."""
-        if self.time_weight:
-            return False
-        nats = self.rarities.values()
-        return max(nats, default=0.0) < _TELLING_WORD and sum(nats) < _TELLING_WORDS
+        """Whether the question says nothing about a subject ("yes", "commit and push")."""
+        return not self.time_weight and all(map(is_chatter, self.rarities))
+
+    @property
+    def pointed(self) -> float:
+        """How much the question says, 0-1: a word or two that everybody uses say little."""
+        nats = sum(self.rarities.values()) + self.time_weight
+        return min(1.0, nats / _POINTED_NATS)
 
     def weigh(
         self, passage: PassageWords, *, cosine: float | None, in_time: bool, adds: float
@@ -91,19 +92,17 @@ class Asked(msgspec.Struct, frozen=True):
         """Return the evidence for one passage. A time that was named counts like one more word."""
         text = passage.padded
         matched = tuple([token for token in self.rarities if f" {token} " in text])
-        weight = sum([self.rarities[token] for token in matched]) + self.time_weight * in_time
+        weight = sum([self.rarities[token] for token in matched])
+        missing = max(
+            [nats for token, nats in self.rarities.items() if token not in matched], default=0.0
+        )
+        if in_time:
+            weight += self.time_weight
+        else:
+            missing = max(missing, self.time_weight)
         total = sum(self.rarities.values()) + self.time_weight
         coverage = weight / total if total else 0.0
-        by_words = len(matched) / math.sqrt(max(1, len(self.rarities) * passage.distinct))
-        return Evidence(
-            matched,
-            len(self.rarities),
-            coverage,
-            weight,
-            cosine,
-            adds,
-            min(by_words, _MOST_BY_WORDS),
-        )
+        return Evidence(matched, len(self.rarities), coverage, weight, missing, cosine, adds)
 
 
 def what_the_answer_adds(question: Iterable[str], exchange: PassageWords) -> float:
@@ -122,7 +121,7 @@ def what_the_answer_adds(question: Iterable[str], exchange: PassageWords) -> flo
         for word in part.split():
             if word not in known:
                 known.add(word)
-                nats += usual_rarity(word)
+                nats += max(0.0, usual_rarity(word) - _COMMON_NATS)
                 if nats >= _NEW_NATS:
                     return 1.0
     return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * (nats / _NEW_NATS) ** 2
@@ -135,49 +134,64 @@ class Fit(msgspec.Struct, frozen=True):
     """A logistic model of how likely a passage is about a question, by nothing but itself.
 
     `meaning` weighs the cosine (0 for unrelated texts, 1 for the same subject), `words` the words
-    that match, `length` the number of words in the question: a longer one matches more by chance.
+    that match, `missing` the rarest one that does not, `length` the number of words in the
+    question: a longer one matches more by chance.
     """
 
     base: float
     meaning: float
     words: float
+    missing: float
     length: float
 
-    def __call__(self, meaning: float, words: float, length: float) -> float:
-        odds = self.base + self.meaning * meaning + self.words * words + self.length * length
-        return _probability(odds)
+    def odds(self, evidence: Evidence, embedder: str | None) -> float:
+        """Return the logarithm of the odds."""
+        words = math.log1p(evidence.weight * evidence.coverage / 3.0)
+        return (
+            self.base
+            + self.meaning * nearness(evidence, embedder)
+            + self.words * words
+            + self.missing * evidence.missing
+            + self.length * math.log(max(1, evidence.asked))
+        )
 
 
 # Exchanges of a talk are long and say many things, so the same evidence says less there.
-TALK = Fit(-3.1, 2.05, 2.5, -0.88)
-RECORD = Fit(-3.9, 2.8, 3.7, -0.12)
-# The same for searches without vectors.
-TALK_BY_WORDS = Fit(-2.63, 0.0, 2.52, -0.85)
-RECORD_BY_WORDS = Fit(-2.9, 0.0, 3.4, -0.15)
+_TALK = Fit(-1.75, 1.3, 2.2, -0.15, -0.9)
+_RECORD = Fit(-2.5, 2.2, 2.6, -0.15, -0.9)
+# For searches without vectors.
+_BY_WORDS = Fit(-2.2, 0.0, 3.4, -0.15, -0.9)
+# A large memory has more passages that fit by chance: what each e-fold of passages costs, from
+# this many on.
+_SIZE = -0.4
+_SMALL = 100
 
 
-def clue(evidence: Evidence, embedder: str | None) -> tuple[float, float, float]:
-    """Return the inputs of a fit: meaning, words, length."""
-    meaning = 0.0
-    if evidence.cosine is not None:
-        unrelated, related = _cosines(embedder or "")
-        # The words that match count already, so the part of the cosine that they explain does not.
-        beyond_words = evidence.cosine - evidence.by_words
-        meaning = max(0.0, (beyond_words - unrelated) / (related - unrelated))
-    words = math.log1p(evidence.weight * evidence.coverage / 3.0)
-    return meaning, words, math.log(max(1, evidence.asked))
+def nearness(evidence: Evidence, embedder: str | None) -> float:
+    """Return how near the meaning is: 0 for unrelated texts, about 1 for the same subject."""
+    if evidence.cosine is None:
+        return 0.0
+    unrelated, related = _cosines(embedder or "")
+    return max(0.0, (evidence.cosine - unrelated) / (related - unrelated))
 
 
-def own_relevance(evidence: Evidence, embedder: str | None, *, talk: bool) -> float:
-    """Return how likely a passage is about the question, from its own evidence alone."""
-    inputs = clue(evidence, embedder)
-    if not evidence.weight and inputs[0] <= 0.0:
+def own_relevance(
+    evidence: Evidence, embedder: str | None, *, talk: bool, passages: int = 0
+) -> float:
+    """Return how likely a passage is about the question, from its own evidence alone.
+
+    `talk`: it is an exchange. `passages`: how many the memory has.
+    """
+    if not evidence.weight and not nearness(evidence, embedder):
         return 0.0  # it shares no word, and its meaning is no nearer than that of any text
     if evidence.cosine is None:
-        fit = TALK_BY_WORDS if talk else RECORD_BY_WORDS
+        fit = _BY_WORDS
+    elif talk:
+        fit = _TALK
     else:
-        fit = TALK if talk else RECORD
-    return fit(*inputs) * evidence.adds
+        fit = _RECORD
+    size = _SIZE * math.log(max(passages, _SMALL) / _SMALL)
+    return _probability(fit.odds(evidence, embedder) + size) * evidence.adds
 
 
 @functools.cache
@@ -188,24 +202,36 @@ def _cosines(embedder: str) -> tuple[float, float]:
 # -- Whether a list answers, and the relevance of its hits.
 
 
-# How much more likely the answer is somewhere among the hits than in the best of them, and what
-# the best hit from another conversation adds. In nats; neither may be negative, so that another hit
-# can only make the list more likely to answer.
+# Relevance from the odds of a hit's own evidence, and the power of its share of the best value.
+_SPREAD = 0.5
+_SHIFT = 0.9
+_SHARE_POWER = 0.8
+
+
+def relevance(own: float, share: float) -> float:
+    """Return how relevant a hit is: by its own evidence, scaled by `share`, its value as a share of
+    the best hit's."""
+    if own <= 0.0:
+        return 0.0
+    return _probability(_SPREAD * _odds(own) + _SHIFT) * share**_SHARE_POWER
+
+
+# Whether the answer is somewhere among the hits, from the odds of the best one, and what the best
+# hit from another conversation adds. None may be negative, so that another hit can only make the
+# list more likely to answer.
+_BEST = 1.8
 _AMONG_HITS = 1.6
 _SUPPORT = 0.25
+# No list answers for certain.
+_MOST = 0.99
 
 
 def answered_by(best: float, second: float = 0.0) -> float:
     """Return how likely the answer is among the hits, by the own relevance of the two best."""
     if best <= 0.0:
         return 0.0
-    return _probability(_odds(best) + _AMONG_HITS + _SUPPORT * second)
-
-
-def relevance(answered: float, own: float, share: float) -> float:
-    """Return how relevant a hit is: halfway between the evidence for the list and for itself,
-    scaled by `share`, its value as a share of the best hit's."""
-    return math.sqrt(answered * answered_by(own)) * share
+    among = _probability(_BEST * _odds(best) + _AMONG_HITS + _SUPPORT * second)
+    return min(_MOST, max(among, relevance(best, 1.0)))
 
 
 def best_two(own: Iterable[tuple[float, str]]) -> tuple[float, float]:

@@ -23,7 +23,6 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
-    FLOOR,
     Asked,
     Evidence,
     answered_by,
@@ -120,10 +119,11 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     in_time: bool = False
     rating: int = 0
     home: str = ""
-    # What it needs to tell its relevance: the question, its value as a share of the best one, how
-    # likely the list answers, and a relevance that needs no evidence.
+    # What it needs to tell its relevance: the question, the size of its memory, its value as a
+    # share of the best one, how likely the list answers, and a relevance that needs no evidence.
     asked: Asked = Asked({})
     embedder: str | None = None
+    passages: int = 0
     adds: float = 1.0
     share: float = 1.0
     answered: float = 0.0
@@ -145,14 +145,19 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         """How relevant it is by its own evidence."""
         if self.asked.is_empty:
             return 0.0
-        return own_relevance(self.evidence, self.embedder, talk=self.record.kind == EXCHANGE)
+        return own_relevance(
+            self.evidence,
+            self.embedder,
+            talk=self.record.kind == EXCHANGE,
+            passages=self.passages,
+        )
 
     @functools.cached_property
     def relevance(self) -> float:
         """How relevant it is, compared with the others of its memory."""
         if self.fixed is not None:
             return self.fixed
-        return relevance(self.answered, self.own, self.share)
+        return relevance(self.own, self.share)
 
     @property
     def conversation(self) -> str:
@@ -400,13 +405,19 @@ def _judge_relevance(
 ) -> None:
     """Set how likely the list answers, and what each candidate needs to tell its relevance."""
     asked = Asked.of(part.asked, time_weight)
+    # Words may ask for a question of the past. It ranks after what answers it, but it is relevant.
+    only_words = not is_question(question.text)
     best_value = max([one.value for one in candidates], default=0.0) or 1.0
     for one in candidates:
         one.asked = asked
         one.embedder = part.embedder
+        one.passages = part.count
+        if only_words:
+            one.adds = 1.0
         one.share = one.value / best_value
     judged = candidates[: question.limit + _SPARE]
-    answered = answered_by(*best_two((one.own, one.conversation) for one in judged))
+    best, second = best_two((one.own, one.conversation) for one in judged)
+    answered = answered_by(best, second) * asked.pointed
     for one in candidates:
         one.answered = answered
         one.fixed = _OF_DAYS if question.lists_days else None
@@ -514,14 +525,12 @@ def _choose(
     """Return the candidates to show, near-twins folded into the first of them.
 
     If the question wants them spread, the best hit of each conversation comes before further hits
-    from the same one, so the limit counts conversations. Doubtful
-    hits, which only a lower floor shows, follow in their order.
+    from the same one, so the limit counts conversations.
     """
     twins = Twins()
     chosen: list[Candidate] = []
     first: list[int] = []
     again: list[int] = []
-    doubtful: list[int] = []
     seen: set[str] = set()
     for one in order:
         if len(first) == question.limit:
@@ -532,15 +541,13 @@ def _choose(
             continue
         if not question.every and twins.fold(one.hit):
             continue
-        if one.relevance < FLOOR:
-            doubtful.append(len(chosen))
-        elif question.spread and one.conversation in seen:
+        if question.spread and one.conversation in seen:
             again.append(len(chosen))
         else:
             first.append(len(chosen))
             seen.add(one.conversation)
         chosen.append(one)
-    places = [*first, *again, *doubtful][: question.limit]
+    places = [*first, *again][: question.limit]
     return [(chosen[at], () if question.every else twins.like(at)) for at in places]
 
 

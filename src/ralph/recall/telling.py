@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ralph.recall import Hit
-from ralph.recall.score import FLOOR, TOLD
+from ralph.recall.score import FLOOR, RELEVANT, TOLD
 from ralph.records.conversation import SUMMARY, Exchange
 
 # A conversation must be at least this relevant compared with the best one: next to a good answer,
 # weak ones only distract.
-_BESIDE_THE_BEST = 0.8
+_BESIDE_THE_BEST = 0.85
 
 
 def conversation_of(hit: Hit) -> str:
@@ -41,13 +41,14 @@ def worth_telling(
     """Return the hits to tell, in their order; none if they probably don't answer.
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
-    belongs to none counts as one. `bar`: how likely an answer must be.
+    belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
+    relevant hit; further hits from it need only be possibly relevant.
     """
     if answered(hits) < bar:
         return []
     floor = min(FLOOR, bar)
     best = max((hit.score or 0.0 for hit in hits), default=0.0)
-    least = max(floor, _BESIDE_THE_BEST * best) if bar else 0.0
+    least = max(min(RELEVANT, bar), _BESIDE_THE_BEST * best) if bar else 0.0
     chosen: dict[str, list[Hit]] = {}
     for hit in hits:
         score = hit.score or 0.0

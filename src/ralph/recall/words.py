@@ -14,72 +14,28 @@ from typing import Any
 
 import msgspec
 
-from ralph.text.tokens import STOP_WORDS, stem
+from ralph.text.rarity import usual_rarity
 
-# -- How much a word says.
+# -- How much a word says in this memory.
 
-# In a memory of five records every word is rare. So a word's rarity starts from a prior, which the
-# collection's own counts outweigh as it grows. The prior counts like this many passages:
+# In a memory of five records every word is rare. So a word's rarity starts from how rare it is in
+# general, which the collection's own counts outweigh as it grows. That counts like this many
+# passages:
 _PRIOR_PASSAGES = 60
-_SHARE_EVERYWHERE = 0.25
-_SHARE_COMMON = 0.06
-_SHARE_OF_NUMBERS = 0.10
-_SHARE_UNKNOWN = 0.004
+# A project's own word still says something, even if every passage has it (`login` in a project
+# about logins): its share of passages counts as at most this many times its usual share.
 _OWN_WORD = 20
-_EVERYWHERE = """
-add ahead bug case change check class code commit continue create data done error example expect
-fail file fix function get good great help implement issue line list look make merge method name
-need new nice no not now object ok one option output pass perfect problem proceed project push
-remove result return run see set sound sure task test thank thing time true try type update use user
-value want work write yes
-"""
-_COMMON = """
-able allow app argument array back base behavior branch break build call cause clean close
-command comment complete config configuration content context correct count current day
-default define delete describe detail different directory doc document edit empty enable end ensure
-entry exception exist explain false feature field final find first follow format found full give
-group handle happen id idea import improve include index info input install instead
-invalid item keep key know large last learn length level like link load local log long main manage
-map match mean message miss model module move node null number old open order page parameter
-part path place plan point print process provide query question read reason recent refer
-related release replace report request require resolve response right save script second section
-send service show simple small something source specific start state status step still stop store
-string style success suggest support switch system table text think title tool track two
-understand unit version view warning way week within without wrong
-already actually however information many repo repository review since skip take well
-api browser client com database db git github go html http https json linux md org pr py python
-server sql src ts url web windows
-"""
 
 
 @functools.lru_cache(maxsize=4096)
 def rarity(token: str, frequency: int, count: int) -> float:
     """Return how much a match of this token says: minus the log of its share of passages."""
-    prior = _prior_share(token)
+    usual = math.exp(-usual_rarity(token))
     # A word that occurs nowhere weighs as much as one that occurs once.
-    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
+    seen = max(frequency, 1) + usual * _PRIOR_PASSAGES
     share = seen / (max(count, 1) + _PRIOR_PASSAGES)
-    # A common word says little, even in a memory where it is still rare. A project's own word still
-    # says something, even if every passage has it (`login` in a project about logins).
-    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
-
-
-@functools.lru_cache(maxsize=16384)
-def usual_rarity(token: str) -> float:
-    """Return how much a match of this token says in general, whatever this memory holds."""
-    return 0.0 if token in STOP_WORDS else -math.log(_prior_share(token))
-
-
-def _prior_share(token: str) -> float:
-    """Return the share of texts that contain the token, in general."""
-    number = len(token) == 1 or (token.isdigit() and len(token) < 3)
-    return _SHARE_OF_NUMBERS if number else _common_shares().get(token, _SHARE_UNKNOWN)
-
-
-@functools.cache
-def _common_shares() -> dict[str, float]:
-    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
-    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
+    # A common word says little, even in a memory where it is still rare.
+    return -math.log(min(max(share, usual), usual * _OWN_WORD, 1.0))
 
 
 # -- The order: by words, and by a weighted sum of words and meaning.
@@ -99,13 +55,14 @@ class Weighed(msgspec.Struct, frozen=True):
 
     `coverage` is the largest share of the question that one passage has, `nats` the largest weight
     of the words that match in one passage, `rarest` the weight of the question's rarest word,
-    `length` the average number of words.
+    `asked` how many words the question has, `length` the average number of words in a passage.
     """
 
     weights: list[float] = []
     coverage: float = 0.0
     nats: float = 0.0
     rarest: float = 0.0
+    asked: int = 0
     length: float = 0.0
 
 
@@ -165,7 +122,8 @@ def weigh_words(
         has = (often > 0.0) @ factors.T
         weights = (parts.sum(axis=1) * (has[:, 0] / total) ** whole).tolist()
         best, most = has.max(axis=0).tolist()
-    return Weighed(weights, best / total, most, max(nats, default=0.0), length + 1)
+    rarest = max(nats, default=0.0)
+    return Weighed(weights, best / total, most, rarest, len(asked), length + 1)
 
 
 def _norm(length: Any) -> Any:
@@ -181,11 +139,13 @@ _SHORT_WORDS = 60
 # How much the words that match in one passage must weigh to say enough. A long answer in a talk
 # matches many words by chance, so there they must weigh more.
 ENOUGH_NATS = 12.0
-_ENOUGH_IN_LONG_TALK = 20.0
+_ENOUGH_IN_LONG_TALK = 16.0
 # If one passage has all the words of a question (a name, an error message), it is the answer, if it
-# is short, or if one of them is worth _NAME_NATS: a long passage has common words by chance.
+# is short, or if one of them is worth _NAME_NATS: a long passage has common words by chance. In a
+# long answer of a talk more than _NAME_WORDS words can be there by chance, too.
 _OF_WORDS_FOUND = 0.7
 _NAME_NATS = 4.5
+_NAME_WORDS = 2
 
 
 def shortness(length: float) -> float:
@@ -197,11 +157,13 @@ def meaning_share(by_words: Weighed, *, talk: bool = False) -> float:
     """Return the share of meaning, given how much the words weigh; `talk`: among exchanges."""
     short = shortness(by_words.length)
     meaning = _MEANING + (_MEANING_IF_SHORT - _MEANING) * short
-    named = max(short, min(1.0, by_words.rarest / _NAME_NATS)) * by_words.coverage**3
-    meaning *= 1.0 - _OF_WORDS_FOUND * named
+    rare = min(1.0, by_words.rarest / _NAME_NATS)
     enough = ENOUGH_NATS
     if talk:
+        rare *= min(1.0, _NAME_WORDS / max(1, by_words.asked)) ** 2
         enough = _ENOUGH_IN_LONG_TALK + (ENOUGH_NATS - _ENOUGH_IN_LONG_TALK) * short
+    named = max(short, rare) * by_words.coverage**3
+    meaning *= 1.0 - _OF_WORDS_FOUND * named
     words = (1.0 - meaning) * min(1.0, max(by_words.nats / enough, named))
     return meaning / (meaning + words)
 

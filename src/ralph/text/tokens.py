@@ -94,7 +94,8 @@ def stem(word: str) -> str:
         word = word[:-1] + "i"
     for endings, least in _STEPS:
         word = _replaced(word, endings, least)
-    if word[-1] == "e" and _measure(word[:-1]) > _ends_short(word[:-1]):
+    # `eing` has become a single `e` here.
+    if len(word) > 1 and word[-1] == "e" and _measure(word[:-1]) > _ends_short(word[:-1]):
         word = word[:-1]
     return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
 
@@ -137,7 +138,7 @@ def _replaced(word: str, endings: dict[str, str], least: int) -> str:
 
 
 # Saved in the index's manifest. Change it whenever the tokens change: the index is then rebuilt.
-TOKENISER_VERSION = "1"
+TOKENISER_VERSION = "2"
 
 _LONGEST_TOKEN = 64
 _CACHE_LIMIT = 50_000
@@ -271,7 +272,33 @@ def _pairs(run: str) -> list[str]:
 def _word(word: str) -> tuple[str, ...]:
     if word in STOP_WORDS:
         return ()
-    return ("not",) if word in _NEGATIONS else (stem(word),)
+    return ("not",) if word in _NEGATIONS else (stem(american(word)),)
+
+
+# British endings and their American spelling. A word that always ends in -ise (`promise`) changes,
+# too, but in passages and questions alike.
+_BRITISH = (
+    (r"(?<=..)is(e[drs]?|ers|ing|ations?|able)$", r"iz\1"),
+    (r"(?<=al)ys(e[drs]?|ers|ing)$", r"yz\1"),
+    (r"^((?:mis)?behavi|col|endeav|fav|flav|harb|hon|hum|lab|neighb|rum|vap)our", r"\1or"),
+    (r"^(cent|fib|lit|theat|(?:centi|kilo|milli)?met)re(s?)$", r"\1er\2"),
+    (r"^(cent)r(ed|ing)$", r"\1er\2"),
+    (r"^(def|lic|off|pret)enc(e[ds]?|ing)$", r"\1ens\2"),
+    (r"^(anal|catal|dial|monol|prol)ogue", r"\1og"),
+    (r"^artefact", "artifact"),
+    (r"^grey", "gray"),
+    (r"^(acknowled|jud)gement", r"\1gment"),
+    (r"^programmes?$", "program"),
+)
+
+
+def american(word: str) -> str:
+    """Return a lower-case word in American spelling, so that both spellings find each other."""
+    for british, replacement in _BRITISH:
+        changed = compiled(british).sub(replacement, word)
+        if changed != word:
+            return changed
+    return word
 
 
 def _contraction(chunk: str) -> list[str]:

@@ -120,9 +120,12 @@ class _Vocabulary:
             at = self._text.find(f"\n{piece}\n".encode())
             return None if at < 0 else int(self._ends.searchsorted(at))
         if not self._rows:
-            words = self._text.decode().split("\n")[1:-1]
-            self._rows = dict(zip(words, range(len(words)), strict=True))
+            self._rows = {word: row for row, word in enumerate(self.words())}
         return self._rows.get(piece)
+
+    def words(self) -> list[str]:
+        """Return all pieces, in the order of their rows."""
+        return self._text.decode().split("\n")[1:-1]
 
 
 class _WordTable(NamedTuple):

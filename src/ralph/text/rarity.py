@@ -1,0 +1,56 @@
+"""How rare words are in what developers write, whatever a memory holds."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from ralph.text.tokens import STOP_WORDS, stem
+
+HEADER = "# Stems by rarity, half a nat a line; see embedder/rarities.py."
+# How much rarer the words of a line are than those of the line before, in nats.
+STEP = 0.5
+_NUMBER = 2.5
+# Words that people say to an agent whatever the subject is ("looks good, commit and push").
+_ORDERS = frozenset(
+    stem(word)
+    for word in """
+    add again ahead answer bug change code commit continue done error file fine first fix go good
+    great help issue job keep last lgtm lint look make merge next nice no not nothing now ok okay one
+    option perfect please problem proceed push question read retry run second sense ship sound stop
+    sure test thank thing think try update want work yes
+    """.split()
+)
+_ORDER = 1.5
+
+
+def is_chatter(token: str) -> bool:
+    """Whether a token says nothing about a subject: a stop word, a small number, an order."""
+    return token in STOP_WORDS or token in _ORDERS or _is_small(token)
+
+
+def _is_small(token: str) -> bool:
+    """Whether it is a single letter or a small number, which occur everywhere by chance."""
+    return len(token) == 1 or (token.isdigit() and len(token) < 3)
+
+
+@functools.lru_cache(maxsize=16384)
+def usual_rarity(token: str) -> float:
+    """Return how much a match of this token says, in nats: 0 for a stop word."""
+    if token in STOP_WORDS:
+        return 0.0
+    if _is_small(token):
+        return _NUMBER
+    known, most = _table()
+    rarity = known.get(token, most)
+    return min(rarity, _ORDER) if token in _ORDERS else rarity
+
+
+@functools.cache
+def _table() -> tuple[dict[str, float], float]:
+    """Return the rarity of each known stem, and the rarity of all others."""
+    rows = Path(__file__).with_name("rarities.txt").read_text("utf-8").splitlines()[1:]
+    known: dict[str, float] = {}
+    for step, row in enumerate(rows):
+        known |= dict.fromkeys(row.split(), STEP * step)
+    return known, STEP * len(rows)
