@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.summary import (
-    TITLE_CHARS,
-    Piece,
-    conversation_gist,
-    exchange_gist,
-    pieces,
-    sentences,
-    title_of,
-)
+from ralph.text.sentences import Piece, pieces, sentences
+from ralph.text.summary import TITLE_CHARS, conversation_gist, exchange_gist, title_of
 from ralph.text.tokens import shorten
 
 FLAKY = (
@@ -75,32 +68,35 @@ LOOKED_AT = [
         FLAKY,
         "Fix the login test in test_login.py",
         "Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? The login"
-        " test was flaky because it compared a token's expiry with the wall clock.",
+        " test was flaky because it compared a token's expiry with the wall clock. I fixed it by"
+        " freezing the clock in conftest.py.",
     ),
     (
         METRICS,
         "What are some key metrics to track for a tech startup?",
-        "What are some key metrics to track for a tech startup? User acquisition, Churn rate,"
-        " Monthly recurring revenue, Net promoter score.",
+        "What are some key metrics to track for a tech startup? User acquisition: the number of new"
+        " users; Churn rate: the share of customers who leave; Monthly recurring revenue: income;"
+        " Net promoter score - fame.",
     ),
     (
         AIRPORT,
         "Suggest cheaper ways from the airport to the city than a…",
         "Can you suggest cheaper ways from the airport to the city than a taxi? There are several"
-        " ways to the city that cost less than a taxi (Local trains, Express bus, Shared shuttle).",
+        " ways to the city that cost less than a taxi. Local trains: two stations are near; Express"
+        " bus: every half hour; Shared shuttle: ask at the desk.",
     ),
     (
         QUEUE,
         "Should we use SQLite or Postgres for the job queue?",
         "Should we use SQLite or Postgres for the job queue? Use SQLite in WAL mode for the job"
-        " queue.",
+        " queue. Two writers on one machine are well within what it can do.",
     ),
     (
         CRASH,
         "Why does this crash on the server but not on my laptop?",
         "Why does this crash on the server but not on my laptop? The crash is caused by a missing"
         " environment variable: PORT is set in your shell profile, but not in the service's unit"
-        " file.",
+        " file. Add Environment=PORT=8000 to the unit.",
     ),
     (
         FLAG,
@@ -112,20 +108,21 @@ LOOKED_AT = [
         LISBON,
         "Plan a trip to Lisbon in autumn",
         "I'm trying to plan a trip to Lisbon in autumn. Three days are enough for the old town,"
-        " Belém and a day in Sintra.",
+        " Belém and a day in Sintra. Start with Alfama in the morning.",
     ),
     (THANKS, "Thanks", "Thanks!"),
     (
         REVIEW,
         "Review the diff in refund.py and tell me whether refunds…",
         "Review the diff in src/pay/refund.py and tell me whether refunds can be issued twice."
-        " Refunds can be issued twice: the retry in refund.py runs outside of the lock.",
+        " Refunds can be issued twice: the retry in refund.py runs outside of the lock. There is no"
+        " test for it.",
     ),
     (
         BACKUP,
         "Wie richte ich das Backup ein?",
         "Wie richte ich das Backup ein? Das Backup wird mit einem Cronjob eingerichtet, der jede"
-        " Nacht um drei Uhr läuft.",
+        " Nacht um drei Uhr läuft. Die Ziele stehen in backup.toml.",
     ),
 ]
 
@@ -142,7 +139,8 @@ def test_a_conversation_is_how_it_began_what_came_between_and_how_it_ended() -> 
     assert conversation_gist([QUEUE, LISBON, CRASH, THANKS]) == (
         "Should we use SQLite or Postgres for the job queue? Then: I'm trying to plan a trip to"
         " Lisbon in autumn. In the end: The crash is caused by a missing environment variable: PORT"
-        " is set in your shell profile, but not in the service's unit file."
+        " is set in your shell profile, but not in the service's unit file. Add"
+        " Environment=PORT=8000 to the unit."
     )
 
 
@@ -221,10 +219,10 @@ not this
 > quoted
 """
     assert pieces(text) == [
-        Piece("heading", "Why"),
-        Piece("prose", "It fails with a link:"),
-        Piece("item", "first item goes on"),
-        Piece("prose", "quoted"),
+        Piece("heading", ("Why",)),
+        Piece("prose", ("It fails with a link:",)),
+        Piece("item", ("first item goes on",)),
+        Piece("prose", ("quoted",)),
     ]
 
 

@@ -25,7 +25,8 @@ from ralph.records.conversation import Exchange, Summary, SummaryTarget, content
 from ralph.records.note import make_note
 from ralph.text.redact import redact
 from ralph.text.sanitize import mark, sanitize
-from ralph.text.summary import conversation_gist, exchange_gist, sentences
+from ralph.text.sentences import sentences
+from ralph.text.summary import conversation_gist, exchange_gist
 from ralph.text.tokens import estimate_tokens, shorten
 
 # A conversation gets a new summary when it has grown by this many exchanges, or by this share.

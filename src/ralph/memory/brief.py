@@ -21,8 +21,8 @@ from ralph.recall import exchange_of_run
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.records.note import NOTE, TRUSTED, Note
+from ralph.text.outcome import outcome_of
 from ralph.text.sanitize import strip_marked
-from ralph.text.summary import outcome_of
 
 _FEATURES = 3
 _SESSIONS = 5

@@ -20,8 +20,8 @@ from ralph.recall.search import Question, conclude
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
 from ralph.records.knowledge import FailureSolution, Gate, GateApproval, GateRejection
+from ralph.text.sentences import sentences
 from ralph.text.signature import signature, tells
-from ralph.text.summary import sentences
 from ralph.text.tokens import table, tokens
 
 # -- Text for other projects: a path on this machine means nothing there, or another file.

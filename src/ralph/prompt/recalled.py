@@ -9,8 +9,8 @@ from ralph.prompt.build import TextBounds, day, framed, one_line, outcome, rende
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
+from ralph.text.outcome import outcome_of
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
-from ralph.text.summary import outcome_of
 from ralph.text.tokens import estimate_tokens, first_tokens, tokens
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ralph.text.summary import sentence_ends
+from ralph.text.sentences import sentence_ends
 from ralph.text.tokens import compiled, rule
 
 BETWEEN_HEADINGS = " > "

@@ -156,7 +156,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 def questions_of(prompt: str) -> list[str]:
     """Return what to search for: a plan's title, or else the prompt's beginning and its end."""
     from ralph.capture.decisions import title_from  # not needed for a prompt without a search
-    from ralph.text.summary import sentences
+    from ralph.text.sentences import sentences
 
     if title := title_from(prompt, plans_only=True):
         return [title]

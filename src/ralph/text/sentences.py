@@ -1,0 +1,155 @@
+"""Split a Markdown text into paragraphs, list items and sentences, and cut it where one ends."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from ralph.text.tokens import STOP_WORDS, compiled, rule, shorten, word_set
+
+# -- The parts of a Markdown text that are words.
+
+
+Kind = Literal["prose", "item", "heading"]
+
+# Stands for a space inside code until the text is split: code is never split.
+_CODE_SPACE = "\ue000"
+_TABLE_RULE = r"\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\Z"
+_MOST_CODE_CHARS = 200
+_NESTED_INDENT = 2
+
+
+class Piece(NamedTuple):
+    """A paragraph, a list item or a heading: its sentences without marks, each on one line.
+
+    A row of a table is an item. A `nested` item belongs to the item before it.
+    """
+
+    kind: Kind
+    sentences: tuple[str, ...]
+    nested: bool = False
+
+    @property
+    def text(self) -> str:
+        """The whole text on one line."""
+        return " ".join(self.sentences)
+
+
+def pieces(text: str) -> list[Piece]:
+    """Return the parts of a Markdown text that are words: no code, traces or tags."""
+    for section, new in (("fenced", "\n"), ("injected", "\n"), ("link", r"\1")):
+        text = rule(section).sub(new, text)
+    found = list[Piece]()
+    kind: Kind = "prose"
+    gathered = list[str]()
+    nested = False
+    in_table = False
+    for raw in [*text.splitlines(), ""]:
+        line = raw.strip().lstrip("> ")
+        in_table = line.startswith("|") and (in_table or _is_table_rule(line))
+        row = _row(line) if in_table else ""
+        noise = not line or rule("noise").match(line) is not None
+        heading, item = rule("heading").match(line), rule("item").match(line)
+        if gathered and (noise or heading or item):
+            if words := _plain(" ".join(gathered)):
+                found.append(Piece(kind, words, nested))
+            gathered, kind, nested = [], "prose", False
+        if row:
+            found.append(Piece("item", _plain(row)))
+        if noise:
+            continue
+        if heading:
+            found.append(Piece("heading", _plain(heading[1] or heading[2] or "")))
+        elif item:
+            kind = "item"
+            nested = len(raw) - len(raw.lstrip()) >= _NESTED_INDENT
+            gathered.append(line[item.end() :])
+        elif gathered or not raw.startswith(("    ", "\t")):
+            gathered.append(line)
+    return found
+
+
+def _is_table_rule(line: str) -> bool:
+    return "|" in line and compiled(_TABLE_RULE).match(line) is not None
+
+
+def _row(line: str) -> str:
+    """Return a row of a table as an item: the first cell, then what the others say of it."""
+    if _is_table_rule(line):
+        return ""
+    first, *others = [cell.strip() for cell in line.strip("|").split("|")]
+    return ": ".join(filter(None, (first, ", ".join(filter(None, others)))))
+
+
+def _plain(words: str) -> tuple[str, ...]:
+    """Return the sentences without emphasis and with single spaces; code is not split."""
+    words = " ".join(words.split())
+    code = compiled(rf"`[^`]{{1,{_MOST_CODE_CHARS}}}`")
+    words = code.sub(lambda span: span[0].replace(" ", _CODE_SPACE), words)
+    words = rule("emphasis").sub("", words).strip()
+    return tuple(sentence.replace(_CODE_SPACE, " ") for sentence in sentences(words))
+
+
+# -- Where sentences end.
+
+
+def sentences(paragraph: str) -> list[str]:
+    """Return the sentences of a paragraph, in order, without the space between them."""
+    ends = sentence_ends(paragraph)
+    cut = (paragraph[a:b].strip() for a, b in pairwise([0, *ends, len(paragraph)]))
+    return [sentence for sentence in cut if sentence]
+
+
+def sentence_ends(paragraph: str) -> list[int]:
+    """Return the positions where one sentence has ended and the next begins."""
+    return [
+        end.end()
+        for end in rule("sentence end").finditer(paragraph)
+        if end[0][0] != "." or not _is_short(paragraph[max(0, end.start() - 8) : end.start()])
+    ]
+
+
+def _is_short(before: str) -> bool:
+    """Whether the dot after this text belongs to an abbreviation, an initial or a list number."""
+    word = before.rpartition(" ")[2].lstrip("(\"'").lower()
+    initial = len(word) == 1 and word.isalpha()
+    return word in word_set("abbreviations") or initial or (before.isdigit() and len(before) < 4)
+
+
+# -- Cut a text where a sentence or a clause ends.
+
+
+# A cut that keeps less than this share of the room says too little.
+_LEAST_SHARE = 0.4
+
+
+def cut_at_end(text: str, max_chars: int) -> str:
+    """Return the text, or its beginning up to the end of a sentence, a clause or a word.
+
+    A cut inside a sentence ends in an ellipsis. It is never made before a word like "but" or
+    "except": what follows takes back what was said before it.
+    """
+    if len(text) <= max_chars:
+        return text
+    least = int(max_chars * _LEAST_SHARE)
+    ends = [end for end in sentence_ends(text) if least <= len(text[:end].rstrip()) <= max_chars]
+    if ends:
+        return text[: ends[-1]].rstrip()
+    for clause in reversed(list(rule("clause end").finditer(text, least))):
+        at = clause.start()
+        if at < max_chars and not _is_inside(text, at) and not _takes_back(text[clause.end() :]):
+            return f"{text[:at].rstrip()}\u2026"
+    words = shorten(text, max_chars).rstrip("\u2026").split(" ")
+    while len(words) > 1 and words[-1].lower() in STOP_WORDS and not _takes_back(words[-1]):
+        words.pop()
+    return " ".join(words).rstrip(" ,;:-(") + "\u2026"
+
+
+def _takes_back(following: str) -> bool:
+    return following.partition(" ")[0].lower() in word_set("takes back")
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Whether this position is inside code or brackets."""
+    before = text[:at]
+    return before.count("`") % 2 == 1 or before.count("(") > before.count(")")
