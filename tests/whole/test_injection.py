@@ -232,7 +232,7 @@ def _before(text: str) -> str:
 
 def _recalled(text: str) -> str:
     hits = [hit(text, iteration(text), "iteration"), hit(text, exchange(text), "exchange")]
-    return recalled_text(hits, text, _BOUNDS, ended={text: text})
+    return recalled_text(hits, text, _BOUNDS, later={text: text})
 
 
 def _said(text: str) -> str:

@@ -19,7 +19,7 @@ from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.recall import exchange_of_run
 from ralph.records.conversation import Exchange
-from ralph.records.iteration import ErrorSeen, Iteration
+from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration
 from ralph.records.note import NOTE, TRUSTED, Note
 from ralph.text.outcome import outcome_of
 from ralph.text.sanitize import strip_marked
@@ -28,6 +28,7 @@ _FEATURES = 3
 _SESSIONS = 5
 _COMMITS = 3
 _NOTES = 4
+_RESULT_CHARS = 220
 # An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
 _SESSIONS_READ = 60
@@ -126,23 +127,36 @@ def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
 def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:
     """Sum up a session; the last exchange that changed files says most about it."""
     asked = [one for one in exchanges if not is_plain(one.user)] or exchanges
-    main = ([one for one in asked if _changed(one)] or asked)[-1]
+    # An exchange that was stopped ends in the middle of the work.
+    ended = [one for one in asked if one.status == "complete"] or asked
+    main = ([one for one in ended if _changed(one)] or ended)[-1]
     commits = [subject for one in exchanges for subject in _commits(one)]
     return PastSession(
         at=at,
-        title=title or strip_marked(exchanges[0].user),
-        result=outcome_of(main.user, strip_marked(main.assistant)),
+        title=_title(title, strip_marked(exchanges[0].user)),
+        result=outcome_of(main.user, strip_marked(main.assistant), _RESULT_CHARS),
         commits=tuple(dict.fromkeys(commits))[-_COMMITS:],
         unfinished=exchanges[-1].status != "complete",
         id=name,
     )
 
 
+def _title(title: str, request: str) -> str:
+    """Return the title; if it is the beginning of the request, the whole request."""
+    beginning = title.removesuffix(TRUNCATED)
+    line = " ".join(request.split())
+    return line if title != beginning and line.startswith(beginning) else title or request
+
+
 def _commits(exchange: Exchange) -> list[str]:
     """Return what was committed, as git printed it, else as captured after a plain "commit it"."""
-    outputs = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
-    printed = [subject for text in outputs for subject in _COMMITTED.findall(text)]
-    return printed or [one.description for one in exchange.decisions if is_plain(exchange.user)]
+    calls = [x.content for x in exchange.messages if x.role == "tool" and not x.failed]
+    printed = [subject for text in calls for subject in _COMMITTED.findall(text)]
+    if printed or not is_plain(exchange.user):
+        return printed
+    # Other decisions of that exchange were no commits; a commit's subject is in its command.
+    said = [one.description for one in exchange.decisions]
+    return [subject for subject in said if not calls or any(subject in call for call in calls)]
 
 
 def _changed(exchange: Exchange) -> bool:

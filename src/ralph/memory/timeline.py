@@ -13,13 +13,16 @@ from typing import TypeVar
 
 import msgspec
 
+from ralph.capture.decisions import is_plain
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.recall import KINDS, exchange_of_run
 from ralph.records import Record
 from ralph.records.conversation import EXCHANGE, Exchange, content_of
 from ralph.records.iteration import KIND, ErrorSeen, Iteration
+from ralph.text.outcome import content_words, outcome_of
 from ralph.text.times import moments_between
+from ralph.text.tokens import rule
 
 _T = TypeVar("_T")
 _TITLE_CHARS = 300
@@ -90,6 +93,7 @@ class Events:
 _body = msgspec.json.Decoder(_Body).decode
 _errors = msgspec.json.Decoder(_Errors).decode
 _files = msgspec.json.Decoder(_Files).decode
+_turn = msgspec.json.Decoder(Exchange).decode
 
 
 def events(
@@ -169,6 +173,42 @@ def later_success(ralph: Ralph, record: Iteration) -> Event | None:
     found = events(ralph, kinds=[KIND], features=[record.feature], outcomes=["success"])
     later = [one for one in found if str(one.task_id) == task and one.number > number]
     return min(later, key=lambda one: one.number, default=None)
+
+
+# How many turns after an exchange are searched for how it went on.
+_TURNS_AFTER = 4
+
+
+def later_turn(ralph: Ralph, exchange: Exchange) -> Exchange | None:
+    """Return the turn of the same conversation that changes what an exchange says.
+
+    If the exchange was stopped or its work was taken back, that is the person's next request. If
+    something had failed, it is the next turn that worked on the same files or subject.
+    """
+    history = ralph.conversations.stream.history
+    names = list(history.exchanges.get(exchange.conversation, ()))
+    if exchange.id not in names:
+        return None
+    following = names[names.index(exchange.id) + 1 :][:_TURNS_AFTER]
+    records = (history.records[name] for name in following)
+    turns = [turn for _, turn in _each(records, _turn) if turn.user.strip()]
+    turns = [turn for turn in turns if not is_plain(turn.user)]
+    if not turns:
+        return None
+    if exchange.status != "complete" or rule("reverts").search(turns[0].user[:_TITLE_CHARS]):
+        return next((turn for turn in turns if turn.status == "complete"), turns[0])
+    if rule("went badly").search(outcome_of(exchange.user, exchange.assistant)):
+        return next((turn for turn in turns if _goes_on(exchange, turn)), None)
+    return None
+
+
+def _goes_on(exchange: Exchange, turn: Exchange) -> bool:
+    """Whether a later turn changed files for the same subject, and was finished."""
+    changed = {file.path for file in turn.files_touched if file.action != "read"}
+    before = {file.path for file in exchange.files_touched}
+    subject = content_words(exchange.user[:_TITLE_CHARS])
+    same = not changed.isdisjoint(before) or len(subject & content_words(turn.user)) > 1
+    return turn.status == "complete" and bool(changed) and same
 
 
 def mistakes(ralph: Ralph) -> list[RepeatedError]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ralph.plan.model import Discipline, Feature, PlanView, Task
-from ralph.records.iteration import Iteration, cut
+from ralph.records.iteration import TRUNCATED, Iteration
 from ralph.text.sanitize import mark, mark_plan, plain_date, sanitize, sanitize_line
+from ralph.text.sentences import cut_at_end
 from ralph.text.tokens import estimate_tokens, first_tokens
 
 if TYPE_CHECKING:
@@ -241,8 +242,14 @@ def _feature(facts: PromptFacts) -> str:
 
 
 def one_line(text: str, max_chars: int = _LINE_CHARS) -> str:
-    """Return text or a name on one line, sanitized so that it cannot instruct a model (F20)."""
-    return cut(sanitize_line(text), max_chars)
+    """Return text or a name on one line, sanitized so that it cannot instruct a model (F20).
+
+    A text that is too long is cut where a sentence or a clause ends.
+    """
+    line = sanitize_line(text)
+    if line.endswith(TRUNCATED):
+        line = f"{line.removesuffix(TRUNCATED)}\u2026"
+    return cut_at_end(line, max_chars)
 
 
 def _prose(text: str | None) -> str:
@@ -357,7 +364,7 @@ def _tokens(text: str) -> int:
 
 _PROSE_CHARS = 200
 _STATE_CHARS = 300
-_RESULT_CHARS = 160
+_RESULT_CHARS = 220
 _NOTE_CHARS = 200
 _TASKS = 3
 _OUTCOMES = 3

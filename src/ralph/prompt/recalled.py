@@ -9,9 +9,9 @@ from ralph.prompt.build import TextBounds, day, framed, one_line, outcome, rende
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
-from ralph.text.outcome import outcome_of
+from ralph.text.outcome import outcome_of, stop
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
-from ralph.text.tokens import estimate_tokens, first_tokens, tokens
+from ralph.text.tokens import estimate_tokens, first_tokens, tokens, word_set
 
 if TYPE_CHECKING:
     from ralph.memory.conversations import ConversationDetails
@@ -22,27 +22,35 @@ ANSWER_TOKENS = 2000
 RECORD_TOKENS = 8000
 
 _TITLE_CHARS = 100
-_SAID_CHARS = 160
+_SAID_CHARS = 200
+_RESULT_CHARS = 240
 _FIX_CHARS = 200
 _BEFORE_CHARS = 400
 _DECISIONS = 2
 _ERRORS = 1
 _FILES = 4
 _ID_CHARS = 12
+_ACCEPTED = "Accepted plan: "
 
 
 def recalled_text(
-    hits: Sequence[Hit], asked: str, bounds: TextBounds, *, ended: Mapping[str, str]
+    hits: Sequence[Hit], asked: str, bounds: TextBounds, *, later: Mapping[str, str]
 ) -> str:
     """Return the hits for a question as facts, best first, as many as fit; "" if none does.
 
-    `ended` says, by the id of a failed attempt, how the same was done later.
+    `later` says, by the id of a record, how its work went on.
     """
     words = set(tokens(asked))
-    told = [_told(hit, ended.get(hit.id, ""), words) for hit in hits]
+    told = [_told(hit, later.get(hit.id, ""), words) for hit in hits]
     # The first is cut if necessary; others are shown whole or not at all.
     parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
     return framed("recalled", parts, bounds)
+
+
+def later_text(turn: Exchange) -> str:
+    """Return what a later turn of a conversation asked for, and what came of it."""
+    asked = stop(one_line(turn.user, _TITLE_CHARS))
+    return f"Later in that session: {asked} {_result(turn, _FIX_CHARS)}".rstrip()
 
 
 def before_text(found: Solved, bounds: TextBounds) -> str:
@@ -56,37 +64,62 @@ def before_text(found: Solved, bounds: TextBounds) -> str:
     return framed("before", [("", lines)], bounds)
 
 
-def _told(hit: Hit, ended: str, asked: Set[str]) -> list[str]:
-    """Return what a record says: decisions and fixes, else its result, and the changed files."""
+def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
+    """Return what a record says: its result, decisions, fixes, and the changed files."""
     record, mark_of_id = hit.record, f"[{plain_id(hit.id, _ID_CHARS)}]"
+    result = ""
     if isinstance(record, Iteration):
         title = one_line(record.task_title, _TITLE_CHARS)
         place = f"- Feature {one_line(record.feature)}, {one_line(hit.when)}"
         lines = [f"{place} ({day(record.timestamp)}) {mark_of_id}: {outcome(record)}{title}"]
-        result = record.summary if record.summary != record.task_title else ""
     elif isinstance(record, Exchange):
         verb = "Asked" if record.user.strip() else "Said"
-        lines = [f"- {verb} on {day(hit.at)} {mark_of_id}: {_request(record)}"]
+        title = _request(record)
+        lines = [f"- {verb} on {day(hit.at)} {mark_of_id}: {title}"]
         if record.status != "complete":
             lines[0] += f" (ended {record.status})"
-        result = outcome_of(record.user, strip_marked(record.assistant)) or record.assistant
-        result = result if record.user.strip() else ""
+        result = _result(record, _RESULT_CHARS) if record.user.strip() else ""
     else:
         return [_written(hit, mark_of_id)]
-    title = " ".join(getattr(record, "user", "").split())
-    # Leave out decisions that repeat the request, which is shown anyway.
-    decisions = [one for one in record.decisions if not title.startswith(one.description[:80])]
-    known = [*_decision_lines(decisions, asked), *_fix_lines(record.errors, asked)]
-    if result and not known:
-        known = [f"  Result: {one_line(result, _FIX_CHARS)}"]
-    if ended:
-        known.append(f"  done later in {one_line(ended, _FIX_CHARS)}")
+    is_stopped = isinstance(record, Exchange) and record.status != "complete"
+    # A plan that was accepted and then stopped or taken back is no decision any more.
+    is_current = not later and not is_stopped
+    decisions = [one for one in record.decisions if is_current or not _is_plan(one)]
+    request = " ".join(getattr(record, "user", "").split())
+    decisions = [one for one in decisions if _adds(one, title, request)]
+    facts = _decision_lines(decisions, asked)
+    subject = set(tokens(f"{title} {result}"))
+    facts += _fix_lines(record.errors, asked, subject)
+    if isinstance(record, Iteration) and not facts and record.summary != record.task_title:
+        result = record.summary
+    if result:
+        # What was said before a person stopped the work is not its result.
+        label = "Last said" if is_stopped else "Result"
+        facts.insert(0, f"  {label}: {one_line(result, _RESULT_CHARS)}")
+    if later:
+        facts.append(f"  {one_line(later, 2 * _FIX_CHARS)}")
     changed = [file.path for file in record.files_touched if file.action != "read"]
     changed.sort(key=lambda path: -len(asked & set(tokens(path))))
     if changed:
         more = f" and {len(changed) - _FILES} more" if len(changed) > _FILES else ""
-        known.append(f"  Files: {', '.join(map(one_line, changed[:_FILES]))}{more}")
-    return [*lines, *known]
+        facts.append(f"  Files: {', '.join(map(one_line, changed[:_FILES]))}{more}")
+    return [*lines, *facts]
+
+
+def _result(exchange: Exchange, max_chars: int) -> str:
+    return outcome_of(exchange.user, strip_marked(exchange.assistant), max_chars)
+
+
+def _is_plan(decision: Decision) -> bool:
+    return decision.description.startswith(_ACCEPTED)
+
+
+def _adds(decision: Decision, title: str, request: str) -> bool:
+    """Whether a decision says something that the title does not say, and is not the request."""
+    if request and request.startswith(decision.description[:_TITLE_CHARS]):
+        return False
+    words = set(tokens(decision.description.removeprefix(_ACCEPTED)))
+    return len(words - set(tokens(title))) * 3 > len(words)
 
 
 def _request(exchange: Exchange) -> str:
@@ -105,21 +138,33 @@ def _decision_lines(decisions: Sequence[Decision], asked: Set[str]) -> list[str]
 
     ranked = sorted(decisions, key=lambda one: (one.source == "human", shared(one)), reverse=True)
     fitting = [one for one in ranked if shared(one) or one.source == "human"] or ranked[:1]
-    lines: list[str] = []
-    for one in fitting[:_DECISIONS]:
-        who = "The user decided" if one.source == "human" else "Decided"
-        why = f": {one.rationale}" if one.rationale else ""
-        lines.append(f"  {who}: {one_line(f'{one.description}{why}', _SAID_CHARS)}")
-    return lines
+    return [_decision_line(one) for one in fitting[:_DECISIONS]]
 
 
-def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str]) -> list[str]:
-    solved = [one for one in errors if one.resolution]
-    solved.sort(key=lambda one: -len(asked & set(tokens(one.message))))
+def _decision_line(decision: Decision) -> str:
+    if _is_plan(decision):
+        # The reason of a plan is the problem that it solves.
+        plan = decision.description.removeprefix(_ACCEPTED)
+        return f"  The user accepted the plan: {one_line(plan, _SAID_CHARS)}"
+    who = "The user decided" if decision.source == "human" else "Decided"
+    why = f": {decision.rationale}" if decision.rationale else ""
+    return f"  {who}: {one_line(f'{decision.description}{why}', _SAID_CHARS)}"
+
+
+def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str], subject: Set[str]) -> list[str]:
+    """Return the solved error that has most to do with the question or the record's subject."""
+    common = set(tokens(" ".join(word_set("common in errors"))))
+
+    def shared(error: ErrorSeen) -> tuple[int, int]:
+        words = set(tokens(error.message)) - common
+        return len(words & asked), len(words & subject)
+
+    related = [one for one in errors if one.resolution and any(shared(one))]
+    related.sort(key=shared, reverse=True)
     return [
         f"  Error: {one_line(one.message, _TITLE_CHARS)} "
         f"Fix: {one_line(one.resolution or '', _FIX_CHARS)}"
-        for one in solved[:_ERRORS]
+        for one in related[:_ERRORS]
     ]
 
 

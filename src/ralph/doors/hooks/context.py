@@ -21,7 +21,7 @@ from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
-from ralph.prompt.recalled import before_text, recalled_text
+from ralph.prompt.recalled import before_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
 from ralph.recall.score import FLOOR
 from ralph.recall.telling import answered, worth_telling
@@ -143,8 +143,9 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
-        ended = {hit.id: how for hit in chosen if (how := _later_success(ralph, hit))}
-    if text := recalled_text(chosen, prompt, _bounds(_PROMPT_TOKENS), ended=ended):
+        later = {hit.id: how for hit in chosen if (how := _later(ralph, hit))}
+    question = " ".join(questions_of(prompt))
+    if text := recalled_text(chosen, question, _bounds(_PROMPT_TOKENS), later=later):
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
         # Some records may not have fit.
         shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]
@@ -204,18 +205,29 @@ def _success_text(hit: Hit) -> str:
     return getattr(hit.record, "completed", None) or ""
 
 
-def _later_success(ralph: Ralph, hit: Hit) -> str:
-    """Say how a failed iteration's task was done later, if the journal is short enough to look."""
-    record = hit.record
-    if not isinstance(record, Iteration) or ralph.remote:
+def _later(ralph: Ralph, hit: Hit) -> str:
+    """Say how the work of a record went on, if that changes what the record says."""
+    if ralph.remote:
         return ""
+    if isinstance(hit.record, Iteration):
+        return _later_success(ralph, hit.record)
+    if isinstance(hit.record, Exchange):
+        from ralph.memory.timeline import later_turn
+
+        turn = later_turn(ralph, hit.record)
+        return "" if turn is None else later_text(turn)
+    return ""
+
+
+def _later_success(ralph: Ralph, record: Iteration) -> str:
+    """Say how a failed iteration's task was done later, if the journal is short enough to look."""
     with contextlib.suppress(BadInput):  # a record that others wrote may name any feature
         if ralph.store.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
             from ralph.memory.timeline import later_success
 
             if later := later_success(ralph, record):
                 summary = ralph.feature(record.feature).get(later.id).record.summary
-                return f"iteration {later.number}: {summary or later.title}"
+                return f"done later in iteration {later.number}: {summary or later.title}"
     return ""
 
 
