@@ -196,7 +196,7 @@ def test_sentences_do_not_end_at_abbreviations_versions_and_initials() -> None:
     ]
 
 
-def test_code_tables_traces_and_tags_are_no_words() -> None:
+def test_code_traces_and_tags_are_no_words() -> None:
     text = """## Why
 
 It **fails** with [a link](https://example.org):
@@ -222,6 +222,7 @@ not this
         Piece("heading", ("Why",)),
         Piece("prose", ("It fails with a link:",)),
         Piece("item", ("first item goes on",)),
+        Piece("code", ()),
         Piece("prose", ("quoted",)),
     ]
 

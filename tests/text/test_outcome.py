@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.outcome import OUTCOME_CHARS, outcome_of
+from ralph.text.outcome import OUTCOME_CHARS, Item, outcome_of
+from ralph.text.sentences import sentences
 
 RELEASE = """As expected {dash} the pipeline structure works correctly:
 - **Test & Lint** {dash} passed
@@ -77,6 +78,51 @@ def test_a_rule_about_what_is_skipped_is_no_failure() -> None:
         "- tests: skipped if there are no test files\n"
     )
     assert outcome_of("Add the rules", answer).startswith("Both rules are in place")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "tests/test_voice.py \u2014 error match patterns",
+        'The server returned 403, not 401. A 401 ("not authenticated") asks for a password',
+        "After the loop: return an error that lists all failed clusters",
+        "Removed `estimate` \u2014 no longer needed",
+    ],
+)
+def test_an_item_that_only_mentions_errors_did_not_go_badly(item: str) -> None:
+    assert not Item(tuple(sentences(item))).went_badly
+
+
+def test_a_verdict_in_a_heading_is_told_first() -> None:
+    answer = "Everything is landed and verified.\n\n## Round 2 verdict: REJECT\n\nThree are left.\n"
+    assert outcome_of("Review it", answer) == (
+        "Round 2 verdict: REJECT. Everything is landed and verified. Three are left."
+    )
+
+
+def test_a_lead_in_is_told_with_the_sentence_after_it() -> None:
+    answer = "The failing test was:\n\n`check_list_files` with a timing assertion.\n"
+    assert outcome_of("Why did it fail?", answer) == (
+        "The failing test was: check_list_files with a timing assertion."
+    )
+
+
+def test_a_lead_in_to_code_is_not_told_with_the_sentence_after_the_code() -> None:
+    answer = (
+        "The line uses plain quotes:\n\n```\n. '/home/dev/init'\n```\n\n"
+        "The cause was a quote that the shell does not know."
+    )
+    assert outcome_of("Fix it", answer) == "The cause was a quote that the shell does not know."
+
+
+def test_a_lead_in_to_code_is_told_alone_if_it_states_a_result() -> None:
+    answer = (
+        "The view was declared as a tree. I fixed it by marking the view as a webview in"
+        " `package.json`:\n\n```json\n{}\n```\n"
+    )
+    assert outcome_of("Fix the error of the view", answer) == (
+        "I fixed it by marking the view as a webview in package.json."
+    )
 
 
 def test_the_names_of_items_are_never_told_alone() -> None:

@@ -33,7 +33,7 @@ _OPENER_CHARS = 70
 _THIN = 4
 
 _BETWEEN_ITEMS = "; "
-_NAME_ENDS = r":\s+|\s+(?:[-\u2013\u2014=]+>?|\u2192)\s+|\s+\(|\s+(?=[\u274c\u2717\u2718\u2716])"
+_NAME_ENDS = r":\s+|\s+(?:[-\u2013\u2014=]+>?|\u2192)\s+|\s+(?=[\u274c\u2717\u2718\u2716])"
 _NAME_CHARS = 60
 _BEGINNING = r"[\w\"'(\[\u201c\u2018]"
 _NUMBER = r"\A\(?\d{1,3}[.)]\s+"
@@ -52,22 +52,18 @@ class Item(NamedTuple):
     @property
     def has_bad_verdict(self) -> bool:
         """Whether the item is a name and then says that it failed, was skipped, and so on."""
-        name, verdict = self._name_and_verdict()
-        marked = rule("bad mark").match(name) is not None
-        return marked or (
-            len(name) <= _NAME_CHARS and rule("bad verdict").match(verdict) is not None
-        )
+        first = self.sentences[0] if self.sentences else ""
+        if rule("bad mark").match(first) or rule("bad verdict in brackets").search(first):
+            return True
+        name_end = compiled(_NAME_ENDS).search(first)
+        if name_end is None or name_end.start() > _NAME_CHARS:
+            return False
+        return rule("bad verdict").match(first, name_end.end()) is not None
 
     @property
     def went_badly(self) -> bool:
         """Whether the item says anywhere that something did not go well."""
         return self.has_bad_verdict or rule("went badly").search(self.text) is not None
-
-    def _name_and_verdict(self) -> tuple[str, str]:
-        name_end = compiled(_NAME_ENDS).search(self.text)
-        if name_end is None:
-            return self.text, ""
-        return self.text[: name_end.start()], self.text[name_end.end() :]
 
     def short(self, max_chars: int) -> str:
         """Return the sentences up to the one that says how it went; "" if too little fits."""
@@ -80,7 +76,7 @@ class Item(NamedTuple):
             return ""
         cut = cut_at_end(text, max_chars)
         # A verdict in the part that was cut off is lost.
-        if rule("went badly").search(text) and not Item((cut,)).went_badly:
+        if self.went_badly and not Item((cut,)).went_badly:
             return ""
         return cut.rstrip(".:;, ") if not cut.endswith("\u2026") else cut
 
@@ -107,17 +103,21 @@ def outcome_of(user: str, assistant: str, max_chars: int = OUTCOME_CHARS) -> str
         # Start the end part at a new line: before it there may be half a sentence.
         text = f"{text[:READ_FIRST]}\n\n{text[-READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
+    headings = [piece.text for piece in read if piece.kind == "heading"]
+    verdict = next((one for one in headings if Item((one,)).has_bad_verdict), "")
+    if not verdict:
+        return _result(read, user, max_chars)
+    verdict = stop(cut_at_end(verdict, max_chars // 2))
+    return f"{verdict} {_result(read, user, max_chars - len(verdict) - 1)}".rstrip()
+
+
+def _result(read: Sequence[Piece], user: str, max_chars: int) -> str:
+    """Return a list that went badly, or else the best sentence and what belongs to it."""
     lists = lists_of(read)
     for answer_list in lists:
         if any(item.has_bad_verdict for item in answer_list.items):
             return list_text(answer_list, max_chars)
-    prose = [
-        sentence
-        for piece in read
-        if piece.kind == "prose"
-        for sentence in piece.sentences
-        if not sentence.endswith(":")
-    ]
+    prose = _prose(read)
     best = _best(prose, user)
     main_list = next((one for one in lists if len(one.items) > 1), None)
     if main_list is not None and _says_more(main_list, best):
@@ -145,6 +145,29 @@ def stop(sentence: str) -> str:
 
 
 # -- Sentences.
+
+
+def _prose(read: Sequence[Piece]) -> list[str]:
+    """Return the sentences outside lists.
+
+    A lead-in is told with the sentence that it leads to. Before code, it stands alone if it states
+    a result: "I fixed it by quoting the path:".
+    """
+    found = list[str]()
+    lead = ""
+    for piece in read:
+        if piece.kind == "code" and lead and tells_a_result(lead):
+            found.append(f"{lead.rstrip(':')}.")
+        if piece.kind != "prose":
+            lead = ""
+            continue
+        for sentence in piece.sentences:
+            if sentence.endswith(":"):
+                lead = "" if _says_nothing(sentence) else sentence
+                continue
+            found.append(f"{lead} {sentence}" if lead else sentence)
+            lead = ""
+    return found
 
 
 def _best(prose: Sequence[str], user: str) -> Weighed | None:
@@ -182,7 +205,7 @@ def _weigh(prose: Sequence[str], about: str) -> list[Weighed]:
             worth += 0.2
         if len(content) < 3 or sentence[-1] == "?":
             worth -= 0.8
-        if rule("empty").match(sentence) or rule("announces").match(sentence):
+        if _says_nothing(sentence):
             worth -= 2.0
         weighed.append(Weighed(worth, place, sentence))
     return weighed
@@ -197,8 +220,7 @@ def tells_a_result(sentence: str) -> bool:
 def _opener(prose: Sequence[str]) -> str:
     """Return a short first sentence that says how it went: "All tests pass."."""
     first = prose[0] if prose else ""
-    courtesy = rule("empty").match(first) or rule("announces").match(first)
-    if len(first) > _OPENER_CHARS or len(content_words(first)) < 2 or courtesy:
+    if len(first) > _OPENER_CHARS or len(content_words(first)) < 2 or _says_nothing(first):
         return ""
     return stop(first) if tells_a_result(first) else ""
 
@@ -220,7 +242,7 @@ def _with_neighbors(prose: Sequence[str], best: Weighed, max_chars: int) -> str:
     if following and len(following[0]) < room and _adds(following[0]):
         last += 1
     chosen = [prose[place] for place in range(first, last + 1)]
-    text = " ".join(stop(one) for one in chosen if one == best.text or not rule("empty").match(one))
+    text = " ".join(stop(one) for one in chosen if one == best.text or not _says_nothing(one))
     told = stop(cut_at_end(_without_agreement(text), max_chars))
     return f"{opener} {told}" if opener else told
 
@@ -232,11 +254,15 @@ def _fits_before(prose: Sequence[str], place: int, room: int) -> bool:
 
 def _adds(sentence: str) -> bool:
     """Whether a sentence is whole and says something."""
-    courtesy = rule("empty").match(sentence) or rule("empty within").search(sentence)
-    begins = compiled(_BEGINNING).match(sentence)
-    return bool(begins and not courtesy and sentence[-1] != "?") and not rule("announces").match(
-        sentence
-    )
+    if sentence[-1] == "?" or _says_nothing(sentence) or rule("empty within").search(sentence):
+        return False
+    return compiled(_BEGINNING).match(sentence) is not None
+
+
+def _says_nothing(sentence: str) -> bool:
+    """Whether a sentence is a courtesy, or only announces what comes next."""
+    plain = sentence.replace("\u2019", "'")
+    return bool(rule("empty").match(plain) or rule("announces").match(plain))
 
 
 def _without_agreement(sentence: str) -> str:
@@ -303,7 +329,7 @@ def lists_of(read: Sequence[Piece]) -> list[AnswerList]:
 def list_text(answer_list: AnswerList, max_chars: int, *, least: int = 1) -> str:
     """Return the lead-in and as many items as fit; "" if an item that went badly does not fit."""
     lead = answer_list.lead
-    if rule("announces").match(lead) or rule("empty").match(lead) or len(content_words(lead)) < 2:
+    if _says_nothing(lead) or len(content_words(lead)) < 2:
         lead = ""
     head = f"{_without_agreement(lead)}: " if lead else ""
     items = items_text(answer_list.items, max_chars - len(head), least=least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -10,10 +11,12 @@ from ralph.text.tokens import STOP_WORDS, compiled, rule, shorten, word_set
 # -- The parts of a Markdown text that are words.
 
 
-Kind = Literal["prose", "item", "heading"]
+Kind = Literal["prose", "item", "heading", "code"]
 
 # Stands for a space inside code until the text is split: code is never split.
 _CODE_SPACE = "\ue000"
+# Stands for a block of code until the text is split into lines.
+_CODE_BLOCK = "\ue001"
 _TABLE_RULE = r"\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\Z"
 _MOST_CODE_CHARS = 200
 _NESTED_INDENT = 2
@@ -22,7 +25,8 @@ _NESTED_INDENT = 2
 class Piece(NamedTuple):
     """A paragraph, a list item or a heading: its sentences without marks, each on one line.
 
-    A row of a table is an item. A `nested` item belongs to the item before it.
+    A row of a table is an item. A `nested` item belongs to the item before it. A block of code has
+    no sentences.
     """
 
     kind: Kind
@@ -37,23 +41,34 @@ class Piece(NamedTuple):
 
 def pieces(text: str) -> list[Piece]:
     """Return the parts of a Markdown text that are words: no code, traces or tags."""
-    for section, new in (("fenced", "\n"), ("injected", "\n"), ("link", r"\1")):
+    marks = (("fenced", f"\n{_CODE_BLOCK}\n"), ("injected", "\n"), ("link", r"\1"))
+    for section, new in marks:
         text = rule(section).sub(new, text)
     found = list[Piece]()
     kind: Kind = "prose"
     gathered = list[str]()
     nested = False
-    in_table = False
+    columns: list[str] | None = None
+    before = ""
     for raw in [*text.splitlines(), ""]:
         line = raw.strip().lstrip("> ")
-        in_table = line.startswith("|") and (in_table or _is_table_rule(line))
-        row = _row(line) if in_table else ""
-        noise = not line or rule("noise").match(line) is not None
+        row = ""
+        if not line.startswith("|"):
+            columns = None
+        elif _is_table_rule(line):
+            columns = _cells(before)
+        elif columns is not None:
+            row = _row(_cells(line), columns)
+        before = line
+        code = line == _CODE_BLOCK
+        noise = not line or code or rule("noise").match(line) is not None
         heading, item = rule("heading").match(line), rule("item").match(line)
         if gathered and (noise or heading or item):
             if words := _plain(" ".join(gathered)):
                 found.append(Piece(kind, words, nested))
             gathered, kind, nested = [], "prose", False
+        if code:
+            found.append(Piece("code", ()))
         if row:
             found.append(Piece("item", _plain(row)))
         if noise:
@@ -73,11 +88,18 @@ def _is_table_rule(line: str) -> bool:
     return "|" in line and compiled(_TABLE_RULE).match(line) is not None
 
 
-def _row(line: str) -> str:
-    """Return a row of a table as an item: the first cell, then what the others say of it."""
-    if _is_table_rule(line):
-        return ""
-    first, *others = [cell.strip() for cell in line.strip("|").split("|")]
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
+    """Return a row of a table as an item: the first cell, then what the others say of it.
+
+    In a wide table, the names of the columns say what the cells mean.
+    """
+    first, *others = cells
+    if len(cells) > 2 and len(columns) == len(cells):
+        others = [f"{name} {cell}" for name, cell in zip(columns[1:], others, strict=True) if cell]
     return ": ".join(filter(None, (first, ", ".join(filter(None, others)))))
 
 

@@ -90,4 +90,4 @@ def _plan_title(read: Sequence[Piece]) -> str:
 def _sentences_of(read: Sequence[Piece]) -> list[str]:
     """Return every sentence of the prose, or the items and headings if there is no prose."""
     prose = [sentence for piece in read if piece.kind == "prose" for sentence in piece.sentences]
-    return prose or [piece.text for piece in read]
+    return prose or [piece.text for piece in read if piece.text]
