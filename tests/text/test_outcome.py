@@ -29,6 +29,15 @@ def test_a_failed_step_keeps_its_verdict_and_its_reason(dash: str) -> None:
     )
 
 
+@pytest.mark.parametrize("max_chars", range(100, 281, 20))
+def test_with_less_room_the_verdicts_stay(max_chars: int) -> None:
+    told = outcome_of("Run the release pipeline", RELEASE.format(dash="\u2014"), max_chars)
+
+    assert "Sign & Notarize macOS Binaries \u2014 failed" in told
+    assert "Create GitHub Release \u2014 skipped" in told
+    assert len(told) <= max_chars
+
+
 @pytest.mark.parametrize(
     "item",
     [

@@ -13,6 +13,7 @@ import msgspec
 
 from ralph.plan.model import Discipline, Feature, PlanView, Task
 from ralph.records.iteration import TRUNCATED, Iteration
+from ralph.text.outcome import stop
 from ralph.text.sanitize import mark, mark_plan, plain_date, sanitize, sanitize_line
 from ralph.text.sentences import cut_at_end
 from ralph.text.tokens import estimate_tokens, first_tokens
@@ -420,7 +421,7 @@ def _brief_feature(now: FeatureNow) -> list[str]:
 def _brief_session(one: PastSession) -> str:
     text = f"- {day(one.at)}: {one_line(one.title, _TITLE_CHARS)}"
     if one.result:
-        text = f"{text.rstrip('. ')}. {one_line(one.result, _RESULT_CHARS)}"
+        text = f"{stop(text.rstrip('. '))} {one_line(one.result, _RESULT_CHARS)}"
     if one.commits:
         subjects = "; ".join(one_line(subject, _TITLE_CHARS) for subject in one.commits)
         text += f" Committed: {subjects}."

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ralph.text.sentences import Piece, cut_at_end, pieces
-from ralph.text.tokens import STOP_WORDS, compiled, rule, word_set
+from ralph.text.tokens import STOP_WORDS, compiled, rule, shorten, word_set
 
 OUTCOME_CHARS = 280
 # Only the beginning and the end of an answer are read; its gist is seldom in between.
@@ -75,9 +75,11 @@ class Item(NamedTuple):
         if last and len(text) > max_chars:
             return ""
         cut = cut_at_end(text, max_chars)
-        # A verdict in the part that was cut off is lost.
         if self.went_badly and not Item((cut,)).went_badly:
-            return ""
+            # The verdict was in the part that was cut off.
+            cut = shorten(text, max_chars)
+            if not Item((cut.rstrip("\u2026"),)).went_badly:
+                return ""
         return cut.rstrip(".:;, ") if not cut.endswith("\u2026") else cut
 
 
@@ -332,10 +334,10 @@ def list_text(answer_list: AnswerList, max_chars: int, *, least: int = 1) -> str
     if _says_nothing(lead) or len(content_words(lead)) < 2:
         lead = ""
     head = f"{_without_agreement(lead)}: " if lead else ""
-    items = items_text(answer_list.items, max_chars - len(head), least=least)
-    if not items:
-        return ""
-    return stop(f"{head}{items}")
+    if items := items_text(answer_list.items, max_chars - len(head), least=least):
+        return stop(f"{head}{items}")
+    # Verdicts are worth more than the words before them.
+    return stop(items_text(answer_list.items, max_chars, least=least)) if head else ""
 
 
 def items_text(items: Sequence[Item], max_chars: int, *, least: int = 1) -> str:
@@ -343,18 +345,21 @@ def items_text(items: Sequence[Item], max_chars: int, *, least: int = 1) -> str:
     room = max_chars - len(f"{_BETWEEN_ITEMS}and {len(items)} more.")
     badly = [place for place, item in enumerate(items) if item.went_badly]
     others = [place for place, item in enumerate(items) if not item.went_badly]
-    # Items that went badly are told with their reason; if they are many, they share the room.
-    share = room // max(1, len(badly)) - len(_BETWEEN_ITEMS)
-    whole = sum(len(items[place].text) + len(_BETWEEN_ITEMS) for place in badly)
-    most_bad = room if whole <= room else share
     chosen = dict[int, str]()
-    for place in [*badly, *others]:
-        text = items[place].short(most_bad if place in badly else _ITEM_CHARS)
-        if text and len(text) <= room:
+    # Items that went badly are told with their reason. Short ones leave room for the others.
+    badly.sort(key=lambda place: len(items[place].text))
+    for done, place in enumerate(badly):
+        share = room // (len(badly) - done) - len(_BETWEEN_ITEMS)
+        text = items[place].short(share)
+        if not text:
+            return ""
+        chosen[place] = text
+        room -= len(text) + len(_BETWEEN_ITEMS)
+    for place in others:
+        text = items[place].short(_ITEM_CHARS)
+        if len(text) <= room:
             chosen[place] = text
             room -= len(text) + len(_BETWEEN_ITEMS)
-        elif place in badly:
-            return ""
         elif chosen:
             break
     if len(chosen) < least:

@@ -143,6 +143,7 @@ def _is_short(before: str) -> bool:
 
 # A cut that keeps less than this share of the room says too little.
 _LEAST_SHARE = 0.4
+_WORD_CHARS = 100
 
 
 def cut_at_end(text: str, max_chars: int) -> str:
@@ -153,6 +154,8 @@ def cut_at_end(text: str, max_chars: int) -> str:
     """
     if len(text) <= max_chars:
         return text
+    # The rest of a long text does not matter, but the word after the limit does.
+    text = text[: max_chars + _WORD_CHARS]
     least = int(max_chars * _LEAST_SHARE)
     ends = [end for end in sentence_ends(text) if least <= len(text[:end].rstrip()) <= max_chars]
     if ends:
