@@ -12,13 +12,14 @@ from bench.paths import PATHS
 # client's record is read by what all clients share, an iteration notes what its prompt told, a
 # search that finds something ends in what shows a hit, a command looks up whether its folder's
 # memory is on a server, capture asks its table of rules for a pattern when it needs it, a record's
-# feature is looked up in the plan, and facets stand with the other promises of the index.
+# feature is looked up in the plan, and facets stand with the other promises of the index. A text is
+# cut at the end of a sentence, and a hook also tells how the work of an exchange went on.
 FILES = {
     "record": (46, "clients/__init__.py"),
     "search": (28, "recall/search.py"),
     "everything": (40, "recall/__init__.py"),
-    "iteration": (64, "loop/iteration.py"),
-    "hook": (42, "doors/hooks/context.py"),
+    "iteration": (65, "loop/iteration.py"),
+    "hook": (44, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),
     "checkpoint": (33, "memory/checkpoints.py"),
 }

@@ -181,7 +181,7 @@ def test_how_the_checks_went_is_told_before_the_result() -> None:
     [
         "Now I have a clear understanding of the issue. Let me launch a plan agent.",
         "You're welcome! Let me know if there's anything else.",
-        '::git-push{cwd="/work/shop" branch="main"}',
+        '::git-push{cwd="shop" branch="main"}',
     ],
 )
 def test_an_answer_without_a_result_has_none(answer: str) -> None:

@@ -90,7 +90,7 @@ class AnswerList(NamedTuple):
     items: list[Item]
 
 
-class Weighed(NamedTuple):
+class ScoredSentence(NamedTuple):
     """A sentence with its score and its position among all sentences."""
 
     worth: float
@@ -172,7 +172,7 @@ def _prose(read: Sequence[Piece]) -> list[str]:
     return found
 
 
-def _best(prose: Sequence[str], user: str) -> Weighed | None:
+def _best(prose: Sequence[str], user: str) -> ScoredSentence | None:
     """Return the sentence that states the result; None if all of them are courtesies."""
     likely = sorted(_weigh(prose, user[:READ_LAST]), reverse=True)[:4]
     scored = [
@@ -187,7 +187,7 @@ def _best(prose: Sequence[str], user: str) -> Weighed | None:
     return best if best is not None and best.worth >= _COURTESY else None
 
 
-def _weigh(prose: Sequence[str], about: str) -> list[Weighed]:
+def _weigh(prose: Sequence[str], about: str) -> list[ScoredSentence]:
     """Return each sentence with its score; of a long text, only the first and the last ones."""
     numbered = list(enumerate(prose))
     if len(numbered) > _MOST_SENTENCES:
@@ -195,7 +195,7 @@ def _weigh(prose: Sequence[str], about: str) -> list[Weighed]:
     contents = [content_words(sentence) for _, sentence in numbered]
     often = Counter(word for content in contents for word in content)
     wanted = content_words(about)
-    weighed = list[Weighed]()
+    weighed = list[ScoredSentence]()
     for (place, sentence), content in zip(numbered, contents, strict=True):
         # A repeated word is the subject; a long one, or one with a digit or dot, is rare.
         worth = float(sum(min(often[w], 3) + (len(w) > 7 or not w.isalpha()) for w in content))
@@ -209,7 +209,7 @@ def _weigh(prose: Sequence[str], about: str) -> list[Weighed]:
             worth -= 0.8
         if _says_nothing(sentence):
             worth -= 2.0
-        weighed.append(Weighed(worth, place, sentence))
+        weighed.append(ScoredSentence(worth, place, sentence))
     return weighed
 
 
@@ -227,7 +227,7 @@ def _opener(prose: Sequence[str]) -> str:
     return stop(first) if tells_a_result(first) else ""
 
 
-def _with_neighbors(prose: Sequence[str], best: Weighed, max_chars: int) -> str:
+def _with_neighbors(prose: Sequence[str], best: ScoredSentence, max_chars: int) -> str:
     """Return the sentence with those around it that fit: what it refers to, and what follows."""
     first = last = best.place
     room = max_chars - len(_without_agreement(best.text))
@@ -277,7 +277,7 @@ def _without_agreement(sentence: str) -> str:
 # -- Lists.
 
 
-def _says_more(answer_list: AnswerList, best: Weighed | None) -> bool:
+def _says_more(answer_list: AnswerList, best: ScoredSentence | None) -> bool:
     """Whether a list says more than the best sentence."""
     if best is None or best.worth <= 0 or len(content_words(best.text)) < _THIN:
         return True
