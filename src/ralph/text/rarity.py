@@ -17,8 +17,8 @@ _ORDERS = frozenset(
     for word in """
     add again ahead answer bug change code commit continue done error file fine first fix go good
     great help issue job keep last lgtm lint look make merge next nice no not nothing now ok okay
-    one option perfect please problem proceed push question read retry run second sense ship sound stop
-    sure test thank thing think try update want work yes
+    one option perfect please problem proceed push question read retry run second sense ship sound
+    stop sure test thank thing think try update want work yes
     """.split()
 )
 _ORDER = 1.5
