@@ -159,14 +159,26 @@ def test_errors_are_the_same_by_their_signature_and_counted_once_an_iteration() 
     assert repeated.fix == "passed a handler, 2"
 
 
-def test_an_error_without_a_known_fix_or_overcome_long_ago_is_no_warning() -> None:
+def test_a_prompt_warns_of_a_repeated_error_without_a_known_fix(loop: Loop, tmp_path: Path) -> None:
+    for line in (11, 222, 3333):
+        error = ErrorSeen(f"ValueError: bad cookie at line {line}", "runtime", "src/a.py", line)
+        remember(loop, made("Tried it", task_id=1, outcome="failure", errors=(error,)))
+    [text] = seen(loop, tmp_path)
+    assert "Warning: this error has occurred in 3 previous iterations: ValueError: bad" in text
+    assert "Fix:" not in text
+
+
+def test_an_error_overcome_long_ago_is_no_warning() -> None:
     met = ErrorSeen("TypeError: handler is None in the router", resolution="passed a handler")
     unsolved = msgspec.structs.replace(met, resolution=None)
-    assert repeated_errors([[unsolved], [unsolved]]) == []
+    assert repeated_errors([[unsolved], [unsolved]]) == []  # sessions hear of solved ones only
+    [warned] = repeated_errors([[unsolved], [unsolved]], unsolved=True)
+    assert (warned.times, warned.fix) == (2, "")
+    assert repeated_errors([[unsolved], [unsolved], *[[]] * 20], unsolved=True) == []
     assert len(repeated_errors([[met], [unsolved], *[[]] * 18])) == 1
     assert repeated_errors([[met], [unsolved], *[[]] * 20]) == []
     code = ErrorSeen("error[E0308]: mismatched types", resolution="changed a type")
-    assert repeated_errors([[code], [code]]) == []  # it says nothing of its own
+    assert repeated_errors([[code], [code]], unsolved=True) == []  # it says nothing of its own
 
 
 def test_f10_an_agent_that_echoes_its_prompt_teaches_nothing_and_meets_no_error(

@@ -58,7 +58,7 @@ def gather(
     told = history(ralph, task.feature)
     number = last_number(told) + 1
     attempts = [one for one in told if str(one.task_id) == str(task.id)][-3:]
-    repeated = repeated_errors([one.errors for one in told])
+    repeated = repeated_errors([one.errors for one in told], unsolved=True)
     settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
     return build.PromptFacts(
         feature=feature,

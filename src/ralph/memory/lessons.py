@@ -87,17 +87,23 @@ _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
 class RepeatedError(msgspec.Struct, frozen=True):
-    """A repeated error: in how many runs it was seen, and what solved it the last time."""
+    """A repeated error: in how many runs it was seen, and what solved it the last time.
+
+    `fix` is empty if nothing is known to solve it.
+    """
 
     message: str
     times: int
-    fix: str
+    fix: str = ""
 
 
-def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> list[RepeatedError]:
-    """Return the most frequent errors with a known fix, except those not seen for long.
+def repeated_errors(
+    runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2, unsolved: bool = False
+) -> list[RepeatedError]:
+    """Return the most frequent errors, except those not seen for long.
 
-    `runs` has the errors of each iteration or session, oldest first.
+    `runs` has the errors of each iteration or session, oldest first. Errors without a known fix are
+    left out unless `unsolved` is set.
     """
     met: dict[str, list[int]] = {}
     newest: dict[str, str] = {}
@@ -113,8 +119,10 @@ def repeated_errors(runs: Sequence[Sequence[ErrorSeen]], *, least: int = 2) -> l
     often = [
         name
         for name, numbers in met.items()
-        if fixes[name] and len(numbers) >= least and numbers[-1] >= len(runs) - _OVERCOME_AFTER
+        if len(numbers) >= least and numbers[-1] >= len(runs) - _OVERCOME_AFTER
     ]
+    if not unsolved:
+        often = [name for name in often if fixes[name]]
     often.sort(key=lambda name: (-len(met[name]), -met[name][-1]))
     told = [name for name in often if tells(newest[name])][:_MOST_REPEATED]
     return [RepeatedError(newest[name], len(met[name]), fixes[name]) for name in told]

@@ -299,6 +299,8 @@ def _warnings(repeated: Sequence[RepeatedError]) -> str:
 
 
 def _with_fix(one: RepeatedError) -> str:
+    if not one.fix:
+        return one_line(one.message)
     return f"{one_line(one.message)} Fix: {one_line(one.fix, _FIX_CHARS)}"
 
 
