@@ -395,3 +395,61 @@ def test_a_paraphrase_without_a_shared_word_is_related(tmp_path: Path) -> None:
         }
 
     assert sum(found.values()) >= 3, found
+
+
+TOKEN_TALKS = {
+    "Sign tokens": [
+        (
+            "How should we implement JWT authentication in the API?",
+            "Sign the token with RS256 and check it in a middleware before each route.",
+        ),
+        (
+            "How long should a JWT authentication token live?",
+            "15 minutes, with a refresh token in an http-only cookie.",
+        ),
+        ("Where do we put the middleware file?", "src/middleware/auth.ts"),
+    ],
+    "Refresh tokens": [
+        (
+            "JWT authentication: how do refresh tokens rotate?",
+            "Each refresh issues a new JWT and revokes the old refresh token.",
+        ),
+        (
+            "What happens in JWT authentication when a refresh token is reused?",
+            "The whole family is revoked and the user signs in again.",
+        ),
+    ],
+    "Test the login": [
+        (
+            "How do we test JWT authentication in integration tests?",
+            "A fixture signs a token with a test key.",
+        ),
+        (
+            "Our JWT authentication tests fail with an expired token, why?",
+            "The clock was frozen after the token was signed.",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did we decide about JWT authentication tokens?",
+        "How does our JWT authentication work?",
+        "authentication",
+    ],
+)
+def test_three_conversations_with_two_exchanges_each_are_returned_by_default(
+    talks: Ralph, question: str
+) -> None:
+    for n, (name, pairs) in enumerate(TOKEN_TALKS.items(), 11):
+        hold(talks, name, pairs, day=f"2026-03-{n:02}")
+
+    found = talks.conversations.related(question)
+
+    assert {one.conversation.title for one in found.conversations} == TOKEN_TALKS.keys()
+    assert [len(one.exchanges) for one in found.conversations] == [2, 2, 2]
+    assert all(one.similarity >= 0.70 for one in found.conversations)
+    assert found.line is not None
+    assert found.line.startswith("This is the 4th conversation about authentication")
