@@ -3,9 +3,11 @@
     python -m bench.fit_sameness DATA [--write]
 
 DATA is the folder with the labelled pairs (tests/data). The weights are fitted on pairs of the
-`fit` part. The threshold is the lowest one that is precise enough on out-of-fold scores: ten folds
-by subject, each scored by weights that were fitted on the other nine. Pairs of the `report` part
-are only used for the figures. `--write` writes the table of weights into the module.
+`fit` part, also on those of groups: entries that tell one lesson in other words, and entries
+beside them that differ. The threshold is the lowest one that is precise enough on out-of-fold
+scores: ten folds by subject, each scored by weights that were fitted on the other nine. Pairs of
+the `report` part are only used for the figures. `--write` writes the table of weights into the
+module.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.memory.checkpoints import Grouping
+from ralph.memory.checkpoints import Grouping, Member
+from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, case_features, decide_cases
+from ralph.records.knowledge import FailureSolution
 from ralph.text import sameness
 from ralph.text.sameness import features, gist
 
@@ -36,7 +41,10 @@ CASE_FILES = {
     "same_pairs_more.jsonl": {},
 }
 LEARNING_FILES: dict[str, dict[str, str]] = {"learning_pairs.jsonl": {}}
-PRECISION = 0.96
+GROUPS = "same_groups.jsonl"
+# How precise each model must be. Entries also need the agreement of a whole pattern, so a pair
+# may be wrong a little more often.
+PRECISION = {"learning": 0.96, "again": 0.94, "problem": 0.93}
 _RIDGE = 5.0
 _FOLDS = 10
 _STRANGERS = 1
@@ -90,6 +98,80 @@ def read_pairs(data: Path, files: dict[str, dict[str, str]]) -> list[dict[str, A
             pair["same"] = pair["same"] if "same" in pair else pair["verdict"] == "duplicate"
             found.append(pair)
     return found
+
+
+def read_groups(data: Path) -> list[dict[str, Any]]:
+    """Return the groups: `same` tell one lesson, each of `different` tells another one."""
+    lines = (data / GROUPS).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def group_pairs(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return every two entries of a group as a pair."""
+    found: list[dict[str, Any]] = []
+    for group in groups:
+        several = len(group["same"])
+        told = [_case(entry) for entry in (*group["same"], *group["different"])]
+        for (i, one), (j, other) in combinations(enumerate(told), 2):
+            found.append(
+                {
+                    "id": f"{group['id']}-{i}-{j}",
+                    "part": group["part"],
+                    "subject": f"{GROUPS}:{group['id']}",
+                    "same": j < several,
+                    "one": one._asdict(),
+                    "other": other._asdict(),
+                }
+            )
+    return found
+
+
+def _case(entry: dict[str, str]) -> Case:
+    return case_of(_entry(entry))
+
+
+def _entry(entry: dict[str, str]) -> FailureSolution:
+    return FailureSolution(
+        project="bench",
+        failure_description=entry["description"],
+        error_message=entry["error"],
+        solution_steps=entry["solution"],
+    )
+
+
+def _always(members: Sequence[Member], _: int) -> Sequence[Member]:
+    return members
+
+
+class GroupFigures(NamedTuple):
+    """Of groups published one entry after another: how many became one pattern, how many patterns
+    a group became on average, and how many of the entries that differ joined one."""
+
+    groups: int
+    one_pattern: int
+    patterns: float
+    different: int
+    wrong: int
+
+
+def group_figures(groups: Sequence[dict[str, Any]]) -> GroupFigures:
+    """Publish each group on its own, entry by entry, and count its patterns."""
+    grouping = Grouping(StaticEmbedder())
+    one_pattern = patterns = different = wrong = 0
+    for group in groups:
+        members: list[Member] = []
+        for n, told in enumerate((*group["same"], *group["different"])):
+            published = tuple(members)
+            [found] = grouping.assign([Member(str(n), _entry(told))], partial(_always, published))
+            known = {member.pattern for member in members}
+            if n >= len(group["same"]):
+                different += 1
+                wrong += found.pattern in known
+            members.append(Member(str(n), _entry(told), found.pattern))
+        count = len({member.pattern for member in members[: len(group["same"])]})
+        one_pattern += count == 1
+        patterns += count
+    return GroupFigures(len(groups), one_pattern, patterns / len(groups), different, wrong)
 
 
 def strangers(pairs: Sequence[dict[str, Any]], reach: int) -> list[dict[str, Any]]:
@@ -195,7 +277,8 @@ def fit(pairs: Pairs) -> Fitted:
     rows = pairs.part == "fit"
     fitted = _logistic(pairs, rows)
     real = rows & pairs.real()
-    threshold = _threshold(out_of_fold(pairs)[real], pairs.same[real])
+    precision = PRECISION[pairs.names[0].partition(".")[0]]
+    threshold = _threshold(out_of_fold(pairs)[real], pairs.same[real], precision)
     return fitted._replace(bias=round(fitted.bias - threshold, 2))
 
 
@@ -235,11 +318,11 @@ def _newton(x: Array, y: Array, ridge: Array) -> Array:
     return weights
 
 
-def _threshold(scores: Array, same: NDArray[np.bool_]) -> float:
+def _threshold(scores: Array, same: NDArray[np.bool_], least: float) -> float:
     """Return the lowest score at which enough of the merged pairs are the same."""
     order = np.argsort(-scores, kind="stable")
     precision = np.cumsum(same[order]) / np.arange(1, len(order) + 1)
-    enough = np.flatnonzero((precision >= PRECISION) & (scores[order] > -np.inf))
+    enough = np.flatnonzero((precision >= least) & (scores[order] > -np.inf))
     return float(scores[order][enough[-1]]) if len(enough) else np.inf
 
 
@@ -316,9 +399,21 @@ def run(data: Path, reach: int = 40) -> dict[str, Trained]:
         given = read_pairs(data, files)
         given += with_one_problem(given)
         easy = [pair for pair in strangers(given, _STRANGERS) if pair["part"] == "fit"]
-        pairs = measure([*given, *made_up(given), *easy])
+        grouped = [] if name == "learnings" else group_pairs(read_groups(data))
+        pairs = measure([*given, *made_up(given), *easy, *grouped])
         made[name] = Trained(pairs, measure(strangers(given, reach)), fit(pairs))
     return made
+
+
+def _show_groups(data: Path) -> None:
+    """Print how the weights in the module group entries."""
+    groups = read_groups(data)
+    for part in ("fit", "report"):
+        told = group_figures([group for group in groups if group["part"] == part])
+        sys.stdout.write(
+            f"groups {part}: {told.one_pattern} of {told.groups} are one pattern, on average"
+            f" {told.patterns:.2f}; {told.wrong} of {told.different} different entries merged\n"
+        )
 
 
 def main() -> None:
@@ -330,6 +425,7 @@ def main() -> None:
     weights = table(weights_of(made))
     if "--write" not in sys.argv:
         sys.stdout.write(f"{weights}\n")
+        _show_groups(Path(arguments[0]))
         return
     module = Path(sameness.__file__)
     text = module.read_text(encoding="utf-8")

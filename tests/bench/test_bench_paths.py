@@ -21,7 +21,7 @@ FILES = {
     "iteration": (65, "loop/iteration.py"),
     "hook": (44, "doors/hooks/context.py"),
     "mcp": (37, "recall/search.py"),
-    "checkpoint": (33, "memory/checkpoints.py"),
+    "checkpoint": (35, "memory/checkpoints.py"),
 }
 
 

@@ -599,3 +599,86 @@ def test_a_pattern_whose_first_tellings_expired_is_told_by_a_living_one(project:
         assert found.entries == (ids[2],)
         assert found.record.project == "project 2"
         assert found.success_count == 1
+
+
+# -- one lesson in other words
+
+
+MISSING_TABLE = "sqlite3.OperationalError: no such table: users"
+IN_OTHER_WORDS = [
+    ("Tests fail on a fresh checkout", "Run the migrations before the tests"),
+    ("The test database is empty in CI", "Run migrations before running the tests"),
+    ("New developers cannot run the suite", "Apply the migrations before pytest"),
+    ("User tests fail as there is no schema", "Run the database migrations ahead of the tests"),
+    ("pytest breaks after cloning", "Migrate the database first, then run the tests"),
+]
+
+
+def publish_in_other_words(knowledge: Knowledge) -> None:
+    """Publish one lesson from five projects, one after another, each in its own words."""
+    for number, (description, solution) in enumerate(IN_OTHER_WORDS):
+        project = f"project {number}"
+        knowledge.capture_failure_solution(
+            project=project,
+            failure_description=description,
+            error_message=MISSING_TABLE,
+            solution_steps=solution,
+        )
+        knowledge.checkpoint(project)
+
+
+def test_one_lesson_of_five_projects_in_other_words_is_one_pattern(knowledge: Knowledge) -> None:
+    publish_in_other_words(knowledge)
+
+    [pattern] = knowledge.patterns()
+    assert (pattern.success_count, pattern.projects) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Make the tests pass on a new checkout: there is no table users",
+        "pytest fails on a fresh clone, the database has no users table",
+    ],
+)
+def test_a_task_in_other_words_is_told_the_pattern_once(knowledge: Knowledge, task: str) -> None:
+    publish_in_other_words(knowledge)
+
+    block = knowledge.context_for_task(task).block
+
+    assert "Pattern 1 (Most Common - 5 successes):" in block
+    assert "Pattern 2" not in block
+    [found] = knowledge.query_for_failure("The suite does not run", MISSING_TABLE)
+    assert found.success_count == 5
+
+
+def test_another_solution_of_the_same_error_stays_beside_it(knowledge: Knowledge) -> None:
+    publish_in_other_words(knowledge)
+    knowledge.capture_failure_solution(
+        failure_description="Tests fail on a fresh checkout",
+        error_message=MISSING_TABLE,
+        solution_steps="Point the tests at the database file of the app; they opened another one",
+    )
+    knowledge.checkpoint()
+
+    assert [one.success_count for one in knowledge.patterns()] == [5, 1]
+    block = knowledge.context_for_task("Tests fail: no such table: users").block
+    assert "Pattern 2 (Less Common - 1 success):" in block
+
+
+def test_a_block_shows_the_solution_of_two_patterns_once(knowledge: Knowledge) -> None:
+    """Work of another sort is another pattern, though its solution is the same."""
+    for agent_type in ("backend", "frontend"):
+        knowledge.capture_failure_solution(
+            failure_description="Tests fail on a fresh checkout",
+            error_message=MISSING_TABLE,
+            solution_steps="Run the migrations before the tests",
+            agent_type=agent_type,
+        )
+    knowledge.checkpoint()
+    task = "Tests fail on a fresh checkout: no such table: users"
+
+    assert len(knowledge.query_for_task(task)) == 2
+    context = knowledge.context_for_task(task)
+    assert len(context.patterns) == 1
+    assert context.block.count("Run the migrations") == 1

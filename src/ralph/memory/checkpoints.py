@@ -7,7 +7,8 @@ be repeated, and nothing is published twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,23 @@ from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
 from ralph.memory.store import days_before, is_before, once_a_day
 from ralph.recall.patterns import case_of
-from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
+from ralph.recall.sameness import (
+    Case,
+    Explained,
+    Meaning,
+    Nearness,
+    conflicting,
+    joins,
+    likeness,
+    same,
+)
+from ralph.recall.words import usual_rarity
 from ralph.records import Record, now, utc
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import CheckpointKind, Entry, PublishedEntry, knowledge_from
 from ralph.text.sameness import gist
-from ralph.text.tokens import query_tokens
+from ralph.text.tokens import query_tokens, stem
 
 if TYPE_CHECKING:
     from ralph.memory.knowledge import Knowledge
@@ -80,8 +91,13 @@ _ONE_PROBLEM = 0.8
 # Above this cosine, two words mean much the same.
 _NEAR_WORDS = 0.5
 _CACHED_VECTORS = 20_000
-# Only this many of the nearest are compared word by word.
+# Only this many of the nearest patterns are compared word by word, and of each so many entries.
 _COMPARED = 8
+_MEMBERS = 5
+# Stands for the problem if only solutions are compared.
+_ANY_PROBLEM = "the same problem"
+# A solution's word that its own problem has explains less than one that the other case has.
+_OWN_PROBLEM = 0.9
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -102,11 +118,10 @@ class Grouping:
     def assign(
         self, fresh: Sequence[Member], candidates: Callable[[int], Sequence[Member]]
     ) -> list[PublishedEntry]:
-        """Assign each entry, in order, to the pattern of its nearest duplicate, or to a new one.
+        """Assign each entry, in order, to the pattern that it fits best, or to a new one.
 
-        `candidates` returns the first entries of the published patterns that the entry at an index
-        may belong to. Only first entries are compared, because sameness is not transitive: a chain
-        of similar entries could lead anywhere.
+        `candidates` returns entries of the published patterns that the entry at an index may
+        belong to, oldest first.
         """
         if not fresh:
             return []
@@ -118,15 +133,19 @@ class Grouping:
         self._embed(text for member in everybody for text in _texts(case_of(member.entry)))
         vectors = self._static.embed_passages([case_of(member.entry).whole for member in fresh])
         worth_comparing = vectors @ vectors.T >= _WORTH_COMPARING
-        firsts: list[Member] = []  # for each entry so far, the first of its pattern
+        assigned: list[Member] = []
         for n, member in enumerate(fresh):
             near = worth_comparing[n, :n].nonzero()[0].tolist()
-            earlier = [firsts[i] for i in near if kin[i] == kin[n]]
-            others = {first.id: first for first in (*published[n], *earlier)}
-            twin = self._nearest_twin(case_of(member.entry), list(others.values()))
-            firsts.append(twin or Member(member.id, member.entry, kinds.pattern_id(member.id)))
-        pairs = zip(fresh, firsts, strict=True)
-        return [PublishedEntry(member.id, first.pattern) for member, first in pairs]
+            possible = {one.pattern for one in published[n]}
+            possible |= {assigned[i].pattern for i in near if kin[i] == kin[n]}
+            patterns: dict[str, list[Member]] = {}
+            for other in (*published[n], *assigned):
+                if other.pattern in possible:
+                    patterns.setdefault(other.pattern, []).append(other)
+            found = self._best_pattern(case_of(member.entry), patterns)
+            pattern = found or kinds.pattern_id(member.id)
+            assigned.append(Member(member.id, member.entry, pattern))
+        return [PublishedEntry(member.id, member.pattern) for member in assigned]
 
     def alternative(self, a: Entry, b: Entry) -> bool:
         """Return whether two entries answer the same problem."""
@@ -138,21 +157,74 @@ class Grouping:
     def conflicting(self, a: Entry, b: Entry) -> bool:
         """Return whether two entries cannot both be right."""
         one, other = case_of(a), case_of(b)
-        return conflicting(one, other, self._cosine(one.problem, other.problem))
+        if not conflicting(one, other, self._cosine(one.problem, other.problem)):
+            return False
+        return not same(one, other, self.nearness(one, other))
+
+    def same_solution(self, a: Entry, b: Entry) -> bool:
+        """Return whether two entries have the same solution, whatever their problems."""
+        one, other = (Case(_ANY_PROBLEM, case_of(entry).solution) for entry in (a, b))
+        return same(one, other, self.nearness(one, other))
 
     def nearness(self, one: Case, other: Case) -> Nearness:
         """Return how near two cases are by the built-in embeddings."""
-        return Nearness(*map(self._meaning, _texts(one), _texts(other)))
+        problem, solution, whole = map(self._meaning, _texts(one), _texts(other))
+        return Nearness(problem, solution, whole, self._explained(one, other))
 
-    def _nearest_twin(self, case: Case, members: Sequence[Member]) -> Member | None:
-        cosines = {one.id: self._cosine(case.whole, case_of(one.entry).whole) for one in members}
-        near = [one for one in members if cosines[one.id] >= _WORTH_COMPARING]
-        near.sort(key=lambda one: (-cosines[one.id], one.id))
-        for member in near[:_COMPARED]:
-            other = case_of(member.entry)
-            if same(case, other, self.nearness(case, other)):
-                return member
-        return None
+    def _best_pattern(self, case: Case, patterns: Mapping[str, Sequence[Member]]) -> str | None:
+        """Return the pattern that a case fits best, or None."""
+        cosines: dict[str, float] = {}
+        for pattern, members in patterns.items():
+            near = [self._cosine(case.whole, case_of(one.entry).whole) for one in members]
+            if max(near) >= _WORTH_COMPARING:
+                cosines[pattern] = max(near)
+        nearest = sorted(cosines, key=lambda pattern: (-cosines[pattern], pattern))
+        best: str | None = None
+        highest = -math.inf
+        for pattern in nearest[:_COMPARED]:
+            others = [case_of(one.entry) for one in patterns[pattern][:_MEMBERS]]
+            found = [likeness(case, other, self.nearness(case, other)) for other in others]
+            if joins(found) and max(found) > highest:
+                best = pattern
+                highest = max(found)
+        return best
+
+    def _explained(self, one: Case, other: Case) -> Explained:
+        """Return how much of two solutions the other case explains."""
+        a = self._explained_by(one, other)
+        b = self._explained_by(other, one)
+        (matched, matched_most), (known, known_most), (odd, odd_most) = map(
+            sorted, zip(a, b, strict=True)
+        )
+        return Explained(matched, matched_most, known, known_most, odd, odd_most)
+
+    def _explained_by(self, one: Case, other: Case) -> tuple[float, float, float]:
+        """Return what the other solution explains of this one, what both cases explain, and how
+        much the least explained word says."""
+        words = gist(one.solution).spelled
+        if not words:
+            return 0.0, 0.0, 0.0
+        import numpy as np
+
+        rarities = np.array([usual_rarity(stem(word)) for word in words])
+        weights = rarities / (rarities.sum() or 1.0)
+        matched = self._best_matches(words, gist(other.solution).spelled)
+        known = np.maximum(matched, self._best_matches(words, gist(other.problem).spelled))
+        own = self._best_matches(words, gist(one.problem).spelled)
+        known = np.maximum(known, _OWN_PROBLEM * own)
+        odd = (rarities * (1 - known)).max()
+        return float(weights @ matched), float(weights @ known), float(odd)
+
+    def _best_matches(self, words: Sequence[str], others: Sequence[str]) -> Vectors:
+        """Return the similarity of each word to the nearest of the others."""
+        import numpy as np
+
+        if not others:
+            return np.zeros(len(words), dtype=np.float32)
+        self._embed([*words, *others])
+        rows, columns = (np.stack([self._vectors[w] for w in x]) for x in (words, others))
+        best: Vectors = (rows @ columns.T).max(axis=1).clip(0, 1)
+        return best
 
     def _meaning(self, a: str, b: str) -> Meaning:
         words_a, words_b = gist(a).spelled, gist(b).spelled
@@ -336,12 +408,13 @@ def _publish_batch(
 def _candidates(
     memory: Knowledge, cuts: Sequence[Sequence[Passage]], ahead: CachedEmbedder | None
 ) -> list[list[Member]]:
-    """Return, for each entry, the patterns that may be the same, each as its first entry."""
+    """Return, for each entry, the first entries of the patterns that it may belong to."""
     history = memory.state.history()
 
-    def first_of(pattern: str) -> Member:
-        first = history.patterns[pattern][0]
-        return Member(first, knowledge_from(memory.state.entry(history, first)), pattern)
+    def members_of(pattern: str) -> list[Member]:
+        ids = history.patterns[pattern][:_MEMBERS]
+        entries = [knowledge_from(memory.state.entry(history, name)) for name in ids]
+        return [Member(name, entry, pattern) for name, entry in zip(ids, entries, strict=True)]
 
     with memory.store.index.answering(memory.target().name) as (view, live):
         if live is None:
@@ -351,7 +424,7 @@ def _candidates(
             stored = view.fetch(live, rows, records=True).values()
             slots = (history.slots.get(one.record.id) for one in stored if one.record)
             patterns = (slot.pattern for slot in slots if slot)
-            found.append([first_of(name) for name in dict.fromkeys(patterns)])
+            found.append([x for name in dict.fromkeys(patterns) for x in members_of(name)])
     return found
 
 

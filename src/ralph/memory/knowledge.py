@@ -239,8 +239,12 @@ class Knowledge(Stream):
         The patterns come from `query_for_task`, which gets all other arguments.
         """
         found = self.query_for_task(task_description, *of, **more)
-        shown = found[:_PATTERNS_IN_CONTEXT]
-        block = rules.context_block(shown) if shown else ""
+        shown: list[Pattern] = []
+        block = ""
+        if found:
+            shown = rules.without_repeated_solutions(found, same=self._same_solution)
+            shown = shown[:_PATTERNS_IN_CONTEXT]
+            block = rules.context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
             text="\n\n".join(part for part in (before, block) if part),
@@ -248,6 +252,9 @@ class Knowledge(Stream):
             patterns=tuple(one.id for one in shown),
             notes=found.notes,
         )
+
+    def _same_solution(self, a: Pattern, b: Pattern) -> bool:
+        return self.grouping.same_solution(a.record, b.record)
 
     def search(
         self,

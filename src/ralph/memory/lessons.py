@@ -21,7 +21,7 @@ from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
 from ralph.records.knowledge import FailureSolution, Gate, GateApproval, GateRejection
 from ralph.text.sentences import sentences
-from ralph.text.signature import signature, tells
+from ralph.text.signature import same_error, signature, tells
 from ralph.text.tokens import table, tokens
 
 # -- Text for other projects: a path on this machine means nothing there, or another file.
@@ -76,8 +76,6 @@ def _pattern(folder: Path) -> re.Pattern[str]:
 
 _CANDIDATES = 50
 _ASKED_CHARS = 400
-# Two signatures longer than this are the same error if one begins with the other.
-_LONG_ENOUGH = 25
 # Repeated errors: how many are returned, how many runs are read, and after how many runs without
 # it an error is overcome.
 _MOST_REPEATED = 5
@@ -176,14 +174,6 @@ def solved(
                 solution=error.resolution,
             )
     return None
-
-
-def same_error(one: str, other: str) -> bool:
-    """Return whether two signatures are of the same error, with more or less text after it."""
-    if one == other:
-        return True
-    long_enough = min(len(one), len(other)) > _LONG_ENOUGH
-    return long_enough and (one.startswith(other) or other.startswith(one))
 
 
 def _order(record: Iteration | Exchange) -> tuple[str, int]:

@@ -108,6 +108,20 @@ def in_order(
     ]
 
 
+def without_repeated_solutions(
+    patterns: Sequence[Pattern], *, same: Callable[[Pattern, Pattern], bool]
+) -> list[Pattern]:
+    """Return the patterns in order, without those whose solution an earlier one has.
+
+    Patterns are only merged if that is nearly certain, so two of them may have one solution.
+    """
+    kept: list[Pattern] = []
+    for pattern in patterns:
+        if not any(same(pattern, earlier) for earlier in kept):
+            kept.append(pattern)
+    return kept
+
+
 def _dispute(one: Pattern, against: Mapping[str, Sequence[Pattern]]) -> set[str]:
     """Return the ids of a pattern, of those it conflicts with, of those they conflict with, etc."""
     found = {one.id}
@@ -147,7 +161,8 @@ def case_of(entry: Entry) -> Case:
     match entry:
         case FailureSolution():
             parts = [entry.failure_description, entry.error_message]
-            return Case("\n".join(part for part in parts if part), entry.solution_steps)
+            problem = "\n".join(part for part in parts if part)
+            return Case(problem, entry.solution_steps, entry.error_message)
         case GateRejection():
             return Case(entry.human_feedback, entry.revision_approach)
     return Case(entry.subject or entry.gate_type, entry.approved_approach)

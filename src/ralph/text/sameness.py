@@ -60,34 +60,45 @@ _COUNTED = rf"\b(?:{'|'.join(_COUNTS)})\b"
 # A word that is spelled like an identifier: with digits, dots or humps, or in capitals.
 _NAME = re.compile(r"[A-Za-z_]\w*(?:(?:::|[./:@#-])\w+)*")
 _PLAIN = re.compile(r"[A-Za-z][a-z]*$")
+_VALUE = re.compile(r"([a-z][\w.-]*)\s?[=:]\s?[\"'`]?([\w.+-]+)")
 
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
 feature            learning     again   problem  solution     whole
-bias                  -4.01     -5.37         -         -     -8.51
-shared                 0.80     -5.39     -3.27     -2.89     -1.67
-contained              2.19      2.19      1.38      1.17     -0.81
-couples               -0.50     -3.65     -1.85     -0.96     -4.80
-letters                2.69      5.44      0.46      1.98      1.27
-short                  0.75      0.76      0.08      0.60      0.96
-ratio                 -0.22     -1.12     -0.26     -0.37     -1.14
-names                  0.61      0.26     -0.45     -0.12      0.35
-names_apart           -0.85     -0.28     -0.42     -0.02     -0.40
-names_exchanged       -1.09     -0.76      0.15     -0.82      0.16
-numbers_exchanged     -1.85     -1.27     -0.11     -1.37     -0.15
-numbers_common         0.85      0.51      0.15      1.16     -0.52
-number_alone          -1.04     -0.49     -0.21     -0.43      0.17
-codes_common          -0.25      0.43      0.11      0.76      0.26
-flipped               -3.86     -2.30      0.36     -1.33      0.13
-denial_alone          -1.20      0.29     -0.29      0.32      0.04
-exchanged             -4.57     -3.18     -0.02      3.87     -0.67
-reordered              2.59      1.94     -2.71      3.41      4.67
-cosine                    -      4.68     -0.92      4.38      3.90
-aligned                   -     -0.38     -0.66     -0.84      0.54
-aligned_most              -      4.26      0.47      2.72     -0.06
-covered                   -     -2.90     -0.62     -2.31     -0.87
-covered_most              -      1.89      0.78      1.49      0.29
-weakest                   -     -6.16     -0.62     -4.55      7.35
+bias                  -4.01     -3.73         -         -    -10.21
+shared                 0.80     -5.73     -3.41     -2.92     -1.66
+contained              2.19      2.19      1.08      0.62     -0.38
+couples               -0.50     -3.77     -1.65     -0.32     -4.61
+letters                2.69      5.04      0.63      2.23      1.07
+short                  0.75      0.92      0.98      0.83     -0.15
+ratio                 -0.22     -1.12     -1.05      0.12     -0.70
+names                  0.61      0.20      0.01     -0.32      0.34
+names_apart           -0.85     -0.20     -0.25      0.13     -0.49
+names_exchanged       -1.09     -0.87      0.21     -0.92     -0.14
+numbers_exchanged     -1.85     -1.71     -0.15     -1.71     -0.15
+numbers_common         0.85      0.70      0.05      1.10     -0.29
+number_alone          -1.04     -0.82     -0.13     -0.39      0.15
+codes_common          -0.25      0.40      0.02      0.39      0.26
+flipped               -3.86     -2.39     -0.08     -1.08      0.16
+denial_alone          -1.20      0.25     -0.13      0.26      0.07
+exchanged             -4.57     -2.87     -0.28      3.48     -0.06
+reordered              2.59      1.43     -2.10      4.25      1.22
+opposites                 -     -1.44     -1.48     -1.97         -
+swapped                   -     -1.45     -3.38     -1.58         -
+cosine                    -      4.88     -0.53      4.41      4.24
+aligned                   -     -0.43     -1.40      0.07      1.23
+aligned_most              -      3.26      0.20      2.22     -0.14
+covered                   -     -2.61     -0.21     -1.99     -0.04
+covered_most              -      1.79      0.52      1.00      0.24
+weakest                   -     -7.10     -1.63     -3.45      8.92
+matched                   -      0.31         -      0.16         -
+matched_most              -      2.29         -      1.91         -
+known                     -     -0.50         -     -0.31         -
+known_most                -     -0.24         -     -2.85         -
+odd                       -      0.03         -      0.02         -
+odd_most                  -     -0.34         -      0.50         -
+word_exchanged            -         -     -0.54         -         -
+subject_apart             -         -         -         -      0.00
 """
 
 
@@ -112,6 +123,8 @@ class Gist(NamedTuple):
     names: frozenset[str]
     codes: frozenset[str]
     quoted: frozenset[str]
+    # Settings with their values, as in `name=value`.
+    values: frozenset[tuple[str, str]]
 
     def signature(self) -> str:
         """Return the sorted words, denied ones as `not:word`; texts that agree have the same."""
@@ -182,6 +195,7 @@ def gist(text: str) -> Gist:
         names=frozenset(name.lower() for name in _NAME.findall(text) if not _PLAIN.match(name)),
         codes=frozenset(rule("code").findall(text)),
         quoted=frozenset(quoted.lower() for _, quoted in rule("quoted").findall(text)),
+        values=frozenset(_VALUE.findall(text.lower())),
     )
 
 

@@ -14,6 +14,8 @@ from functools import cache
 from ralph.text.tokens import compiled, rule, table, word_set
 
 LONGEST = 300
+# Two signatures longer than this are the same error if one begins with the other.
+_LONG_ENOUGH = 25
 _READ = 2000
 
 # Replacements that are not placeholders.
@@ -48,6 +50,14 @@ def signature(message: str) -> str:
     for number, code in enumerate(codes):
         text = text.replace(f"\0{chr(0xE000 + number)}\0", code)
     return " ".join(text.split()).strip(" .:;,-!").lower()[:LONGEST]
+
+
+def same_error(one: str, other: str) -> bool:
+    """Return whether two signatures are of the same error, with more or less text after it."""
+    if one == other:
+        return True
+    long_enough = min(len(one), len(other)) > _LONG_ENOUGH
+    return long_enough and (one.startswith(other) or other.startswith(one))
 
 
 # -- Whether a message or a solution says anything specific.
