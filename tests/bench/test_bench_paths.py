@@ -13,7 +13,8 @@ from bench.paths import PATHS
 # search that finds something ends in what shows a hit, a command looks up whether its folder's
 # memory is on a server, capture asks its table of rules for a pattern when it needs it, a record's
 # feature is looked up in the plan, and facets stand with the other promises of the index. A text is
-# cut at the end of a sentence, and a hook also tells how the work of an exchange went on.
+# cut at the end of a sentence, a hook also tells how the work of an exchange went on, a search
+# weighs words by their rarities, and a checkpoint compares errors by their signatures.
 FILES = {
     "record": (46, "clients/__init__.py"),
     "search": (28, "recall/search.py"),
