@@ -234,6 +234,11 @@ def answered_by(best: float, second: float = 0.0) -> float:
     return min(_MOST, max(among, relevance(best, 1.0)))
 
 
+def most_relevance(answered: float, share: float) -> float:
+    """Return how relevant a hit is at most, before its own evidence is weighed."""
+    return math.sqrt(answered) * share
+
+
 def best_two(own: Iterable[tuple[float, str]]) -> tuple[float, float]:
     """Return the best own relevance, and the best of another conversation. Each comes with its
     conversation, or with the record's id where it belongs to none."""

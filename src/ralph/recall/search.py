@@ -27,6 +27,7 @@ from ralph.recall.score import (
     Evidence,
     answered_by,
     best_two,
+    most_relevance,
     own_relevance,
     relevance,
     relevance_word,
@@ -369,14 +370,15 @@ def conclude(
     `fits` tells which hits may be shown.
     """
     judged = [judge(question, part) for part in parts]
+    every = [*itertools.chain(*judged)]
     if question.lists_days:
-        merged = sorted(itertools.chain(*judged), key=lambda one: one.record.at, reverse=True)
+        order = sorted(every, key=lambda one: one.record.at, reverse=True)
     else:
-        merged = _merged(judged)
-    answered = max([candidate.answered for candidate in merged], default=0.0)
-    chosen = _choose(merged, question, fits)
-    words = [candidate.words for candidate in merged]
-    cosines = [one.cosine for one in merged if one.cosine is not None]
+        order = _merged(judged, question.min_score)
+    answered = max([candidate.answered for candidate in every], default=0.0)
+    chosen = _choose(order, question, fits)
+    words = [candidate.words for candidate in every]
+    cosines = [one.cosine for one in every if one.cosine is not None]
     hits: list[Hit] = []
     for candidate, like in chosen:
         hits.append(_hit(candidate, like, question, answered, words, cosines))
@@ -499,11 +501,25 @@ def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def _merged(judged: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-    """Merge the memories by relevance; each keeps its own order."""
-    filled = [candidates for candidates in judged if candidates]
+def _that_may_reach(min_score: float, candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates up to the last one that may reach this score.
+
+    The others need no evidence, which takes long to weigh. Those before the last one are needed to
+    order the memories.
+    """
+    for end in range(len(candidates), 0, -1):
+        one = candidates[end - 1]
+        if round(most_relevance(one.answered, one.share), 4) >= min_score:
+            return candidates[:end]
+    return []
+
+
+def _merged(judged: Sequence[list[Candidate]], min_score: float) -> list[Candidate]:
+    """Merge the memories by relevance; each keeps its own order. Leave out what cannot reach this
+    score."""
+    filled = [_that_may_reach(min_score, candidates) for candidates in judged if candidates]
     if len(filled) == 1:
-        return list(filled[0])
+        return filled[0]
     ranked: list[tuple[float, int, str, Candidate]] = []
     for candidates in filled:
         # A candidate that its memory ranks below another is no better than that one.
