@@ -212,6 +212,23 @@ def stat(path: AnyPath) -> os.stat_result:
         return found
 
 
+# What `stat` says about a file that changes with every write: inode, size, time in nanoseconds.
+FileState: TypeAlias = tuple[int, int, int]
+
+
+def has_state(path: AnyPath, state: FileState) -> bool:
+    """Whether the file at a path has exactly this state, which a safely opened file had before.
+
+    Far faster than `stat` in a project, for questions asked with every search. It opens nothing and
+    looks for no links on the way: what leads to the same file leads to the same bytes.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return (found.st_ino, found.st_size, found.st_mtime_ns) == state
+
+
 def exists(path: AnyPath) -> bool:
     """Whether a file or folder exists."""
     return _mode(path) != 0
@@ -242,6 +259,8 @@ def names(folder: AnyPath) -> list[str]:
 
 def make_folder(folder: AnyPath) -> None:
     """Create a folder and its parents, unless they exist."""
+    if os.path.isdir(folder):
+        return  # whoever opens a file in it looks for links then
     with _folder_of(os.path.join(folder, "_"), make=True) as (_, _, fenced):
         if not fenced:
             _make_private(os.fspath(folder))
@@ -405,8 +424,9 @@ def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iter
 def is_current(fd: int, path: Path) -> bool:
     """Whether the open file is still the one at this path."""
     try:
-        return os.path.samestat(os.fstat(fd), stat(path))
-    except FileNotFoundError:
+        # No need to refuse links here: a link that leads to the open file changes nothing.
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -11,7 +14,7 @@ from journaling import living, note
 
 from ralph import disk
 from ralph.errors import BadInput
-from ralph.journal.file import JournalFolder, check_name, file_name
+from ralph.journal.file import JournalFolder, JsonlJournal, check_name, file_name
 
 
 @pytest.mark.parametrize(
@@ -138,3 +141,60 @@ def test_a_folder_with_many_journals_is_read_once(
 
 def test_a_name_within_the_limits_is_fine() -> None:
     check_name("x" * 100)
+
+
+# -- how often files are opened
+
+
+def count_opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of every file and folder opened from now on."""
+    opened: list[str] = []
+    real = os.open
+
+    def counting(path: str, *args: Any, **how: Any) -> int:
+        opened.append(Path(path).name)
+        return real(path, *args, **how)
+
+    monkeypatch.setattr(os, "open", counting)
+    return opened
+
+
+def test_an_append_opens_a_journal_in_a_project_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = JsonlJournal(tmp_path / ".ralph" / "db" / "memory" / "auth.jsonl")
+    journal.append([note("session-1", 1)])
+    opened = count_opened(monkeypatch)
+
+    journal.append([note("session-1", 2)])
+
+    assert opened.count("auth.jsonl") == 1
+    assert opened.count("memory") <= 1  # on the way to the file, to follow no link
+
+
+def test_seeing_that_a_journal_is_unchanged_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = JsonlJournal(tmp_path / ".ralph" / "db" / "memory" / "auth.jsonl")
+    journal.append([note("session-1", 1)])
+    position = journal.read().position
+    opened = count_opened(monkeypatch)
+
+    assert journal.unchanged(position)
+    assert opened == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
+def test_a_link_in_place_of_a_journal_is_a_change_even_if_it_leads_to_nothing(
+    tmp_path: Path,
+) -> None:
+    journal = JsonlJournal(tmp_path / ".ralph" / "db" / "memory" / "auth.jsonl")
+    before = journal.read().position
+    journal.append([note("session-1", 1)])
+    position = journal.read().position
+
+    journal.path.unlink()
+    journal.path.symlink_to(tmp_path / "nothing")
+
+    assert not journal.unchanged(position)
+    assert not journal.unchanged(before)

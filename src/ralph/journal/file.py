@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import re
@@ -176,6 +177,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
         at = read_position(position, FilePosition)
         if at is None or not at.done:
             return False
+        if disk.has_state(self.path, (at.inode, at.size, at.mtime_ns)):
+            return True
         try:
             stat = disk.stat(self.path)
         except FileNotFoundError:
@@ -426,6 +429,7 @@ class JournalFolder:
         """Do nothing: no file is kept open."""
 
 
+@functools.lru_cache(maxsize=1024)  # every search and every append asks for it
 def file_name(name: str) -> str:
     """Return the file name for a journal: its name, quoted where a file system may refuse it."""
     check_name(name)

@@ -84,7 +84,7 @@ class Project:
         self._id: str | None = None
         self._other_ids: list[str] = []
         # The id as last read, and the state of the file then. Cached, because it is needed often.
-        self._read: tuple[tuple[int, int, int], str | None] | None = None
+        self._read: tuple[disk.FileState, str | None] | None = None
 
     @property
     def exists(self) -> bool:
@@ -270,9 +270,9 @@ class Project:
 
     def _read_id(self) -> str | None:
         try:
-            stat = disk.stat(self._metadata)
-            state = stat.st_ino, stat.st_size, stat.st_mtime_ns
-            if self._read is None or self._read[0] != state:
+            if self._read is None or not disk.has_state(self._metadata, self._read[0]):
+                stat = disk.stat(self._metadata)
+                state = stat.st_ino, stat.st_size, stat.st_mtime_ns
                 text = self._text()
                 refuse_newer(text, self._metadata)
                 found = _ID_LINE.search(text)

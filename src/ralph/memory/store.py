@@ -572,7 +572,7 @@ class ProjectStore(Store):
 
     def ensure(self) -> None:
         """Create the project's files before the first record is saved."""
-        if self.project.exists and self.project.has_id:
+        if self.project.has_id:
             return
         try:
             self.project.init()

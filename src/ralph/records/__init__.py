@@ -161,14 +161,16 @@ def clean_text(text: str) -> str:
 def clean(value: T) -> T:
     """Return the value with every string in it redacted, at any depth."""
     result: Any = value
-    if isinstance(value, str):
+    if value is None or isinstance(value, (int, float)):
+        pass  # most fields
+    elif isinstance(value, str):
         redacted = clean_text(value)
         result = value if redacted == value else redacted  # the cache may hold an equal string
     elif isinstance(value, msgspec.Struct):
         found = {name: clean(getattr(value, name)) for name in value.__struct_fields__}
         changed = {name: one for name, one in found.items() if one is not getattr(value, name)}
         result = msgspec.structs.replace(value, **changed) if changed else value
-    elif isinstance(value, tuple | list):
+    elif isinstance(value, (tuple, list)):
         items = [clean(one) for one in value]
         if any(new is not old for new, old in zip(items, value, strict=True)):
             result = items if isinstance(value, list) else tuple(items)
