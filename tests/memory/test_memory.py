@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from journaling import run_child
 from remembering import ToyEmbedder, files_holding, made, open_toy, summaries, topical
 
-from ralph import open_ralph
+from ralph import open_ralph, records
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import sync
 from ralph.memory.feature import FeatureMemory
@@ -203,6 +203,32 @@ def test_ids_are_the_same_wherever_the_project_is(tmp_path: Path) -> None:
         "6dbde8ea-09cd-50ee-9e2d-b4ba8717c98d",
         "a2ab2736-2958-5f9e-8253-a2ef86443a63",
     ]
+
+
+def test_each_text_of_an_iteration_is_redacted_once(
+    auth: FeatureMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redacted: list[str] = []
+
+    def counting(text: str) -> str:
+        redacted.append(text)
+        return text
+
+    monkeypatch.setattr("ralph.text.redact.redact", counting)
+    records.clean_text.cache_clear()
+    auth.remember(
+        Iteration(
+            task_title="Round the invoice",
+            summary="Half cents are rounded to even",
+            errors=(ErrorSeen(message="AssertionError", file_path="src/invoice.py"),),
+            files_touched=(FileTouched("src/rounding.py", "modified"),),
+            session_id="0b6c5d0e-8f1f-4f0a-9d43-5d3f0e0d5a11",
+        )
+    )
+    records.clean_text.cache_clear()
+
+    assert sorted(redacted) == sorted(set(redacted))
+    assert {"Round the invoice", "src/invoice.py", "src/rounding.py"} <= set(redacted)
 
 
 def test_a_source_is_kept_in_the_journal(auth: FeatureMemory, project: Path) -> None:

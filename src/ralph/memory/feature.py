@@ -21,12 +21,11 @@ from ralph.journal import Draft
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import KINDS, Hit
-from ralph.records import JournalRecord, Record, Source, clean, now, utc
+from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
 from ralph.records.note import Note
-from ralph.text.redact import redact
 
 # -- Preparing an iteration for saving: remove secrets, apply limits, make paths relative.
 
@@ -51,12 +50,15 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
             raise BadRecord(what, todo="Leave it out if it is not known.")
 
     def error(seen: ErrorSeen) -> ErrorSeen:
-        path = kind.relative_path(redact(_from_root(seen.file_path or "", root)))
-        return msgspec.structs.replace(kind.fit_texts(seen), file_path=path)
+        path = kind.relative_path(clean_text(_from_root(seen.file_path or "", root)))
+        texts = kind.fit_texts(msgspec.structs.replace(seen, file_path=None))
+        return msgspec.structs.replace(texts, file_path=path)
 
     errors = list(dict.fromkeys(iteration.errors))[: kind.MOST_ERRORS]  # each is kept once
+    # These two are checked in their own way, so they are not redacted with the texts.
+    texts = kind.fit_texts(msgspec.structs.replace(iteration, timestamp=None, session_id=None))
     ready = msgspec.structs.replace(
-        kind.fit_texts(iteration),
+        texts,
         feature=iteration.feature,
         timestamp=iteration.timestamp,
         errors=tuple(map(error, errors)),
@@ -73,11 +75,11 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
 
 
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
-    inside = tuple(FileTouched(_from_root(f.path, root), f.action) for f in files)
-    paths = "\n".join(file.path for file in inside)
-    if redact(paths) != paths:  # one check is cheaper than one for each
-        inside = tuple(FileTouched(redact(f.path), f.action) for f in inside)
-    return kind.strongest(inside)
+    # The record's body is redacted again when it is written. Paths that are already known then cost
+    # nothing.
+    paths = [clean_text(_from_root(file.path, root)) for file in files]
+    inside = [FileTouched(path, file.action) for path, file in zip(paths, files, strict=True)]
+    return kind.strongest(tuple(inside))
 
 
 def _from_root(path: str, root: str) -> str:
@@ -89,7 +91,7 @@ def _from_root(path: str, root: str) -> str:
 
 def _run(run: str | None) -> str | None:
     """Return the run's name, or its hash if that is too long or secret. Runs stay distinct."""
-    if not run or (len(run) <= kind.SHORT_TEXT_CHARS and redact(kind.whole_text(run)) == run):
+    if not run or (len(run) <= kind.SHORT_TEXT_CHARS and clean_text(kind.whole_text(run)) == run):
         return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
@@ -264,7 +266,7 @@ class FeatureMemory(ProjectStream):
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         if source:  # without secrets
-            file = redact(kind.whole_text(source.file)) if source.file else None
+            file = clean_text(kind.whole_text(source.file)) if source.file else None
             source = Source(run=_run(source.run), file=file, line=source.line)
 
         def numbered(number: int) -> Record:

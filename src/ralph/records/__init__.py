@@ -112,8 +112,7 @@ def ago(at: str | None) -> str:
 
 def write_body(value: msgspec.Struct, **envelope: Any) -> bytes:
     """Return the value as a record's body: redacted, without the fields that the envelope has."""
-    ready = clean(value)
-    return encode(msgspec.structs.replace(ready, **envelope) if envelope else ready)
+    return encode(clean(msgspec.structs.replace(value, **envelope) if envelope else value))
 
 
 def encode(value: Any) -> bytes:
