@@ -315,3 +315,30 @@ def test_the_largest_are_chosen_and_of_equal_ones_the_first(
     if not any(map(math.isnan, values)):
         expected = sorted(range(len(values)), key=lambda place: (-values[place], place))[:count]
         assert sorted(chosen.tolist()) == sorted(expected)
+
+
+def test_a_view_sees_what_was_written_without_looking_for_it_again(kept: Kept) -> None:
+    kept.journal.append([record(0)])
+    kept.sync()
+    other = kept.opened()
+    looked_for: list[str] = []
+    store = kept.index.store
+    with store.state() as view:
+        assert isinstance(view, SqliteView)
+        view.connection.set_trace_callback(looked_for.append)
+
+    kept.journal.append([record(1)])
+    kept.sync()
+    looked_for.clear()
+    with store.state() as view:
+        [found] = view.collections("notes")
+    assert found.last_number == 2
+    assert not [sql for sql in looked_for if "FROM collection" in sql]
+
+    # What another process writes is seen, too.
+    kept.journal.append([record(2)])
+    assert other.sync(IndexSpec("notes", "notes", kept.journal, cut, "1", kept.toy)).complete
+    with store.state() as view:
+        assert [one.last_number for one in view.collections("notes")] == [3]
+    other.close()
+    kept.index.close()

@@ -267,8 +267,7 @@ class SqliteStore:
             connection.execute("BEGIN")
             try:
                 opened = self._opened[connection]
-                # Changes when other connections write; `_writing` handles writes of this one.
-                [version] = connection.execute("PRAGMA data_version").fetchone()
+                version = _data_version(connection)
                 if opened.facts.version != version:
                     opened.facts = ViewFacts(version)
                 yield SqliteView(connection, opened.loaded, opened.facts)
@@ -309,8 +308,10 @@ class SqliteStore:
                 connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
             if batch.done and not live:
                 _switch(connection, collection)
-            view = SqliteView(connection, self._opened[connection].loaded)
-            found = view.collections(collection.name)
+            # No other connection can write now, so the next view need not look again.
+            opened = self._opened[connection]
+            opened.facts = ViewFacts(_data_version(connection))
+            found = SqliteView(connection, opened.loaded, opened.facts).collections(collection.name)
         [written] = (one for one in found if one.id == n)
         if batch.done and (written.needs_vacuum or not live):
             with contextlib.suppress(IndexOff):  # a reader takes long; the next sync tries again
@@ -484,15 +485,17 @@ class SqliteStore:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._using() as connection:
-            self._opened[connection].facts = ViewFacts()
+            opened = self._opened[connection]
+            opened.facts = ViewFacts()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                connection.execute("COMMIT")
             except BaseException:
+                opened.facts = ViewFacts()
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -513,6 +516,12 @@ def _is_damage(error: Exception) -> bool:
         return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column is missing
     # Using a connection that another thread has closed does not mean the file is damaged.
     return not isinstance(error, OSError | sqlite3.ProgrammingError)
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """Return a number that changes when other connections write, but not when this one does."""
+    [version] = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 # -- collections and their rows, inside a transaction
