@@ -216,6 +216,11 @@ def relevance(own: float, share: float) -> float:
     return _probability(_SPREAD * _odds(own) + _SHIFT) * share**_SHARE_POWER
 
 
+def most_relevance(share: float) -> float:
+    """Return how relevant a hit is at most, before its own evidence is weighed."""
+    return share**_SHARE_POWER
+
+
 # Whether the answer is somewhere among the hits, from the odds of the best one, and what the best
 # hit from another conversation adds. None may be negative, so that another hit can only make the
 # list more likely to answer.
@@ -232,11 +237,6 @@ def answered_by(best: float, second: float = 0.0) -> float:
         return 0.0
     among = _probability(_BEST * _odds(best) + _AMONG_HITS + _SUPPORT * second)
     return min(_MOST, max(among, relevance(best, 1.0)))
-
-
-def most_relevance(answered: float, share: float) -> float:
-    """Return how relevant a hit is at most, before its own evidence is weighed."""
-    return math.sqrt(answered) * share
 
 
 def best_two(own: Iterable[tuple[float, str]]) -> tuple[float, float]:

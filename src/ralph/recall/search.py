@@ -509,7 +509,7 @@ def _that_may_reach(min_score: float, candidates: list[Candidate]) -> list[Candi
     """
     for end in range(len(candidates), 0, -1):
         one = candidates[end - 1]
-        if round(most_relevance(one.answered, one.share), 4) >= min_score:
+        if round(most_relevance(one.share), 4) >= min_score:
             return candidates[:end]
     return []
 
