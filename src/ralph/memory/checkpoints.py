@@ -31,11 +31,11 @@ from ralph.recall.sameness import (
     likeness,
     same,
 )
-from ralph.recall.words import usual_rarity
 from ralph.records import Record, now, utc
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import CheckpointKind, Entry, PublishedEntry, knowledge_from
+from ralph.text.rarity import usual_rarity
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens, stem
 

@@ -213,12 +213,12 @@ def relevance(own: float, share: float) -> float:
     the best hit's."""
     if own <= 0.0:
         return 0.0
-    return _probability(_SPREAD * _odds(own) + _SHIFT) * share**_SHARE_POWER
+    return _probability(_SPREAD * _odds(own) + _SHIFT) * most_relevance(share)
 
 
 def most_relevance(share: float) -> float:
     """Return how relevant a hit is at most, before its own evidence is weighed."""
-    return share**_SHARE_POWER
+    return math.pow(share, _SHARE_POWER)
 
 
 # Whether the answer is somewhere among the hits, from the odds of the best one, and what the best
