@@ -9,6 +9,7 @@ from ralph.prompt.build import TextBounds, day, framed, one_line, outcome, rende
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
+from ralph.text.matching import sentences_about
 from ralph.text.outcome import outcome_of, stop
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
 from ralph.text.tokens import estimate_tokens, first_tokens, tokens, word_set
@@ -24,7 +25,10 @@ RECORD_TOKENS = 8000
 _TITLE_CHARS = 100
 _SAID_CHARS = 200
 _RESULT_CHARS = 240
+_ABOUT_CHARS = 320
 _FIX_CHARS = 200
+# A longer message of a person is a plan or a report.
+_PLAN_CHARS = 400
 _BEFORE_CHARS = 400
 _DECISIONS = 2
 _ERRORS = 1
@@ -96,6 +100,8 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
         # What was said before a person stopped the work is not its result.
         label = "Last said" if is_stopped else "Result"
         facts.insert(0, f"  {label}: {one_line(result, _RESULT_CHARS)}")
+    if isinstance(record, Exchange) and is_current and (said := _about(record, asked, result)):
+        facts.insert(1 if result else 0, f"  Also said: {one_line(said, _ABOUT_CHARS)}")
     if later:
         facts.append(f"  {one_line(later, 2 * _FIX_CHARS)}")
     changed = [file.path for file in record.files_touched if file.action != "read"]
@@ -108,6 +114,18 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
 
 def _result(exchange: Exchange, max_chars: int) -> str:
     return outcome_of(exchange.user, strip_marked(exchange.assistant), max_chars)
+
+
+def _about(exchange: Exchange, asked: Set[str], result: str) -> str:
+    """Return what an exchange says about the question beyond its result; "" if nothing.
+
+    A plan is part of what the person said.
+    """
+    said = strip_marked(exchange.assistant)
+    if len(exchange.user) > _PLAN_CHARS:
+        said = f"{said}\n\n{exchange.user}"
+    found = sentences_about(asked, said, _ABOUT_CHARS)
+    return "" if found in result else found
 
 
 def _is_plan(decision: Decision) -> bool:

@@ -41,6 +41,23 @@ def test_a_plan_is_told_by_what_was_done(project: Path, tmp_path: Path) -> None:
     assert "truncated" not in text
 
 
+def test_the_sentences_about_the_question_are_told_beside_the_result(
+    project: Path, tmp_path: Path
+) -> None:
+    earlier = Session(project, tmp_path)
+    earlier.prompts("Review the page about synchronization")
+    earlier.says(
+        "I reviewed the page and fixed three typos. All links work now.\n\n"
+        "The push of refs is not atomic. The server may apply some refs and reject others.\n\n"
+        "The table of contents is up to date."
+    )
+    earlier.hook("stop")
+
+    text = prompted(project, tmp_path, "is the push of refs atomic?")
+
+    assert "not atomic. The server may apply some refs and reject others." in text
+
+
 def test_a_plan_that_was_stopped_and_taken_back_is_not_told_as_accepted(
     project: Path, tmp_path: Path
 ) -> None:

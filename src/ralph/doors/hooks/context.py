@@ -23,7 +23,7 @@ from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
-from ralph.recall.score import FLOOR
+from ralph.recall.score import FLOOR, RELEVANT
 from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
@@ -139,7 +139,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
     with open_memory(call) as ralph:
         # Show each record only once in a session.
         hits = [hit for hit in _best_answer(call, ralph, prompt) if hit.id not in told]
-        chosen = worth_telling(_each_question_once(hits), conversations=_PROMPT_HITS)
+        chosen = _chosen(hits)
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -152,6 +152,12 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         call.note_shown(shown)
         call.message = shown_message(len(shown)) if settings.hook_messages else ""
     return text
+
+
+def _chosen(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the few relevant hits to tell, at most two from one conversation."""
+    told = worth_telling(_each_question_once(hits), conversations=_PROMPT_HITS, each=2)
+    return [hit for hit in told if (hit.score or 0.0) >= RELEVANT][:_PROMPT_HITS]
 
 
 def questions_of(prompt: str) -> list[str]:
