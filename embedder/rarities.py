@@ -41,7 +41,7 @@ def rows(first: dict[str, int]) -> list[str]:
         step = max(1, round(math.log((place + _OFFSET) / _FIRST_PLACE) / STEP))
         if step < last:
             by_step[step].append(token)
-    return [" ".join(sorted(words)) for words in by_step]
+    return [" ".join(sorted(words)) for words in by_step[1:]]
 
 
 def main() -> None:

@@ -14,14 +14,14 @@ from bench.paths import PATHS
 # memory is on a server, capture asks its table of rules for a pattern when it needs it, a record's
 # feature is looked up in the plan, and facets stand with the other promises of the index. A text is
 # cut at the end of a sentence, a hook also tells how the work of an exchange went on, a search
-# weighs words by their rarities, and a checkpoint compares errors by their signatures.
+# weighs words by their rarities and asks whether an exchange is only a question, and a checkpoint compares errors by their signatures.
 FILES = {
     "record": (46, "clients/__init__.py"),
-    "search": (28, "recall/search.py"),
-    "everything": (40, "recall/__init__.py"),
+    "search": (30, "recall/search.py"),
+    "everything": (41, "recall/__init__.py"),
     "iteration": (65, "loop/iteration.py"),
-    "hook": (44, "doors/hooks/context.py"),
-    "mcp": (37, "recall/search.py"),
+    "hook": (46, "doors/hooks/context.py"),
+    "mcp": (38, "recall/search.py"),
     "checkpoint": (35, "memory/checkpoints.py"),
 }
 

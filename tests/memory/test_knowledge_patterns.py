@@ -641,14 +641,15 @@ def test_one_lesson_of_five_projects_in_other_words_is_one_pattern(knowledge: Kn
         "pytest fails on a fresh clone, the database has no users table",
     ],
 )
-def test_a_task_in_other_words_is_told_the_pattern_once(knowledge: Knowledge, task: str) -> None:
-    publish_in_other_words(knowledge)
+def test_a_task_in_other_words_is_told_the_pattern_once(project: Path, task: str) -> None:
+    with opened(project, embedder="static") as knowledge:
+        publish_in_other_words(knowledge)
 
-    block = knowledge.context_for_task(task).block
+        block = knowledge.context_for_task(task).block
+        [found] = knowledge.query_for_failure("The suite does not run", MISSING_TABLE)
 
     assert "Pattern 1 (Most Common - 5 successes):" in block
     assert "Pattern 2" not in block
-    [found] = knowledge.query_for_failure("The suite does not run", MISSING_TABLE)
     assert found.success_count == 5
 
 

@@ -36,13 +36,16 @@ _COSINES = {
     "minilm:": (0.20, 0.55),
     "": (0.35, 0.75),
 }
-# A question whose words weigh less than this says too little to be answered unasked.
-_POINTED_NATS = 6.0
+# A question whose words weigh less than this says too little to be answered unasked. One word that
+# names a subject needs less than several that everybody uses ("sync with main").
+_POINTED_NATS = 7.5
+_POINTED_WORD_NATS = 5.3
 # An answer says something new if its words beyond the question weigh this much, counting only what
-# each weighs more than a common word. An exchange that says nothing new keeps this share of its
-# relevance.
-_NEW_NATS = 2.0
-_COMMON_NATS = 2.5
+# each weighs more than a common word. One that begins with what its writer doesn't know must say
+# more. An exchange that says nothing new keeps this share of its relevance.
+_COMMON_NATS = 2.0
+_NEW_NATS = 1.0
+NEW_DESPITE_DENIAL = 12.0
 _NOTHING_NEW = 0.15
 _FEW_CHARS = 300
 
@@ -78,13 +81,19 @@ class Asked(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether the question says nothing about a subject ("yes", "commit and push")."""
-        return not self.time_weight and all(map(is_chatter, self.rarities))
+        return not self.time_weight and not self._subjects
 
     @property
     def pointed(self) -> float:
         """How much the question says, 0-1: a word or two that everybody uses say little."""
         nats = sum(self.rarities.values()) + self.time_weight
-        return min(1.0, nats / _POINTED_NATS)
+        enough = _POINTED_NATS if self._subjects > 1 else _POINTED_WORD_NATS
+        return min(1.0, nats / enough)
+
+    @property
+    def _subjects(self) -> int:
+        """The number of words that say something about a subject."""
+        return sum(not is_chatter(token) for token in self.rarities)
 
     def weigh(
         self, passage: PassageWords, *, cosine: float | None, in_time: bool, adds: float
@@ -105,26 +114,35 @@ class Asked(msgspec.Struct, frozen=True):
         return Evidence(matched, len(self.rarities), coverage, weight, missing, cosine, adds)
 
 
-def what_the_answer_adds(question: Iterable[str], exchange: PassageWords) -> float:
-    """Return 1 if an answer says something beyond the question, less if it says little.
+def new_nats(exchange: PassageWords) -> float:
+    """Return how much an answer says beyond its question (the title), up to NEW_DESPITE_DENIAL.
 
-    The words of what the user asked then (the title) do not count either.
+    A word that is asked for and that only the answer has is new, too.
     """
     start = exchange.text_at
-    known = {*question, *exchange.padded[:start].split()}
+    seen = {*exchange.padded[:start].split()}
     nats = 0.0
-    # A few words are nearly always enough, so a long text is not split as a whole.
+    # The first words are nearly always enough, so a long text is not split as a whole.
     for part in (
         exchange.padded[start : start + _FEW_CHARS],
         exchange.padded[start + _FEW_CHARS :],
     ):
         for word in part.split():
-            if word not in known:
-                known.add(word)
+            if word not in seen:
+                seen.add(word)
                 nats += max(0.0, usual_rarity(word) - _COMMON_NATS)
-                if nats >= _NEW_NATS:
-                    return 1.0
-    return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * (nats / _NEW_NATS) ** 2
+                if nats >= NEW_DESPITE_DENIAL:
+                    return NEW_DESPITE_DENIAL
+    return nats
+
+
+def what_the_answer_adds(nats: float, *, denies: bool) -> float:
+    """Return 1 if an answer with these `new_nats` says something new, less if it says little.
+
+    `denies`: it begins with what its writer doesn't know, have or find.
+    """
+    share = min(1.0, nats / (NEW_DESPITE_DENIAL if denies else _NEW_NATS))
+    return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * share**2
 
 
 # -- Relevance of a hit by itself.

@@ -23,11 +23,13 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
+    NEW_DESPITE_DENIAL,
     Asked,
     Evidence,
     answered_by,
     best_two,
     most_relevance,
+    new_nats,
     own_relevance,
     relevance,
     relevance_word,
@@ -47,7 +49,7 @@ from ralph.recall.words import (
 )
 from ralph.records import Record
 from ralph.records.conversation import EXCHANGE
-from ralph.text.questions import is_question
+from ralph.text.questions import denies, is_question, is_yes_or_no
 from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
@@ -425,15 +427,20 @@ def _judge_relevance(
         one.fixed = _OF_DAYS if question.lists_days else None
 
 
-def _adds(candidate: Candidate, asked: Sequence[str]) -> float:
-    """Return what an exchange adds to the question: 1, or less if the exchange only asks it again.
+def _adds(candidate: Candidate) -> float:
+    """Return what an exchange adds to its question: 1, or less if it is only a question.
 
     Other records are statements. So is an exchange whose user asked nothing.
     """
     if candidate.record.kind != EXCHANGE:
         return 1.0
-    adds = what_the_answer_adds(asked, candidate.text)
-    return adds if adds == 1.0 or is_question(candidate.hit.record.user) else 1.0
+    nats = new_nats(candidate.text)
+    if nats >= NEW_DESPITE_DENIAL:
+        return 1.0
+    exchange = candidate.hit.record
+    if not is_question(exchange.user) or is_yes_or_no(exchange.user, exchange.assistant):
+        return 1.0
+    return what_the_answer_adds(nats, denies=denies(exchange.assistant))
 
 
 def _mix(part: Found, time_weight: float) -> None:
@@ -449,7 +456,7 @@ def _mix(part: Found, time_weight: float) -> None:
     for place, candidate in enumerate(part.candidates):
         if values[place] < _MAY_REPEAT:
             continue
-        candidate.adds = _adds(candidate, part.asked)
+        candidate.adds = _adds(candidate)
         if candidate.adds < 1.0:
             repeats[place] = candidate.adds * values[place]
             words[place] = 0.0

@@ -12,8 +12,8 @@ from ralph.recall import Hit
 from ralph.recall.score import FLOOR, RELEVANT, TOLD
 from ralph.records.conversation import SUMMARY, Exchange
 
-# A conversation must be at least this relevant compared with the best one: next to a good answer,
-# weak ones only distract.
+# How relevant a conversation must be compared with the best one: next to a good answer, weak ones
+# only distract.
 _BESIDE_THE_BEST = 0.85
 
 
@@ -36,19 +36,25 @@ def answered(hits: Sequence[Hit]) -> float:
 
 
 def worth_telling(
-    hits: Sequence[Hit], *, conversations: int, each: int = 1, bar: float = TOLD
+    hits: Sequence[Hit],
+    *,
+    conversations: int,
+    each: int = 1,
+    bar: float = TOLD,
+    beside: float = _BESIDE_THE_BEST,
 ) -> list[Hit]:
     """Return the hits to tell, in their order; none if they probably don't answer.
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
-    belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
-    relevant hit; further hits from it need only be possibly relevant.
+    belongs to none counts as one. `bar`: how likely an answer must be. `beside`: how relevant a
+    conversation must be compared with the best one. A conversation is told for a relevant hit;
+    further hits from it need only be possibly relevant.
     """
     if answered(hits) < bar:
         return []
     floor = min(FLOOR, bar)
     best = max((hit.score or 0.0 for hit in hits), default=0.0)
-    least = max(min(RELEVANT, bar), _BESIDE_THE_BEST * best) if bar else 0.0
+    least = max(min(RELEVANT, bar), beside * best) if bar else 0.0
     chosen: dict[str, list[Hit]] = {}
     for hit in hits:
         score = hit.score or 0.0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
-from ralph.text.tokens import STOP_WORDS, stem
+from ralph.text.tokens import STOP_WORDS, stem, table
 
-HEADER = "# Stems by rarity, half a nat a line; see embedder/rarities.py."
+HEADER = "# Stems by rarity, half a nat a line; see embedder/rarities.py.\n\n[stems]"
 # How much rarer the words of a line are than those of the line before, in nats.
 STEP = 0.5
 _NUMBER = 2.5
@@ -49,8 +48,8 @@ def usual_rarity(token: str) -> float:
 @functools.cache
 def _table() -> tuple[dict[str, float], float]:
     """Return the rarity of each known stem, and the rarity of all others."""
-    rows = Path(__file__).with_name("rarities.txt").read_text("utf-8").splitlines()[1:]
+    rows = table(__file__, "rarities.txt")["stems"]
     known: dict[str, float] = {}
-    for step, row in enumerate(rows):
+    for step, row in enumerate(rows, start=1):
         known |= dict.fromkeys(row.split(), STEP * step)
-    return known, STEP * len(rows)
+    return known, STEP * (len(rows) + 1)
