@@ -123,6 +123,8 @@ def _bounds(budget_tokens: int) -> TextBounds:
 # -- Searching memory for a prompt.
 
 
+# How likely an answer must be. Nobody asked memory, so it is more than in a chat.
+_PROMPT_BAR = 0.80
 # A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 200
 _FOR_INDEX = 0.25
@@ -156,7 +158,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 
 def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     """Return the few relevant hits to tell, at most two from one conversation."""
-    told = worth_telling(_each_question_once(hits), conversations=_PROMPT_HITS, each=2)
+    once = _each_question_once(hits)
+    told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
     return [hit for hit in told if (hit.score or 0.0) >= RELEVANT][:_PROMPT_HITS]
 
 
