@@ -14,7 +14,8 @@ from bench.paths import PATHS
 # memory is on a server, capture asks its table of rules for a pattern when it needs it, a record's
 # feature is looked up in the plan, and facets stand with the other promises of the index. A text is
 # cut at the end of a sentence, a hook also tells how the work of an exchange went on, a search
-# weighs words by their rarities and asks whether an exchange is only a question, and a checkpoint compares errors by their signatures.
+# weighs words by their rarities and asks whether an exchange is only a question, and a checkpoint
+# compares errors by their signatures.
 FILES = {
     "record": (46, "clients/__init__.py"),
     "search": (30, "recall/search.py"),
