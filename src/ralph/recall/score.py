@@ -221,9 +221,11 @@ def _cosines(embedder: str) -> tuple[float, float]:
 
 
 # Relevance from the odds of a hit's own evidence, and the power of its share of the best value.
+# Odds against a hit count more: most of what is found by chance has some evidence.
 _SPREAD = 0.5
 _SHIFT = 0.9
-_SHARE_POWER = 0.8
+_AGAINST = 2.0
+_SHARE_POWER = 0.6
 
 
 def relevance(own: float, share: float) -> float:
@@ -231,7 +233,10 @@ def relevance(own: float, share: float) -> float:
     the best hit's."""
     if own <= 0.0:
         return 0.0
-    return _probability(_SPREAD * _odds(own) + _SHIFT) * most_relevance(share)
+    odds = _SPREAD * _odds(own) + _SHIFT
+    if odds < 0.0:
+        odds *= _AGAINST
+    return _probability(odds) * most_relevance(share)
 
 
 def most_relevance(share: float) -> float:
