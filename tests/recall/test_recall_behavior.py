@@ -122,7 +122,7 @@ def test_other_words_for_the_same_thing_find_it(ralph: Ralph) -> None:
         "Database backups are copied to another region every hour.",
         "Moved image thumbnails to a content delivery network.",
     )
-    question = "when do customers receive their bills by mail?"
+    question = "when do customers get their bills by email?"
     assert found(ralph, question)[:1] == [
         "Invoices are emailed as PDF attachments on the first of each month."
     ]

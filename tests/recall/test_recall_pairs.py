@@ -129,7 +129,7 @@ def test_the_records_that_answer_pass_the_thresholds_and_hard_negatives_less_oft
     least, most = {
         # Hard negatives stand beside the right record: they are shown, and seldom as relevant.
         "static": ((0.94, 0.87, 0.78), (0.28, 0.19, 0.13)),
-        "none": ((0.86, 0.77, 0.64), (0.31, 0.18, 0.11)),
+        "none": ((0.85, 0.77, 0.64), (0.31, 0.18, 0.11)),
     }[embedder]
     assert all(seen >= wanted for seen, wanted in zip(passing, least, strict=True)), passing
     assert all(seen <= allowed for seen, allowed in zip(misled, most, strict=True)), misled

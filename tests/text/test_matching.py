@@ -41,6 +41,37 @@ def test_only_whole_sentences_are_told() -> None:
     assert about("why is the projects page slow?", max_chars=20) == ""
 
 
+def test_a_long_sentence_is_cut_where_a_clause_ends() -> None:
+    reason = "because the projects page counts distinct users, which forces a scan"
+    text = f"The projects page is slow {reason}, {'and so on and on, ' * 20}until it ends."
+    found = about("why is the projects page slow?", text, max_chars=120)
+    assert reason in found
+    assert len(found) <= 120
+
+
+def test_what_is_told_already_is_not_told_again() -> None:
+    first = "The projects page asks for the number of users of each project."
+    asked = set(query_tokens("why is the projects page slow?"))
+    for told in (first, f"All is well. {first[:40]}\u2026"):
+        assert first not in sentences_about(asked, ANSWER, 200, told=told)
+
+
+def test_a_sentence_that_only_asks_again_is_not_told() -> None:
+    text = "Why is the projects page slow? The projects page scans a table for each project."
+    found = about("why is the projects page slow?", text)
+    assert found == "The projects page scans a table for each project."
+
+
+def test_an_item_is_told_with_the_words_that_lead_to_its_list() -> None:
+    text = (
+        "The question is whether you want to:\n- Keep snake_case in JSON\n- Use camelCase in JSON"
+    )
+    found = about("do we use camelCase or snake_case in JSON?", text)
+    assert found.startswith(
+        "The question is whether you want to: Keep snake_case in JSON; Use camel"
+    )
+
+
 def test_headings_and_code_are_not_told() -> None:
     text = "## The zebra heading\n\n```\nzebra code\n```\n\nNothing else."
     assert about("where is the zebra?", text) == ""

@@ -177,13 +177,16 @@ def later_success(ralph: Ralph, record: Iteration) -> Event | None:
 
 # How many turns after an exchange are searched for how it went on.
 _TURNS_AFTER = 4
+# A longer request has a subject of its own.
+_SHORT_REQUEST_CHARS = 80
 
 
 def later_turn(ralph: Ralph, exchange: Exchange) -> Exchange | None:
     """Return the turn of the same conversation that changes what an exchange says.
 
     If the exchange was stopped or its work was taken back, that is the person's next request. If
-    something had failed, it is the next turn that worked on the same files or subject.
+    something had failed, it is the next turn that worked on the same files or subject. If the
+    exchange only planned or proposed something, it is the next turn, if that did it.
     """
     history = ralph.conversations.stream.history
     names = list(history.exchanges.get(exchange.conversation, ()))
@@ -191,8 +194,10 @@ def later_turn(ralph: Ralph, exchange: Exchange) -> Exchange | None:
         return None
     following = names[names.index(exchange.id) + 1 :][:_TURNS_AFTER]
     records = (history.records[name] for name in following)
-    turns = [turn for _, turn in _each(records, _turn) if turn.user.strip()]
-    turns = [turn for turn in turns if not is_plain(turn.user)]
+    after = [turn for _, turn in _each(records, _turn) if turn.user.strip()]
+    if not _changed_files(exchange) and after and _carries_out(after[0]):
+        return after[0]
+    turns = [turn for turn in after if not is_plain(turn.user)]
     if not turns:
         return None
     if exchange.status != "complete" or rule("reverts").search(turns[0].user[:_TITLE_CHARS]):
@@ -202,9 +207,19 @@ def later_turn(ralph: Ralph, exchange: Exchange) -> Exchange | None:
     return None
 
 
+def _changed_files(exchange: Exchange) -> set[str]:
+    return {file.path for file in exchange.files_touched if file.action != "read"}
+
+
+def _carries_out(turn: Exchange) -> bool:
+    """Whether a turn did what was proposed just before it: "yes, go ahead"."""
+    short = is_plain(turn.user) or len(turn.user) <= _SHORT_REQUEST_CHARS
+    return short and turn.status == "complete" and bool(_changed_files(turn))
+
+
 def _goes_on(exchange: Exchange, turn: Exchange) -> bool:
     """Whether a later turn changed files for the same subject, and was finished."""
-    changed = {file.path for file in turn.files_touched if file.action != "read"}
+    changed = _changed_files(turn)
     before = {file.path for file in exchange.files_touched}
     subject = content_words(exchange.user[:_TITLE_CHARS])
     same = not changed.isdisjoint(before) or len(subject & content_words(turn.user)) > 1

@@ -441,29 +441,48 @@ class TextBounds(NamedTuple):
     max_chars: int
 
 
+class TextRoom:
+    """The room for a text: what is left of its budget after what stands around it."""
+
+    def __init__(self, template: str, bounds: TextBounds) -> None:
+        self._template = template
+        self._command = bounds.command
+        around = self.render("")
+        self._tokens = bounds.budget_tokens - estimate_tokens(around)
+        self._chars = bounds.max_chars - len(around) - _SPARE_CHARS
+
+    def take(self, text: str) -> bool:
+        """Take the room for these lines; tell whether they fit."""
+        tokens = estimate_tokens(text) + 1
+        chars = len(text) + 2
+        if tokens > self._tokens or chars > self._chars:
+            return False
+        self._tokens -= tokens
+        self._chars -= chars
+        return True
+
+    def render(self, memory: str) -> str:
+        """Return the text with what stands around it."""
+        return render(self._template, memory=mark(memory), command=self._command)
+
+
 def framed(template: str, parts: Sequence[BriefPart], bounds: TextBounds) -> str:
     """Render as many lines as fit, part by part; a part that is cut leaves room for the next.
 
     A part is a heading and the lines under it; without lines, the heading is left out, too.
     """
-    command, budget_tokens, max_chars = bounds
-    around = render(template, memory=mark(""), command=command)
-    budget_tokens -= estimate_tokens(around)
-    max_chars -= len(around) + _SPARE_CHARS
+    room = TextRoom(template, bounds)
     kept: list[str] = []
     for heading, lines in parts:
         block: list[str] = []
         for line in lines:
             text = line if block or not heading else f"{heading}\n{line}"
-            tokens, chars = estimate_tokens(text) + 1, len(text) + 2
-            if tokens > budget_tokens or chars > max_chars:
+            if not room.take(text):
                 break
             block.append(text)
-            budget_tokens -= tokens
-            max_chars -= chars
         if block:
             kept.append("\n".join(block))
-    return render(template, memory=mark("\n\n".join(kept)), command=command) if kept else ""
+    return room.render("\n\n".join(kept)) if kept else ""
 
 
 def day(timestamp: str | None) -> str:

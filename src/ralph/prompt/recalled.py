@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from ralph.prompt.build import TextBounds, day, framed, one_line, outcome, render
+from ralph.prompt.build import TextBounds, TextRoom, day, framed, one_line, outcome, render
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
@@ -33,6 +33,8 @@ _BEFORE_CHARS = 400
 _DECISIONS = 2
 _ERRORS = 1
 _FILES = 4
+# The head of a record and the facts that come first.
+_FIRST_LINES = 3
 _ID_CHARS = 12
 _ACCEPTED = "Accepted plan: "
 
@@ -45,15 +47,27 @@ def recalled_text(
     `later` says, by the id of a record, how its work went on.
     """
     words = set(tokens(asked))
-    told = [_told(hit, later.get(hit.id, ""), words) for hit in hits]
-    # The first is cut if necessary; others are shown whole or not at all.
-    parts = [("", lines if lines is told[0] else ["\n".join(lines)]) for lines in told]
-    return framed("recalled", parts, bounds)
+    records = [_told(hit, later.get(hit.id, ""), words) for hit in hits]
+    room = TextRoom("recalled", bounds)
+    kept: list[list[str]] = [[] for _ in records]
+    # Each record gets its first facts before one gets more.
+    for first, end in ((0, _FIRST_LINES), (_FIRST_LINES, None)):
+        for lines, chosen in zip(records, kept, strict=True):
+            for line in lines[first:end]:
+                if (chosen or line is lines[0]) and room.take(line):
+                    chosen.append(line)
+    # The head of a record says nothing without its facts.
+    blocks = [
+        "\n".join(chosen)
+        for lines, chosen in zip(records, kept, strict=True)
+        if len(chosen) > 1 or (chosen and len(lines) == 1)
+    ]
+    return room.render("\n\n".join(blocks)) if blocks else ""
 
 
 def later_text(turn: Exchange) -> str:
     """Return what a later turn of a conversation asked for, and what came of it."""
-    asked = stop(one_line(turn.user, _TITLE_CHARS))
+    asked = stop(one_line(turn.user, _FIX_CHARS))
     return f"Later in that session: {asked} {_result(turn, _FIX_CHARS)}".rstrip()
 
 
@@ -124,8 +138,7 @@ def _about(exchange: Exchange, asked: Set[str], result: str) -> str:
     said = strip_marked(exchange.assistant)
     if len(exchange.user) > _PLAN_CHARS:
         said = f"{said}\n\n{exchange.user}"
-    found = sentences_about(asked, said, _ABOUT_CHARS)
-    return "" if found in result else found
+    return sentences_about(asked, said, _ABOUT_CHARS, told=result)
 
 
 def _is_plan(decision: Decision) -> bool:

@@ -43,7 +43,7 @@ def worth_telling(
     bar: float = TOLD,
     beside: float = _BESIDE_THE_BEST,
 ) -> list[Hit]:
-    """Return the hits to tell, in their order; none if they probably don't answer.
+    """Return the hits to tell, the most relevant first; none if they probably don't answer.
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
     belongs to none counts as one. `bar`: how likely an answer must be. `beside`: how relevant a
@@ -64,4 +64,5 @@ def worth_telling(
                 chosen[name].append(hit)
         elif score >= least and len(chosen) < conversations:
             chosen[name] = [hit]
-    return [hit for group in chosen.values() for hit in group]
+    groups = sorted(chosen.values(), key=lambda group: -max(hit.score or 0.0 for hit in group))
+    return [hit for group in groups for hit in sorted(group, key=lambda hit: -(hit.score or 0.0))]

@@ -141,3 +141,35 @@ def test_a_long_title_is_cut_at_a_word(project: Path, tmp_path: Path) -> None:
     assert "[truncated]" not in text
     assert "Adopt the routine that determines the state" in text
     assert "\u2026" in text
+
+
+def test_a_proposal_is_told_with_the_turn_that_did_it(project: Path, tmp_path: Path) -> None:
+    earlier = Session(project, tmp_path)
+    earlier.prompts("Which installer packages could we drop on Windows?")
+    earlier.says("The MSI package and the store package could go. The zip archive stays.")
+    earlier.hook("stop")
+    earlier.prompts("go ahead")
+    earlier.writes("build.ps1")
+    earlier.says("Removed the MSI package and the store package from build.ps1.")
+    earlier.hook("stop")
+
+    text = prompted(project, tmp_path, "do we still build an MSI installer package on Windows?")
+
+    assert "Later in that session: go ahead. Removed the MSI package" in text
+
+
+def test_every_chosen_record_is_told_before_one_is_told_at_length(
+    project: Path, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        earlier = Session(project, tmp_path)
+        earlier.prompts(f"Make the {name} export of invoices faster")
+        earlier.says(
+            f"The {name} export of invoices streams rows now. {'It reads one page at a time. ' * 9}"
+        )
+        earlier.hook("stop")
+
+    text = prompted(project, tmp_path, "is the export of invoices slow again?")
+
+    assert "The first export of invoices streams rows now." in text
+    assert "The second export of invoices streams rows now." in text

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _PROMPT_HITS = 3
 _ID_CHARS = 12  # how much of an id the text shows
 _DEPTH = 20
-_PROMPT_TOKENS = 250
+_PROMPT_TOKENS = 400
 _FAILURE_TOKENS = 300
 _SESSION_TOKENS = 500
 # The share of the hook's remaining time that each wait may take.
