@@ -69,6 +69,7 @@ def test_what_memory_holds_reaches_the_model_before_its_answer(
 
 
 def test_the_conversation_under_way_is_never_recalled(project: Path, server: ChatServer) -> None:
+    server.say(*(SOLUTION for _ in range(4)))
     with talking(project, server) as talk:
         talk.ask(QUESTION)
         talk.chat.memory.conversations.sync()

@@ -13,7 +13,13 @@ from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
 from ralph.recall import Hit
 from ralph.recall.telling import worth_telling
-from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+from ralph.records.conversation import (
+    Conversation,
+    Exchange,
+    Summary,
+    conversation_id,
+    exchange_id,
+)
 
 PRICES = "Prices are integer cents everywhere; we never use floats for money."
 RELATED = [
@@ -105,7 +111,18 @@ def test_unrelated_records_change_nothing_that_is_told(
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "I don't know.", "I do not know what encoding the csv files use."]
+    "answer",
+    [
+        "",
+        "I don't know.",
+        "I do not know what encoding the csv files use.",
+        "Unknown.",
+        "No idea.",
+        "Nothing found.",
+        "That has not been decided yet.",
+        "Could you give me more context?",
+        "You are asking which encoding we use for the csv files.",
+    ],
 )
 def test_a_question_without_an_answer_neither_outranks_nor_hides_one_that_answers(
     ralph: Ralph, answer: str
@@ -117,6 +134,47 @@ def test_a_question_without_an_answer_neither_outranks_nor_hides_one_that_answer
     first = ralph.search(CSV_QUESTION)[0]
     assert text_of(first) == CSV
     assert before.keys() <= told(ralph, CSV_QUESTION).keys()
+
+
+def test_a_summary_makes_no_answer_of_a_question(ralph: Ralph) -> None:
+    hold(ralph, "decision", (CSV, "Done."))
+    hold(ralph, "asked", (CSV_QUESTION, "I don't know."))
+    talk = conversation_id("api", "asked")
+    asked = exchange_id(talk, "0")
+    text = f"The user asked: {CSV_QUESTION} The assistant did not know."
+    ralph.conversations.say(Summary(of="exchange", target=asked, text=text))
+    ralph.conversations.say(Summary(of="conversation", target=talk, text=text))
+
+    assert text_of(ralph.search(CSV_QUESTION)[0]) == CSV
+    found = ralph.conversations.related(CSV_QUESTION)
+    assert found.conversations[0].conversation.title == "decision"
+
+
+@pytest.mark.parametrize(
+    "note", ["How do we store prices?", "Should prices be floats or integer cents?"]
+)
+def test_a_note_that_only_asks_never_hides_one_that_answers(ralph: Ralph, note: str) -> None:
+    ralph.remember(PRICES)
+    ralph.remember(note)
+    assert text_of(ralph.search(QUESTION)[0]) == PRICES
+    assert PRICES in told(ralph, QUESTION)
+
+
+def test_a_short_answer_is_an_answer(ralph: Ralph) -> None:
+    hold(ralph, "ports", ("Which port does the gateway listen on?", "8080."))
+    hold(ralph, "money", ("Do we use floats for money?", "No, never."))
+    assert told(ralph, "which port does the gateway listen on?")
+    assert told(ralph, "do we use floats for money?")
+
+
+def test_what_surely_answers_is_told_beside_a_better_answer(ralph: Ralph) -> None:
+    reason = "We replaced GraphQL by REST because a CDN cannot cache POST queries."
+    hold(ralph, "meeting", ("Write down what we agreed on", reason))
+    question = "why did we drop GraphQL?"
+    assert len(told(ralph, question)) == 1
+    ended = "The last GraphQL client was switched off in May."
+    hold(ralph, "clients", ("Do we still have GraphQL clients?", ended))
+    assert "Write down what we agreed on" in told(ralph, question)
 
 
 def test_nothing_is_shown_that_fits_in_no_way(ralph: Ralph) -> None:

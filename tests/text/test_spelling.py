@@ -23,6 +23,19 @@ from ralph.text.tokens import american, tokens
         ("acknowledgement", "acknowledgment"),
         ("programmes", "program"),
         ("artefacts", "artifacts"),
+        ("datacentre", "datacenter"),
+        ("organisational", "organizational"),
+        ("watercolour", "watercolor"),
+        ("catalogued", "cataloged"),
+        ("cataloguing", "cataloging"),
+        ("focussed", "focused"),
+        ("fuelled", "fueled"),
+        ("practise", "practice"),
+        ("cheques", "checks"),
+        ("discs", "disks"),
+        ("queueing", "queuing"),
+        ("setColour", "setColor"),
+        ("serialise_json", "serialize_json"),
     ],
 )
 def test_british_and_american_spelling_are_one_word(british: str, plain: str) -> None:
@@ -30,7 +43,20 @@ def test_british_and_american_spelling_are_one_word(british: str, plain: str) ->
 
 
 @pytest.mark.parametrize(
-    "word", ["hour", "four", "source", "fence", "science", "are", "else", "rice"]
+    "word",
+    [
+        "hour",
+        "four",
+        "source",
+        "fence",
+        "science",
+        "are",
+        "else",
+        "rice",
+        "discover",
+        "there",
+        "acre",
+    ],
 )
 def test_other_words_keep_their_spelling(word: str) -> None:
     assert american(word) == word

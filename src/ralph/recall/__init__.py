@@ -33,8 +33,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     # What it says beyond the question: 1 if enough, less if it only repeats the question.
     adds: float = 1.0
     score: float
-    # How likely the answer is among the hits of the list.
+    # How likely the answer is among the hits of the list, and how likely this one has it by itself.
     answered: float = 0.0
+    alone: float = 0.0
     # Whether it lies in the days that the question names; None where it names none.
     in_time: bool | None = None
     rating: int = 0

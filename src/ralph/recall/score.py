@@ -44,10 +44,12 @@ _POINTED_WORD_NATS = 5.3
 # each weighs more than a common word. One that begins with what its writer doesn't know must say
 # more. An exchange that says nothing new keeps this share of its relevance.
 _COMMON_NATS = 2.0
-_NEW_NATS = 1.0
-NEW_DESPITE_DENIAL = 12.0
+_NEW_NATS = 4.0
+ENOUGH_NEW_NATS = 16.0
 _NOTHING_NEW = 0.15
 _FEW_CHARS = 300
+# A question of fewer words is judged as one of so many: that its words are missing says as much.
+_FEW_WORDS = 2
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -114,25 +116,22 @@ class Asked(msgspec.Struct, frozen=True):
         return Evidence(matched, len(self.rarities), coverage, weight, missing, cosine, adds)
 
 
-def new_nats(exchange: PassageWords) -> float:
-    """Return how much an answer says beyond its question (the title), up to NEW_DESPITE_DENIAL.
+def new_nats(question: str, answer: str) -> float:
+    """Return how much an answer says beyond its question, both as tokens between blanks; at most
+    ENOUGH_NEW_NATS.
 
     A word that is asked for and that only the answer has is new, too.
     """
-    start = exchange.text_at
-    seen = {*exchange.padded[:start].split()}
+    seen = {*question.split()}
     nats = 0.0
     # The first words are nearly always enough, so a long text is not split as a whole.
-    for part in (
-        exchange.padded[start : start + _FEW_CHARS],
-        exchange.padded[start + _FEW_CHARS :],
-    ):
+    for part in (answer[:_FEW_CHARS], answer[_FEW_CHARS:]):
         for word in part.split():
             if word not in seen:
                 seen.add(word)
                 nats += max(0.0, usual_rarity(word) - _COMMON_NATS)
-                if nats >= NEW_DESPITE_DENIAL:
-                    return NEW_DESPITE_DENIAL
+                if nats >= ENOUGH_NEW_NATS:
+                    return ENOUGH_NEW_NATS
     return nats
 
 
@@ -141,8 +140,8 @@ def what_the_answer_adds(nats: float, *, denies: bool) -> float:
 
     `denies`: it begins with what its writer doesn't know, have or find.
     """
-    share = min(1.0, nats / (NEW_DESPITE_DENIAL if denies else _NEW_NATS))
-    return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * share**2
+    share = min(1.0, nats / (ENOUGH_NEW_NATS if denies else _NEW_NATS))
+    return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * share
 
 
 # -- Relevance of a hit by itself.
@@ -170,7 +169,7 @@ class Fit(msgspec.Struct, frozen=True):
             + self.meaning * nearness(evidence, embedder)
             + self.words * words
             + self.missing * evidence.missing
-            + self.length * math.log(max(1, evidence.asked))
+            + self.length * math.log(max(_FEW_WORDS, evidence.asked))
         )
 
 

@@ -23,7 +23,7 @@ import msgspec
 from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
-    NEW_DESPITE_DENIAL,
+    ENOUGH_NEW_NATS,
     Asked,
     Evidence,
     answered_by,
@@ -48,8 +48,8 @@ from ralph.recall.words import (
     weigh_words,
 )
 from ralph.records import Record
-from ralph.records.conversation import EXCHANGE
-from ralph.text.questions import denies, is_question, is_yes_or_no
+from ralph.records.conversation import EXCHANGE, SUMMARY
+from ralph.text.questions import denies, is_question, is_yes_or_no, question_and_rest
 from ralph.text.tokens import PassageWords, query_tokens, spellings, tokens
 
 if TYPE_CHECKING:
@@ -161,6 +161,11 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         if self.fixed is not None:
             return self.fixed
         return relevance(self.own, self.share)
+
+    @property
+    def alone(self) -> float:
+        """How likely the list would answer if it had no other hit."""
+        return answered_by(self.own) * self.asked.pointed
 
     @property
     def conversation(self) -> str:
@@ -428,19 +433,44 @@ def _judge_relevance(
 
 
 def _adds(candidate: Candidate) -> float:
-    """Return what an exchange adds to its question: 1, or less if it is only a question.
+    """Return what a record adds to its question: 1, or less if it is only a question.
 
-    Other records are statements. So is an exchange whose user asked nothing.
+    A note can be a question, too. Other records are statements, and so is an exchange whose user
+    asked nothing.
     """
-    if candidate.record.kind != EXCHANGE:
-        return 1.0
-    nats = new_nats(candidate.text)
-    if nats >= NEW_DESPITE_DENIAL:
-        return 1.0
-    exchange = candidate.hit.record
-    if not is_question(exchange.user) or is_yes_or_no(exchange.user, exchange.assistant):
-        return 1.0
-    return what_the_answer_adds(nats, denies=denies(exchange.assistant))
+    kind = candidate.record.kind
+    if kind == EXCHANGE:
+        text = candidate.text
+        nats = new_nats(text.padded[: text.text_at], text.padded[text.text_at :])
+        if nats >= ENOUGH_NEW_NATS:
+            return 1.0
+        exchange = candidate.hit.record
+        if not is_question(exchange.user) or is_yes_or_no(exchange.user, exchange.assistant):
+            return 1.0
+        return what_the_answer_adds(nats, denies=denies(exchange.assistant))
+    if kind in WRITTEN:
+        question, rest = question_and_rest(candidate.hit.record.text)
+        if question:
+            nats = new_nats(" ".join(tokens(question)), " ".join(tokens(rest)))
+            return what_the_answer_adds(nats, denies=denies(rest))
+    return 1.0
+
+
+def _set_adds(candidates: Sequence[Candidate]) -> None:
+    """Set what each of these candidates adds. A summary adds no more than what it sums up."""
+    exchanges = [one for one in candidates if one.record.kind == EXCHANGE]
+    for one in candidates:
+        if one.record.kind != SUMMARY:
+            one.adds = _adds(one)
+    for one in candidates:
+        if one.record.kind == SUMMARY and any(exchange.adds < 1.0 for exchange in exchanges):
+            target = one.hit.record.target
+            summed_up = [
+                exchange.adds
+                for exchange in exchanges
+                if target in (exchange.record.id, exchange.hit.record.conversation)
+            ]
+            one.adds = max(summed_up, default=1.0)
 
 
 def _mix(part: Found, time_weight: float) -> None:
@@ -452,11 +482,11 @@ def _mix(part: Found, time_weight: float) -> None:
     words = [one.words for one in part.candidates]
     cosines = [one.cosine for one in part.candidates]
     values = mix(words, cosines, share)
+    near = [place for place, value in enumerate(values) if value >= _MAY_REPEAT]
+    _set_adds([part.candidates[place] for place in near])
     repeats: dict[int, float] = {}
-    for place, candidate in enumerate(part.candidates):
-        if values[place] < _MAY_REPEAT:
-            continue
-        candidate.adds = _adds(candidate)
+    for place in near:
+        candidate = part.candidates[place]
         if candidate.adds < 1.0:
             repeats[place] = candidate.adds * values[place]
             words[place] = 0.0
@@ -597,6 +627,7 @@ def _hit(
         adds=round(evidence.adds, 4),
         score=score,
         answered=round(answered, 4),
+        alone=round(candidate.alone, 4),
         in_time=candidate.in_time if question.days else None,
         rating=candidate.rating,
     )

@@ -15,6 +15,8 @@ from ralph.records.conversation import SUMMARY, Exchange
 # How relevant a conversation must be compared with the best one: next to a good answer, weak ones
 # only distract.
 _BESIDE_THE_BEST = 0.85
+# A hit that answers so surely by itself is told beside any other.
+_SURE = 0.97
 
 
 def conversation_of(hit: Hit) -> str:
@@ -43,18 +45,19 @@ def worth_telling(
     bar: float = TOLD,
     beside: float = _BESIDE_THE_BEST,
 ) -> list[Hit]:
-    """Return the hits to tell, the most relevant first; none if they probably don't answer.
+    """Return the hits to tell, in their order; none if they probably don't answer.
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
-    belongs to none counts as one. `bar`: how likely an answer must be. `beside`: how relevant a
-    conversation must be compared with the best one. A conversation is told for a relevant hit;
-    further hits from it need only be possibly relevant.
+    belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
+    relevant hit that surely answers by itself, or has at least the share `beside` of the best
+    one's relevance. Further hits from it need only be possibly relevant. Without a bar, every
+    hit may be told.
     """
     if answered(hits) < bar:
         return []
     floor = min(FLOOR, bar)
     best = max((hit.score or 0.0 for hit in hits), default=0.0)
-    least = max(min(RELEVANT, bar), beside * best) if bar else 0.0
+    least = min(RELEVANT, bar)
     chosen: dict[str, list[Hit]] = {}
     for hit in hits:
         score = hit.score or 0.0
@@ -62,7 +65,9 @@ def worth_telling(
         if name in chosen:
             if score >= floor and len(chosen[name]) < each:
                 chosen[name].append(hit)
-        elif score >= least and len(chosen) < conversations:
+            continue
+        is_sure = hit.parts is not None and hit.parts.alone >= _SURE
+        fits = is_sure or not bar or score >= beside * best
+        if score >= least and fits and len(chosen) < conversations:
             chosen[name] = [hit]
-    groups = sorted(chosen.values(), key=lambda group: -max(hit.score or 0.0 for hit in group))
-    return [hit for group in groups for hit in sorted(group, key=lambda hit: -(hit.score or 0.0))]
+    return [hit for group in chosen.values() for hit in group]

@@ -37,9 +37,18 @@ def is_yes_or_no(question: str, answer: str) -> bool:
 
 
 def denies(answer: str) -> bool:
-    """Whether the first sentence says what its writer does not know, have or find."""
+    """Whether an answer begins with what its writer does not know, have or find, or only asks."""
     first = _FIRST_SENTENCE.match(answer)
-    return first is not None and _DENIAL.search(first[0]) is not None
+    only_asks = answer.rstrip().endswith(_MARKS) and not question_and_rest(answer)[1]
+    return only_asks or (first is not None and _DENIAL.search(first[0]) is not None)
+
+
+def question_and_rest(text: str) -> tuple[str, str]:
+    """Return the questions with which a text begins, and what comes after them."""
+    end = 0
+    while (found := _FIRST_SENTENCE.match(text, end)) and found[0].rstrip().endswith(_MARKS):
+        end = found.end()
+    return text[:end], text[end:].strip()
 
 
 def _first_word(text: str) -> str:

@@ -14,10 +14,11 @@ _NUMBER = 2.5
 _ORDERS = frozenset(
     stem(word)
     for word in """
-    add again ahead answer bug change code commit continue done error file fine first fix go good
-    great help issue job keep last lgtm lint look make merge next nice no not nothing now ok okay
-    one option perfect please problem proceed push question read retry run second sense ship sound
-    stop sure test thank thing think try update want work yes
+    add again agree ahead amend answer approve brief bug carry change code commit continue decide
+    done error explain file fine first fix go good great help idea issue job keep last leave lgtm
+    lint look make merge next nice no not nothing now ok okay one option origin perfect please
+    problem proceed push question read rebase recommendation resume retry revert run second sense
+    ship show sound start stop summarize sure test thank thing think try update wait want work yes
     """.split()
 )
 _ORDER = 1.5

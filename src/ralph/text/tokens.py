@@ -278,18 +278,39 @@ def _word(word: str) -> tuple[str, ...]:
 # British endings and their American spelling. A word that always ends in -ise (`promise`) changes,
 # too, but in passages and questions alike.
 _BRITISH = (
-    (r"(?<=..)is(e[drs]?|ers|ing|ations?|able)$", r"iz\1"),
+    (r"^practis(e[ds]?|ing)$", r"practic\1"),
+    (r"(?<=..)is(e[drs]?|ers|ing|ations?|ational(?:ly)?|able)$", r"iz\1"),
     (r"(?<=al)ys(e[drs]?|ers|ing)$", r"yz\1"),
-    (r"^((?:mis)?behavi|col|endeav|fav|flav|harb|hon|hum|lab|neighb|rum|vap)our", r"\1or"),
-    (r"^(cent|fib|lit|theat|(?:centi|kilo|milli)?met)re(s?)$", r"\1er\2"),
-    (r"^(cent)r(ed|ing)$", r"\1er\2"),
+    (r"(arm|behavi|col|endeav|fav|flav|harb|hon|hum|lab|neighb|\bod|rig|rum|vap)our", r"\1or"),
+    (r"(cal?ib|cent|fib|\blit|lust|theat|met)re(s?)$", r"\1er\2"),
+    (r"(cent)r(ed|ing)$", r"\1er\2"),
     (r"^(def|lic|off|pret)enc(e[ds]?|ing)$", r"\1ens\2"),
-    (r"^(anal|catal|dial|monol|prol)ogue", r"\1og"),
-    (r"^artefact", "artifact"),
-    (r"^grey", "gray"),
+    (r"^(anal|catal|dial|monol|prol)ogu(?:e(?=s?$)|(?=(?:ed|ing)$))", r"\1og"),
+    (r"^(dial|duel|fuel|trial)l(e[dr]|ers|ing)$", r"\1\2"),
+    (r"^(bias|focus)s(e[ds]|ing)$", r"\1\2"),
     (r"^(acknowled|jud)gement", r"\1gment"),
     (r"^programmes?$", "program"),
+    (r"^discs?$", "disk"),
 )
+# Words by how they begin.
+_BRITISH_WORDS = {
+    "aluminium": "aluminum",
+    "artefact": "artifact",
+    "burnt": "burned",
+    "cheque": "check",
+    "cypher": "cipher",
+    "draught": "draft",
+    "grey": "gray",
+    "learnt": "learned",
+    "mould": "mold",
+    "plough": "plow",
+    "queueing": "queuing",
+    "sceptic": "skeptic",
+    "skilful": "skillful",
+    "spelt": "spelled",
+    "tyre": "tire",
+    "whilst": "while",
+}
 
 
 def american(word: str) -> str:
@@ -298,6 +319,9 @@ def american(word: str) -> str:
         changed = compiled(british).sub(replacement, word)
         if changed != word:
             return changed
+    for british, plain in _BRITISH_WORDS.items():
+        if word.startswith(british):
+            return plain + word[len(british) :]
     return word
 
 
@@ -342,9 +366,10 @@ def _identifier(piece: str) -> tuple[str, list[str]]:
         whole = piece.lower()
         return whole, [whole[:_LONGEST_TOKEN]]
     humps = compiled(_HUMP).findall(piece)
-    whole = "".join(humps).lower()
     if len(humps) < 2:
+        whole = "".join(humps).lower()
         return whole, list(_word(whole[:_LONGEST_TOKEN])) if whole else []
+    whole = "".join([american(hump.lower()) for hump in humps])
     found = [stem(whole[:_LONGEST_TOKEN])]
     for hump in humps:
         # One letter or digit among others says nothing by itself (`Linear1D`, `utf8`).

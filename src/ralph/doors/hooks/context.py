@@ -157,8 +157,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
 
 
 def _chosen(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the few relevant hits to tell, at most two from one conversation."""
-    once = _each_question_once(hits)
+    """Return the few hits to tell, the most relevant first, at most two from one conversation."""
+    once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
     return [hit for hit in told if (hit.score or 0.0) >= RELEVANT][:_PROMPT_HITS]
 
@@ -205,13 +205,18 @@ def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
         record = hit.record
         asked = " ".join(record.user.lower().split()) if isinstance(record, Exchange) else ""
         before = newest.get(asked or hit.id)
-        if before is None or _success_text(hit) > _success_text(before):
+        if before is None or (_when(hit) > _when(before) and _adds(hit) >= _adds(before)):
             newest[asked or hit.id] = hit
     return list(newest.values())
 
 
-def _success_text(hit: Hit) -> str:
+def _when(hit: Hit) -> str:
     return getattr(hit.record, "completed", None) or ""
+
+
+def _adds(hit: Hit) -> float:
+    """Return what the answer says beyond the question: a newer one that says nothing is no news."""
+    return hit.parts.adds if hit.parts else 1.0
 
 
 def _later(ralph: Ralph, hit: Hit) -> str:
