@@ -15,10 +15,11 @@ _ORDERS = frozenset(
     stem(word)
     for word in """
     add again agree ahead amend answer approve brief bug carry change code commit continue decide
-    done error explain file fine first fix go good great help idea issue job keep last leave lgtm
-    lint look make merge next nice no not nothing now ok okay one option origin perfect please
-    problem proceed push question read rebase recommendation resume retry revert run second sense
-    ship show sound start stop summarize sure test thank thing think try update wait want work yes
+    done error explain file fine first fix go good great help idea issue job keep know last leave
+    lgtm lint look make mean merge need next nice no not nothing now ok okay one option origin
+    perfect please problem proceed push question read rebase recommendation resume retry revert run
+    say second see sense ship show sorry sound start stop summarize sure tell test thank thing think
+    try update wait want work yes
     """.split()
 )
 _ORDER = 1.5
