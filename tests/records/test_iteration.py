@@ -466,3 +466,21 @@ def test_the_strongest_action_does_not_hang_on_the_order(files: list[FileTouched
     assert {f.path: f.action for f in kept} == expected
     assert len(kept) == len(expected)
     assert [f.path for f in kept] == list(dict.fromkeys(f.path for f in files))
+
+
+def test_errors_and_decisions_may_be_plain_texts_and_the_number_has_a_short_name() -> None:
+    entry = {
+        "iteration": 7,
+        "summary": "Implemented LoginForm.tsx.",
+        "errors_encountered": ["TypeError: Cannot read property 'user' of undefined"],
+        "decisions": ["Used React Hook Form", {"description": "Added a type guard"}],
+    }
+
+    read = read_iteration(entry)
+
+    assert read.iteration_number == 7
+    assert [one.message for one in read.errors] == entry["errors_encountered"]
+    assert [one.description for one in read.decisions] == [
+        "Used React Hook Form",
+        "Added a type guard",
+    ]

@@ -429,6 +429,8 @@ HARMLESS = [
     "next_token = 'eyJ2IjoiMSIsInMiOjEsImMiOiJhYmMifQ'",
     "eos_token = '<|endoftext|>'",
     "def test_password_reset(self):",
+    "I can not login and password reset does not work",
+    "the login bob uses has a password policy and a token limit",
     "the password is wrong",
     "The token was refused, the secret is out, the key is under the mat.",
     "password is base64 encoded, then sha256 hashed",

@@ -128,6 +128,9 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = Iteration.__struct_fields__
+# What else a field may be called, and the key of an entry that is given as a plain text.
+_OTHER_NAMES = {"errors_encountered": "errors", "iteration": "iteration_number"}
+_TEXT_KEYS = {"errors": "message", "decisions": "description"}
 _HINT = f"The fields are {', '.join(FIELDS)}."
 _CHOICES: dict[str, tuple[str, ...]] = {
     "outcome": get_args(Outcome),
@@ -141,13 +144,14 @@ _decode = msgspec.json.Decoder(Iteration).decode
 def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Iteration:
     """Read an iteration from JSON-like data; the error names the field that does not fit.
 
-    A null field counts as left out.
+    A null field counts as left out. An error or a decision may be a plain text, and some fields
+    have a second name: `errors_encountered`, and `iteration` for the number.
     """
     if not isinstance(plain, Mapping):
         what = f"an iteration must be an object, not a {type(plain).__name__}"
         raise BadRecord(what, where=where, todo=_HINT)
     try:
-        return msgspec.convert(_without_nulls(plain), Iteration)
+        return msgspec.convert(_in_full(_without_nulls(plain)), Iteration)
     except msgspec.ValidationError as error:
         raise _misfit(error, where) from None
 
@@ -158,6 +162,17 @@ def check_fields(iteration: Iteration) -> Iteration:
         return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
     except (msgspec.ValidationError, TypeError) as error:  # the latter: not a JSON value
         raise _misfit(error, None) from None
+
+
+def _in_full(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return an iteration with its fields under their own names, and its texts as objects."""
+    for other, name in _OTHER_NAMES.items():
+        if other in plain and name not in plain:
+            plain[name] = plain.pop(other)
+    for name, key in _TEXT_KEYS.items():
+        if isinstance(plain.get(name), list):
+            plain[name] = [{key: one} if isinstance(one, str) else one for one in plain[name]]
+    return plain
 
 
 def _without_nulls(value: Any) -> Any:
