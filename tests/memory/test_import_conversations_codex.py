@@ -243,6 +243,185 @@ def test_patches_tell_the_files_they_change() -> None:
     ]
 
 
+def test_a_recorded_session_in_scripts_tells_each_call() -> None:
+    [one] = read((FIXTURES / "rollout_script.jsonl").read_bytes())
+
+    assert (one.user, one.assistant, one.status) == ("Make the export work.", "Done.", "complete")
+    assert one.messages == (
+        Message("assistant", "I try."),
+        Message(
+            "tool",
+            "make export\nmake: *** No rule to make target 'export'.  Stop.",
+            "exec_command",
+            True,
+        ),
+        Message(
+            "tool", "Makefile\nSuccess. Updated the following files:\nA Makefile", "apply_patch"
+        ),
+        Message("tool", "make export\nmkdir -p build", "exec_command"),
+        Message(
+            "tool",
+            "ls nothere\nls: cannot access 'nothere': No such file or directory",
+            "exec_command",
+            True,
+        ),
+        Message(
+            "tool",
+            "nothere.txt\napply_patch verification failed: Failed to read file to update "
+            "/home/dev/shop/nothere.txt: No such file or directory (os error 2)",
+            "apply_patch",
+            True,
+        ),
+        Message("tool", "sleep 3; echo late; exit 4", "exec_command"),
+    )
+    [error] = one.captured.errors
+    assert error.message == "No rule to make target 'export'.  Stop."
+    assert (
+        error.resolution == "Edited Makefile: +`export: mkdir -p build`; then `make export` passed."
+    )
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("Makefile", "created")
+    ]
+
+
+def newer(*lines: dict[str, Any], version: str = "0.147.0") -> bytes:
+    """A rollout in which an event beside a message says that a person wrote it."""
+    meta = line("session_meta", id="new-1", cwd="/home/dev/shop", cli_version=version)
+    plugins = "<recommended_plugins>\nHere is a list of plugins.\n</recommended_plugins>"
+    every = [meta, said("user", plugins), *lines]
+    return b"".join(json.dumps(one).encode() + b"\n" for one in every)
+
+
+def asked(text: str) -> list[dict[str, Any]]:
+    return [said("user", text), line("event_msg", type="user_message", message=text)]
+
+
+def script(name: str, text: str, *printed: str, head: str = "Script completed") -> list[Any]:
+    parts = [{"type": "input_text", "text": f"{head}\nWall time 0.3 seconds\nOutput:\n"}]
+    parts += [{"type": "input_text", "text": one} for one in printed]
+    call = {"type": "custom_tool_call", "name": "exec", "call_id": name, "input": text}
+    back = {"type": "custom_tool_call_output", "call_id": name, "output": parts}
+    return [line("response_item", **call), line("response_item", **back)]
+
+
+def test_a_message_is_a_prompt_if_the_client_says_so() -> None:
+    content = newer(
+        *asked("<task>Fix the parser.</task>"),
+        said("assistant", "I begin."),
+        said("user", "Note from the client: the sandbox changed."),
+        said("assistant", "Fixed."),
+        said("user", "# A new kind of note\n\nThat no version had before."),
+        *asked("Thanks."),
+        said("assistant", "You're welcome."),
+    )
+    one, two = read(content)
+    assert (one.user, one.assistant) == ("<task>Fix the parser.</task>", "I begin.\n\nFixed.")
+    assert (two.user, two.assistant) == ("Thanks.", "You're welcome.")
+    assert read(content, one.ends_at) == [two]
+
+
+def test_a_message_that_nobody_called_a_prompt_yet_is_read_again() -> None:
+    content = newer(*asked("Fix it."), said("assistant", "Fixed."), said("user", "Thanks."))
+    reading = Rollout(SessionStart(head=SessionHead(version="0.147.0")))
+    for one in content.splitlines(keepends=True):
+        reading.feed(one)
+    assert b"Thanks." in content[reading.ends_at :]
+    assert b"Fixed." not in content[reading.ends_at :]
+
+
+def test_scripts_tell_commands_files_and_what_failed() -> None:
+    patch = (
+        "*** Begin Patch\\n*** Update File: app/parser.py\\n@@\\n"
+        "-def parse_frame(raw):\\n+def parse(raw):\\n*** End Patch"
+    )
+    run = 'const r = await tools.exec_command({cmd:"pytest tests/test_parser.py"}); text(r)'
+    wrong = {"exit_code": 1, "output": "ImportError: cannot import name 'parse'\n1 failed\n"}
+    content = newer(
+        *asked("Fix the failing parser test"),
+        *script("c1", run, json.dumps(wrong)),
+        *script("c2", f'text(await tools.apply_patch("{patch}"))', "{}"),
+        *script("c3", run, json.dumps({"exit_code": 0, "output": "1 passed\n"})),
+        said("assistant", "The test passes."),
+    )
+    [one] = read(content)
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("app/parser.py", "modified")
+    ]
+    [error] = one.captured.errors
+    assert error.message == "ImportError: cannot import name 'parse'"
+    assert error.resolution is not None
+    assert "then `pytest tests/test_parser.py` passed" in error.resolution
+    assert one.captured.used_tools == {"exec_command": 2, "apply_patch": 1}
+
+
+def test_a_script_that_is_waited_for_and_a_shell_that_runs_on_end_where_they_ended() -> None:
+    begin = 'text(await tools.exec_command({cmd: "make all"}))'
+    waits = line(
+        "response_item",
+        type="function_call",
+        name="wait",
+        call_id="c2",
+        arguments='{"cell_id": "8"}',
+    )
+    shell = json.dumps({"session_id": 77, "output": ""})
+    goes_on = line(
+        "response_item",
+        type="function_call_output",
+        call_id="c2",
+        output=[
+            {"type": "input_text", "text": "Script completed\nWall time 9 seconds\nOutput:\n"},
+            {"type": "input_text", "text": shell},
+        ],
+    )
+    call, running = script("c1", begin)
+    running["payload"]["output"] = (
+        "Script running with cell ID 8\nWall time 10.0 seconds\nOutput:\n"
+    )
+    ended = json.dumps({"exit_code": 2, "output": "make: *** no rule\n"})
+    poll = 'text(await tools.write_stdin({session_id: 77, chars: ""}))'
+    content = newer(*asked("Build it."), call, running, waits, goes_on, *script("c3", poll, ended))
+    [one] = read(content)
+    assert one.messages == (Message("tool", "make all\nmake: *** no rule", "exec_command", True),)
+    assert [error.message for error in one.captured.errors] == ["no rule"]
+
+
+def test_a_patch_that_a_script_made_up_is_told_by_the_client() -> None:
+    changes = {
+        "/home/dev/shop/a.py": {"type": "update", "unified_diff": "@@ -1 +1 @@\n-x\n+y\n"},
+        "/home/dev/shop/b.py": {"type": "update", "move_path": "/home/dev/shop/c.py"},
+    }
+    told = line(
+        "event_msg",
+        type="patch_apply_end",
+        call_id="exec-1",
+        success=True,
+        stdout="Success.",
+        changes=changes,
+    )
+    call, back = script("c1", "await tools.apply_patch(made(1))")
+    [one] = read(newer(*asked("Change it."), call, told, back))
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("a.py", "modified"),
+        ("b.py", "deleted"),
+        ("c.py", "created"),
+    ]
+
+
+def test_what_a_broken_script_had_not_called_is_not_done() -> None:
+    patches = "\n".join(
+        f'await tools.apply_patch("*** Begin Patch\\n*** Add File: {name}\\n+x\\n*** End Patch");'
+        for name in ("a.py", "b.py")
+    )
+    failed = "Script error:\nexec_command failed for `x`: Rejected"
+    first = "await tools.apply_patch('*** Begin Patch\\n*** Delete File: old.py\\n*** End Patch');"
+    calls = f"{first}\nawait tools.exec_command({{cmd: 'x'}});\n{patches}"
+    content = newer(*asked("Go."), *script("c1", calls, failed, head="Script failed"))
+    [one] = read(content)
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("old.py", "deleted")
+    ]
+
+
 def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: Path) -> None:
     day = tmp_path / "sessions" / "2026" / "11" / "15"
     first = read(SESSION)[0]

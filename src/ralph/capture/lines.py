@@ -270,6 +270,7 @@ class SessionHead(msgspec.Struct, frozen=True):
     cwd: str = ""
     git_branch: str = ""
     is_subagent: bool = False
+    version: str = ""  # the client's
 
 
 class SessionStart(msgspec.Struct, frozen=True):

@@ -3,23 +3,30 @@
 The first line names the session and its folder. A turn begins with `task_started` and a person's
 words and ends with `task_complete` or `turn_aborted`; older rollouts have neither, so there a
 person's next words end it. In every version, `response_item` lines have what the model said and
-called; the events beside them repeat it and are skipped.
+called; most events beside them repeat it and are skipped. Events say more in two cases: which
+messages a person wrote, and what the tools that a script called did.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import msgspec
 
 from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.capture.rules import pattern
+from ralph.clients.codex_scripts import (
+    ScriptResult,
+    calls_in,
+    results_in,
+    script_output,
+)
+from ralph.clients.patches import BEGIN_PATCH, changes_of, diff_hunks, hunks_of
 from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
 from ralph.records.iteration import FileAction
 
@@ -28,11 +35,14 @@ from ralph.records.iteration import FileAction
 
 _READ = 64_000
 _SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
-_CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_CHANGED: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}
 _HEAD_CHARS = 500
-_SCRIPT_CALL = "tools.exec_command("
-_json = json.JSONDecoder()
-_MOST_HUNKS = 50
+_SCRIPT = "exec"
+# The ids of what a script called begin with this.
+_CALLED_BY_SCRIPT = "exec-"
+# Since this version at the latest, an event beside a message says that a person wrote it.
+_SAYS_PROMPTS = (0, 121)
+_MOST_CHANGES = 500
 
 
 def rollout_head(line: bytes) -> lines.SessionHead | None:
@@ -50,7 +60,14 @@ def rollout_head(line: bytes) -> lines.SessionHead | None:
         cwd=text_of(data.get("cwd")),
         git_branch=text_of(mapping(data.get("git")).get("branch")),
         is_subagent=below or "subagent" in mapping(data.get("source")),
+        version=text_of(data.get("cli_version")),
     )
+
+
+def says_prompts(version: str) -> bool:
+    """Whether a client of this version says which messages a person wrote."""
+    numbers = re.match(r"(\d{1,9})\.(\d{1,9})", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _SAYS_PROMPTS
 
 
 class CodexAnswer(msgspec.Struct, frozen=True):
@@ -63,14 +80,26 @@ class CodexAnswer(msgspec.Struct, frozen=True):
     stopped: bool = False
 
 
-def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the person wrote in a user's message, and what the client added."""
+class UserMessage(msgspec.Struct, frozen=True):
+    """A message in a person's name: what the person wrote, and what the client added.
+
+    `is_sure` if the client itself says whose words they are.
+    """
+
+    typed: str
+    put_in: str
+    is_sure: bool
+
+
+def user_message(message: Mapping[str, Any]) -> UserMessage:
+    """Read a message in a person's name."""
     data = mapping(message.get("internal_chat_message_metadata_passthrough"))
     parts = list(items(message.get("content")))
     whose = [
         text_of(mapping(part.get("provenance")).get("type"))
         for part in items(data.get("content_item_metadata"))
     ]
+    is_sure = any(whose)
     whose += [""] * (len(parts) - len(whose))
     typed: list[str] = []
     put_in: list[str] = []
@@ -82,7 +111,7 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
         # Newer clients say whose words each part is.
         persons = who == "user" if who else not pattern("codex puts in").match(text)
         (typed if persons else put_in).append(text)
-    return "\n\n".join(filter(None, typed)), "\n".join(put_in)
+    return UserMessage("\n\n".join(filter(None, typed)), "\n".join(put_in), is_sure)
 
 
 def turn_of(payload: Mapping[str, Any]) -> str:
@@ -98,17 +127,32 @@ def call_of(item: Mapping[str, Any]) -> OpenCall:
         name = f"{space}__{name}"
     identity = text_of(item.get("call_id")) or text_of(item.get("id"))
     raw = text_of(item.get("arguments")) or text_of(item.get("input"))
-    given = _arguments(raw) or mapping(item.get("action"))
+    return _call(identity, name, _arguments(raw) or mapping(item.get("action")), raw)
+
+
+def script_calls(item: Mapping[str, Any]) -> list[OpenCall]:
+    """Return the calls in a script; for a script that calls nothing, the script itself."""
+    identity = text_of(item.get("call_id"))
+    script = text_of(item.get("input"))
+    found = [
+        _call(f"{identity}/{number}", call.tool, call.given, call.text)
+        for number, call in enumerate(calls_in(script))
+    ]
+    if not found:
+        first = next(filter(None, map(str.strip, script[:_READ].splitlines())), "")
+        return [OpenCall(identity=f"{identity}/0", tool=_SCRIPT, target=first)]
+    return found
+
+
+def _call(identity: str, name: str, given: Mapping[str, Any], raw: str) -> OpenCall:
     call = OpenCall(identity=identity, tool=name)
     if name in _SHELLS:
         call.command = _command(given)[:LONGEST_COMMAND]
         call.folder = text_of(given.get("workdir")) or text_of(given.get("working_directory"))
         call.folder = call.folder or None
-    elif name == "exec":
-        call.command, call.folder = _scripted(raw)
     elif name == "write_stdin":
         call.session = str(given.get("session_id", ""))[:20]
-    if "*** Begin Patch" in (raw if name == "apply_patch" else call.command):
+    if BEGIN_PATCH in (raw if name == "apply_patch" else call.command):
         patch = (call.command or text_of(given.get("input")) or raw)[:_READ]
         call.changes, call.edits = changes_of(patch), list(hunks_of(patch))
     asked = (text_of(given.get(key)) for key in ("query", "path", "url", "pattern", "message"))
@@ -116,36 +160,12 @@ def call_of(item: Mapping[str, Any]) -> OpenCall:
     return call
 
 
-def changes_of(patch: str) -> list[tuple[str, FileAction]]:
-    """Return the files that a patch changes, and how."""
-    found: list[tuple[str, FileAction]] = []
-    for kind, path, moved_to in pattern("patched").findall(patch):
-        if moved_to and found:
-            found[-1] = (found[-1][0], "deleted")
-            found.append((moved_to.strip(), "created"))
-        elif path:
-            found.append((path.strip(), _CHANGES[kind]))
-    return found
-
-
-def hunks_of(patch: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what a patch removes from each file and adds, hunk by hunk."""
-    parts = re.split(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", patch, flags=re.M)
-    for path, body in zip(parts[1::2], parts[2::2], strict=True):
-        for hunk in re.split(r"^@@.*$", body, flags=re.M)[:_MOST_HUNKS]:
-            rows = hunk.splitlines()
-            old = "\n".join(row[1:] for row in rows if row[:1] == "-")
-            new = "\n".join(row[1:] for row in rows if row[:1] == "+")
-            if old or new:
-                yield path.strip(), old, new
-
-
-def answer_of(output: Any) -> CodexAnswer:
+def answer_of(output: Any, *, failed: bool = False) -> CodexAnswer:
     """Read the answer to a call, in any of the forms that clients have used."""
     plain = mapping(output)
     text = content_text(plain.get("content")) if plain else content_text(output)
     code: int | None = None
-    failed = plain.get("success") is False
+    failed = failed or plain.get("success") is False
     if text.startswith("{"):
         inner = _arguments(text)
         if isinstance(inner.get("output"), str):
@@ -182,16 +202,6 @@ def _arguments(text: str) -> Mapping[str, Any]:
         return {}
 
 
-def _scripted(script: str) -> tuple[str, str | None]:
-    """Return the shell lines in a script that calls the shell, and the folder of the first."""
-    found: list[Mapping[str, Any]] = []
-    for part in script[:_READ].split(_SCRIPT_CALL)[1:]:
-        with contextlib.suppress(ValueError, RecursionError):
-            found.append(mapping(_json.raw_decode(part)[0]))
-    shell = "\n".join(filter(None, (_command(given) for given in found)))[:LONGEST_COMMAND]
-    return shell, next((text_of(given.get("workdir")) for given in found), "") or None
-
-
 def _command(given: Mapping[str, Any]) -> str:
     """Return the shell line without the shell itself, as a person would type it."""
     data = given.get("cmd") or given.get("command")
@@ -206,6 +216,19 @@ def _command(given: Mapping[str, Any]) -> str:
 # -- One turn of Codex being read: what was asked, said, called and answered, and how it ended.
 
 
+def _waits_in_vain(call: OpenCall) -> bool:
+    """Whether a call waits for a shell of which nobody knows what it runs."""
+    return bool(call.session) and not call.command
+
+
+class _OpenScript(msgspec.Struct):
+    """A script that waits for its answer: its calls, and what it printed so far."""
+
+    text: str
+    calls: list[OpenCall]
+    printed: list[str] = []
+
+
 class CodexTurn(ToolTurn):
     """An exchange being read."""
 
@@ -218,6 +241,9 @@ class CodexTurn(ToolTurn):
         self.turn = turn
         # The calls whose shells still run, by the shell's name.
         self._shells: dict[str, OpenCall] = {}
+        # The scripts without an answer, by the id of their call, and those that still run, by name.
+        self._scripts: dict[str, _OpenScript] = {}
+        self._cells: dict[str, _OpenScript] = {}
 
     def context(self, data: Mapping[str, Any]) -> None:
         """Note the turn's folder and model."""
@@ -246,13 +272,155 @@ class CodexTurn(ToolTurn):
             self._shells[answer.session] = call
             self.drop(identity)
         elif answer.stopped or (
-            answer.failed and answer.code is None and self.stumble(answer.text)
+            answer.failed
+            and answer.code is None
+            and (_waits_in_vain(call) or self.stumble(answer.text))
         ):
             self.drop(identity)
             self.steps.answered(call.identity, answer.text, failed=answer.failed)
         else:
             failed, code = answer.failed, answer.code
             self.answer(identity, answer.text, failed=failed, code=code, existed=False)
+
+    def begin_script(self, item: Mapping[str, Any]) -> None:
+        """Note the calls in a script."""
+        calls = script_calls(item)
+        script = _OpenScript(text_of(item.get("input"))[:_READ], calls)
+        self._scripts[text_of(item.get("call_id"))] = script
+        for call in calls:
+            self.call(call)
+
+    def wait(self, identity: str, cell: str) -> bool:
+        """Note a call that waits for a script; return whether the script is known."""
+        if cell not in self._cells:
+            return False
+        self.spoke_last = False
+        self._scripts[identity] = self._cells.pop(cell)
+        return True
+
+    def script_back(self, identity: str, output: Any) -> bool:
+        """Note what a script printed; return whether the script is known."""
+        script = self._scripts.pop(identity, None)
+        if script is None:
+            return False
+        printed = script_output(output)
+        script.printed += printed.texts
+        if printed.cell:
+            self._cells[printed.cell] = script
+        elif printed.failed:
+            self._failed_script(script, printed.text)
+        else:
+            self._ended_script(script)
+        return True
+
+    def _left(self, script: _OpenScript) -> list[OpenCall]:
+        return [call for call in script.calls if call.identity in self._open]
+
+    def _ended_script(self, script: _OpenScript) -> None:
+        """Match what a script printed with its calls."""
+        commands = [call for call in script.calls if call.command or call.session]
+        commands = [call for call in commands if not call.writes]
+        texts = [text for text in script.printed if not pattern("patch succeeded").match(text)]
+        results = results_in(script.text, texts, len(commands))
+        if results is None:
+            self._judge_together(script, [one for one in commands if one in self._left(script)])
+        else:
+            for call, result in zip(commands, results, strict=True):
+                self._result(call, result)
+        left = self._left(script)
+        for call in left:
+            if call.command and not call.writes:
+                self.drop(call.identity)
+            else:
+                self.answer(call.identity, "\n".join(texts) if len(script.calls) == 1 else "")
+
+    def _result(self, call: OpenCall, result: ScriptResult) -> None:
+        if result.session:
+            self._shells[result.session] = self.drop(call.identity) or call
+            return
+        code = result.code
+        if _waits_in_vain(self._open.get(call.identity, call)):
+            self.drop(call.identity)
+            self.steps.answered(call.identity, result.text, failed=bool(code))
+            return
+        self.answer(call.identity, result.text, code=code, is_code_unseen=code is None)
+
+    def _judge_together(self, script: _OpenScript, commands: list[OpenCall]) -> None:
+        """Read commands whose outputs cannot be told apart as one."""
+        if not commands:
+            return
+        text = "\n".join(script.printed)
+        first, *others = commands
+        self.steps.answered(first.identity, text, failed=False)
+        for call in others:
+            self.drop(call.identity)
+        first.command = "\n".join(call.command for call in commands)[:LONGEST_COMMAND]
+        self.answer(first.identity, text, is_code_unseen=True)
+
+    def _failed_script(self, script: _OpenScript, text: str) -> None:
+        """Note that a script broke off: calls before the one that failed were made."""
+        left = self._left(script)
+        told = pattern("codex script error").sub("", text)
+        broken = next((call for call in left if told.startswith(call.tool)), None)
+        if broken is None:
+            self.stumble(told)
+        for call in left:
+            if call is broken:
+                self.back(call.identity, answer_of(told, failed=True))
+                broken = None
+            elif call.writes and broken is not None:
+                self.answer(call.identity, "")
+            else:
+                self.drop(call.identity)
+                self.steps.answered(call.identity, told, failed=True)
+
+    def changed(self, identity: str, changes: Any, *, output: str, failed: bool) -> None:
+        """Note the files that a script changed, as the client itself tells."""
+        if not identity.startswith(_CALLED_BY_SCRIPT):
+            return
+        told = list(_changed_files(mapping(changes)))
+        paths = {path for path, _ in told}
+        waiting = [call for call in self._in_scripts() if call.changes is not None]
+        same = (one for one in waiting if {path for path, _ in one.changes or ()} == paths)
+        call = next(same, None) or next(iter(waiting), None)
+        if call is None:
+            call = OpenCall(identity=identity, tool="apply_patch", changes=told)
+            self.call(call)
+        if told:
+            call.changes = told
+            call.edits = call.edits or list(_changed_lines(mapping(changes)))
+        self.answer(call.identity, output, failed=failed)
+
+    def executed(self, item: Mapping[str, Any]) -> None:
+        """Note the end of a command that a script ran, as the client itself tells."""
+        identity = text_of(item.get("id")) or text_of(item.get("call_id"))
+        if not identity.startswith(_CALLED_BY_SCRIPT):
+            return
+        command = _command({"command": item.get("command")})[:LONGEST_COMMAND]
+        call = self._shells.pop(text_of(item.get("process_id")), None)
+        if call is None:
+            waiting = [one for one in self._in_scripts() if one.tool in _SHELLS]
+            same = (one for one in waiting if one.command == command)
+            open_ones = (one for one in waiting if not one.command or "${" in one.command)
+            call = next(same, None) or next(open_ones, None)
+            if call is None:
+                call = OpenCall(identity=identity, tool="exec_command", target=command)
+                self.call(call)
+        else:
+            self._open[call.identity] = call
+        call.command = command
+        call.folder = unquote(text_of(item.get("cwd")).removeprefix("file://")) or call.folder
+        code = item.get("exit_code")
+        output = text_of(item.get("aggregated_output"))
+        if item.get("status") == "declined" or not isinstance(code, int) or code < 0:
+            self.drop(call.identity)
+            self.steps.answered(call.identity, output, failed=True)
+            return
+        self.answer(call.identity, output, code=code)
+
+    def _in_scripts(self) -> Iterator[OpenCall]:
+        for script in (*self._scripts.values(), *self._cells.values()):
+            yield from self._left(script)
 
     def spend(self, total: int, last: int) -> None:
         """Note the tokens that the thread has used so far, `last` of them since the last line."""
@@ -266,6 +434,26 @@ class CodexTurn(ToolTurn):
         self.failure = text_of(error.get("message")) or message or "the turn failed"
 
 
+def _changed_files(changes: Mapping[str, Any]) -> Iterator[tuple[str, FileAction]]:
+    """Yield the files in an event's `changes`, and what became of them."""
+    for path, change in list(changes.items())[:_MOST_CHANGES]:
+        about = mapping(change)
+        moved_to = text_of(about.get("move_path"))
+        if moved_to:
+            yield path, "deleted"
+            yield moved_to, "created"
+        elif action := _CHANGED.get(text_of(about.get("type"))):
+            yield path, action
+
+
+def _changed_lines(changes: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for path, change in list(changes.items())[:_MOST_CHANGES]:
+        about = mapping(change)
+        yield from diff_hunks(path, text_of(about.get("unified_diff"))[:_READ])
+        if about.get("type") == "add":
+            yield path, "", text_of(about.get("content"))[:_READ]
+
+
 class Rollout(lines.SessionReader):
     """Reads a rollout; to resume reading, pass the head too."""
 
@@ -275,6 +463,8 @@ class Rollout(lines.SessionReader):
     _turn_at: int | None = None
     _turn = ""
     _is_marked = False
+    # A message that is a person's if the client says so, and its position.
+    _unsure: tuple[Mapping[str, Any], int] | None = None
 
     def __init__(self, start: lines.SessionStart | None = None) -> None:
         super().__init__(start)
@@ -285,7 +475,8 @@ class Rollout(lines.SessionReader):
     @property
     def ends_at(self) -> int:
         """The offset up to which everything was read, except a turn that has no words yet."""
-        return self._next if self._turn_at is None else self._turn_at
+        waits_at = self._next if self._unsure is None else self._unsure[1]
+        return waits_at if self._turn_at is None else self._turn_at
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind, data = text_of(event.get("type")), mapping(event.get("payload"))
@@ -317,7 +508,10 @@ class Rollout(lines.SessionReader):
             self._is_marked, self._context, self._put_in = False, {}, []
 
     def _event(self, kind: str, data: Mapping[str, Any]) -> None:
-        if kind in {"task_started", "turn_started"}:
+        item = mapping(data.get("item")) if kind == "item_completed" else {}
+        if kind == "user_message" or item.get("type") == "UserMessage":
+            self._is_persons()
+        elif kind in {"task_started", "turn_started"}:
             self._close(self._at)
             self._begin(turn_of(data))
             self._is_marked = True
@@ -339,9 +533,23 @@ class Rollout(lines.SessionReader):
         elif kind == "turn_aborted":
             self._open.reason = "interrupted"
             self._close(self._next)
+        else:
+            self._told(self._open, kind, item or data)
+
+    def _told(self, turn: CodexTurn, kind: str, item: Mapping[str, Any]) -> None:
+        """Take what the client itself tells of a tool."""
+        kind = text_of(item.get("type")) if kind == "item_completed" else kind
+        identity = text_of(item.get("id")) or text_of(item.get("call_id"))
+        if kind in {"FileChange", "patch_apply_end"}:
+            failed = item.get("success") is False or item.get("status") in {"failed", "declined"}
+            output = text_of(item.get("stdout")) or text_of(item.get("stderr"))
+            turn.changed(identity, item.get("changes"), output=output, failed=failed)
+        elif kind in {"CommandExecution", "exec_command_end"}:
+            turn.executed(item)
 
     def _item(self, kind: str, item: Mapping[str, Any], when: Any) -> None:
         role = text_of(item.get("role"))
+        self._is_clients()
         if kind == "message" and role == "user":
             self._asked(item)
         elif kind == "message" and role != "assistant":
@@ -355,23 +563,62 @@ class Rollout(lines.SessionReader):
                 if text := text_of(part.get("text")):
                     turn.speak(text)
         elif kind in {"function_call", "custom_tool_call", "local_shell_call"}:
-            turn.call(call_of(item))
+            self._called(turn, kind, item)
         elif kind in {"function_call_output", "custom_tool_call_output"}:
-            turn.back(text_of(item.get("call_id")), answer_of(item.get("output")))
+            identity, output = text_of(item.get("call_id")), item.get("output")
+            if not turn.script_back(identity, output):
+                turn.back(identity, answer_of(output))
+
+    def _called(self, turn: CodexTurn, kind: str, item: Mapping[str, Any]) -> None:
+        name = text_of(item.get("name"))
+        if kind == "custom_tool_call" and name == _SCRIPT:
+            turn.begin_script(item)
+            return
+        if name == "wait":
+            given = _arguments(text_of(item.get("arguments")))
+            cell = text_of(given.get("cell_id")) or str(given.get("cell_id", ""))[:20]
+            if turn.wait(text_of(item.get("call_id")), cell):
+                return
+        turn.call(call_of(item))
 
     def _asked(self, item: Mapping[str, Any]) -> None:
-        typed, put_in = words_of(item)
-        self._inject(put_in)
+        """Read a message in a person's name, at once or when the client says whose it is."""
+        message = user_message(item)
+        if message.is_sure or not says_prompts(self.head.version):
+            self._ask(item, message, self._at)
+        else:
+            self._unsure = (item, self._at)
+
+    def _is_persons(self) -> None:
+        """The client says that the message before was a person's."""
+        if self._unsure is not None:
+            item, at = self._unsure
+            self._unsure = None
+            message = user_message(item)
+            # A person may begin with what usually is the client's.
+            typed = message.typed or message.put_in
+            self._ask(item, msgspec.structs.replace(message, typed=typed), at)
+
+    def _is_clients(self) -> None:
+        """The client did not say that the message before was a person's."""
+        if self._unsure is not None:
+            item, _ = self._unsure
+            self._unsure = None
+            self._inject(content_text(item.get("content"))[:_READ])
+
+    def _ask(self, item: Mapping[str, Any], message: UserMessage, begins_at: int) -> None:
+        typed = message.typed
+        self._inject(message.put_in)
         if not typed:
             return
         turn = turn_of(item) or self._turn
         if self._open is not None and turn and turn == self._open.turn:
             self._open.ask(typed)
             return
-        at = self._at if self._turn_at is None else self._turn_at
+        at = begins_at if self._turn_at is None else self._turn_at
         self._close(at)
         # A turn has one id, however often its line is copied; without an id, use the position.
-        key = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
+        key = turn or text_of(item.get("id")) or f"{self.head.session}@{begins_at}"
         start = msgspec.structs.replace(self._start, head=self.head)
         self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
         opened.is_marked = self._is_marked
@@ -388,6 +635,7 @@ class Rollout(lines.SessionReader):
             self._put_in = [*self._put_in, text][-MOST_TYPED:]
 
     def _close(self, at: int) -> None:
+        self._unsure = None
         self._turn = self._turn if self._open is None else ""
         super()._close(at)
 

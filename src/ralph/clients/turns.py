@@ -116,8 +116,12 @@ class ToolFindings(RunFindings):
         failed: bool = False,
         code: int | None = None,
         existed: bool | None = None,
+        is_code_unseen: bool = False,
     ) -> None:
-        """Note a tool's answer; `existed` says whether a file that was written existed before."""
+        """Note a tool's answer; `existed` says whether a file that was written existed before.
+
+        `is_code_unseen` if the command ended with an exit code that nobody saw.
+        """
         call = self._open.pop(identity, None)
         self.live.running = len(self._open)
         if call is None:
@@ -137,7 +141,9 @@ class ToolFindings(RunFindings):
                 self.edited(path, old, new, call.folder)
         elif call.command and not call.writes:
             text = f"Exit code {code}\n{output}" if code else output
-            ran = self.ran(call.command, text, failed=failed, base=call.folder)
+            # Then its output is all that tells whether it failed.
+            command = f"{call.command}\ntrue" if is_code_unseen else call.command
+            ran = self.ran(command, text, failed=failed, base=call.folder)
             self.tried_command(call.command, ran, failed=failed, begun=call.begun)
         elif failed and call.writes:
             self.stumbles["edit"] += 1
