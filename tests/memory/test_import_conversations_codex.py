@@ -465,7 +465,8 @@ def test_sub_agents_of_codex_give_no_conversation(kept: Kept, tmp_path: Path) ->
     below = SESSION.replace(b'"thread_source":"user"', b'"thread_source":"subagent"', 1)
     assert below != SESSION
     write(tmp_path / "rollout-1.jsonl", [below])
-    assert import_sessions("codex", kept.memory, folder=tmp_path).exchanges == 0
+    came = import_sessions("codex", kept.memory, folder=tmp_path)
+    assert (came.exchanges, came.subagents, came.unread) == (0, 1, [])
 
 
 def test_its_folder_is_looked_for_where_it_looks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +17,7 @@ from importing import Kept, import_sessions
 from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients import gemini, opencode
 from ralph.errors import BadInput
+from ralph.records.conversation import conversation_id
 
 CHAT = (places.FIXTURES / "gemini" / "chat.lines").read_bytes()
 ROWS = (places.FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
@@ -131,3 +132,98 @@ def test_a_file_that_is_no_database_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "opencode.db").write_bytes(b"not a database, not at all, and long enough")
     with pytest.raises(BadInput, match="no database of OpenCode"):
         list(opencode.session_files(tmp_path))
+
+
+PATCH = """\
+*** Begin Patch
+*** Add File: docs/new.md
++hello
+*** Update File: /home/dev/shop/app.py
+@@
+-x = 1
++x = 2
+*** Delete File: old.py
+*** End Patch"""
+
+
+def answered(*parts: Mapping[str, object]) -> list[dict[str, object]]:
+    path = {"cwd": "/home/dev/shop"}
+    asked: dict[str, object] = {
+        "info": {"role": "user", "id": "msg_1"},
+        "parts": [text("Change it.")],
+    }
+    info = {"role": "assistant", "id": "msg_2", "path": path, "time": {"completed": 1794854499305}}
+    return [asked, {"info": info, "parts": [*parts, text("Changed.")]}]
+
+
+def text(words: str) -> dict[str, object]:
+    return {"type": "text", "text": words}
+
+
+def patched(patch: str, status: str = "completed") -> Mapping[str, object]:
+    state = {"status": status, "input": {"patchText": patch}, "output": "Success."}
+    return {"type": "tool", "tool": "apply_patch", "callID": "c1", "state": state}
+
+
+def rows(*messages: object) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in messages)
+
+
+def test_a_patch_of_opencode_tells_the_files_it_changes() -> None:
+    [one] = read(opencode, rows(*answered(patched(PATCH))))
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("docs/new.md", "created"),
+        ("app.py", "modified"),
+        ("old.py", "deleted"),
+    ]
+    assert one.messages[0].content == "docs/new.md, /home/dev/shop/app.py, old.py\nSuccess."
+
+
+def test_a_patch_of_opencode_that_failed_changes_nothing() -> None:
+    [one] = read(opencode, rows(*answered(patched(PATCH, "error"))))
+    assert one.captured.files_touched == ()
+    assert one.captured.stumbles == {"edit": 1}
+
+
+def test_what_opencode_saw_changed_counts_where_no_tool_says_so() -> None:
+    seen = {"type": "patch", "files": [f"/home/dev/shop/{name}" for name in ("old.py", "made.py")]}
+    [one] = read(opencode, rows(*answered(patched(PATCH), seen)))
+    assert [(file.path, file.action) for file in one.captured.files_touched] == [
+        ("docs/new.md", "created"),
+        ("app.py", "modified"),
+        ("old.py", "deleted"),
+        ("made.py", "modified"),
+    ]
+
+
+def test_a_command_of_opencode_that_an_agent_carries_out_is_asked_by_its_name() -> None:
+    task = {"type": "subtask", "prompt": "You are a reviewer.", "command": "review"}
+    asked = {"info": {"role": "user", "id": "msg_0"}, "parts": [task]}
+    one, two = read(opencode, rows(asked, *answered()))
+    assert (one.user, two.user) == ("/review", "Change it.")
+
+
+def export_of(tmp_path: Path, *, before: str = "", **info: object) -> Path:
+    session = {"id": "ses_1", "directory": "/home/dev/shop", "title": "A change", **info}
+    value = {"info": session, "messages": answered(patched(PATCH))}
+    file = tmp_path / "session.json"
+    file.write_text(before + json.dumps(value, indent=2), encoding="utf-8")
+    return file
+
+
+def test_an_exported_session_comes_in_as_from_the_database(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "home")
+    file = export_of(tmp_path, before="Exporting session: ses_1\n")
+    came = import_sessions("opencode", kept.memory, folder=file)
+    assert (came.conversations, came.exchanges, came.complaints, came.unread) == (1, 1, [], [])
+    [talk] = kept.conversations()
+    assert (talk.title, talk.project) == ("A change", "shop")
+    assert talk.id == conversation_id("opencode", opencode.plain_id("ses_1"))
+    assert import_sessions("opencode", kept.memory, folder=file).exchanges == 0
+
+
+def test_an_exported_session_of_a_sub_agent_is_left_out(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "home")
+    file = export_of(tmp_path, parentID="ses_0")
+    came = import_sessions("opencode", kept.memory, folder=file)
+    assert (came.exchanges, came.subagents) == (0, 1)

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import msgspec
+
 from ralph.capture import AgentRun, Capture, lines
 from ralph.capture.lines import count, items, mapping, money, objects, text_of
 from ralph.clients import AgentCall, SessionFiles
@@ -129,12 +131,14 @@ class OpenCodeRun(ToolRun):
 # -- Its sessions: rows of its database, and the lines that its plugin hands to hooks.
 #
 # Both are read as lines of the same kind: `{"info": ..., "parts": [...]}` is a message. The path of
-# a session in the database is the database's own path and the session's id.
+# a session in the database is the database's own path and the session's id. What `opencode export`
+# prints is one value with all messages, which is read as such lines too.
 
 _DATABASE = "opencode.db"
 _ABORTED = "MessageAbortedError"
 # How the title of a session begins until the model has named it.
 _UNNAMED = "New session - "
+_MOST_FILES = 500
 
 
 def plain_id(name: str) -> str:
@@ -170,10 +174,17 @@ class OpenCodeSession(lines.SessionReader):
     def _ask(self, info: Mapping[str, Any], parts: list[Mapping[str, Any]]) -> None:
         texts = [part for part in parts if part.get("type") == "text"]
         typed = [text_of(part.get("text")) for part in texts if not part.get("synthetic")]
+        # A command that another agent carries out.
+        tasks = [part for part in parts if part.get("type") == "subtask"]
+        typed += [f"/{name}" for part in tasks if (name := text_of(part.get("command")))]
         if not any(text.strip() for text in typed):
             return
         self._close(self._at)
-        key = plain_id(text_of(info.get("id")))
+        name = text_of(info.get("id"))
+        # An id that was taken out is no message's own; then use the position.
+        if not name.startswith("msg"):
+            name = f"{self._start.head.session}@{self._at}"
+        key = plain_id(name)
         self._open = opened = ToolTurn("opencode", self._start, key, self._at)
         opened.see_time(mapping(info.get("time")).get("created"))
         for part in texts:
@@ -194,10 +205,17 @@ class OpenCodeSession(lines.SessionReader):
                 turn.speak(text_of(part.get("text")))
             elif part.get("type") == "tool":
                 take_tool(turn, part)
+            elif part.get("type") == "patch":
+                for path in _texts(part.get("files"))[:_MOST_FILES]:
+                    turn.changed_on_disk(path)
         turn.see_time(when.get("completed"))
         error = mapping(info.get("error"))
         turn.reason = "interrupted" if error.get("name") == _ABORTED else None
         turn.failure = "" if turn.reason else failure_text(error)
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
@@ -218,7 +236,7 @@ def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
     )
 
 
-# -- Its database.
+# -- Its database, and exported sessions.
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:
@@ -239,12 +257,27 @@ def session_files(folder: Path) -> Iterator[Path]:
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
     """Return the session at a path; the name of a plain file is already the session's id."""
     name = plain_id(path.name) if path.parent.suffix == ".db" else path.stem
+    head = lines.SessionHead(name)
     for line in file:
         with contextlib.suppress(lines.UnreadableLine):
             for one in objects(line.strip()):
-                if folder := text_of(mapping(mapping(one.get("info")).get("path")).get("cwd")):
-                    return lines.SessionHead(name, folder)
-    return lines.SessionHead(name)
+                if session := mapping(one.get("session")):
+                    head = _named_head(session, head)
+                folder = text_of(mapping(mapping(one.get("info")).get("path")).get("cwd"))
+                if folder or head.cwd:
+                    return msgspec.structs.replace(head, cwd=folder or head.cwd)
+    return head
+
+
+def _named_head(session: Mapping[str, Any], head: lines.SessionHead) -> lines.SessionHead:
+    """Return the session that the line about it names."""
+    name = text_of(session.get("id"))
+    return lines.SessionHead(
+        plain_id(name) if name else head.session,
+        text_of(session.get("directory")),
+        is_subagent=bool(text_of(session.get("parentID"))),
+        version=text_of(session.get("version")),
+    )
 
 
 def session_stamp(path: Path) -> lines.FileStamp:
@@ -260,7 +293,7 @@ def session_stamp(path: Path) -> lines.FileStamp:
 def open_session(path: Path) -> BinaryIO:
     """Open the lines of a session."""
     if path.parent.suffix != ".db":
-        return path.open("rb")
+        return _exported(path) or path.open("rb")
     found = io.BytesIO()
     with _connected(path.parent) as database:
         for (title,) in database.execute("SELECT title FROM session WHERE id = ?", (path.name,)):
@@ -275,6 +308,24 @@ def open_session(path: Path) -> BinaryIO:
         ):
             info = {**_loaded(data), "id": message}
             found.write(_line({"info": info, "parts": parts.get(message, [])}))
+    found.seek(0)
+    return found
+
+
+def _exported(path: Path) -> BinaryIO | None:
+    """Return the lines of an exported session, or None if the file is none."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    # What it prints about the export itself comes first.
+    value = _loaded(text[max(0, text.find("{")) :])
+    if not isinstance(value.get("messages"), list):
+        return None
+    session = mapping(value.get("info"))
+    found = io.BytesIO()
+    found.write(_line({"session": session, "title": text_of(session.get("title"))}))
+    for message in items(value["messages"]):
+        when = mapping(mapping(message.get("info")).get("time"))
+        at = lines.moment(when.get("completed") or when.get("created"))
+        found.write(_line({"timestamp": at or "", **message}))
     found.seek(0)
     return found
 

@@ -16,6 +16,7 @@ from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.lines import clip, items, mapping, objects, session_name, text_of
 from ralph.capture.outputs import stumble
 from ralph.capture.run import RunFindings
+from ralph.clients.patches import BEGIN_PATCH, changes_of, hunks_of
 from ralph.records.iteration import ErrorSeen, FileAction
 
 SHELLS = {"run_shell_command", "bash", "shell", "Bash", "PowerShell"}
@@ -26,6 +27,7 @@ _FILE_TOOLS: dict[str, FileAction] = {
     **dict.fromkeys(("read_file", "read", "Read"), "read"),
     "delete": "deleted",
 }
+_PATCH_KEYS = ("patchText", "patch", "input")
 _PATH_KEYS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _EDITS = (("old_string", "oldString"), ("new_string", "newString"))
 _TARGETS = ("pattern", "query", "url", "description", "skill", "prompt")
@@ -71,7 +73,14 @@ def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
     other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
     target = command or path or other
     call = OpenCall(identity=identity, tool=tool, target=target, command=command, path=path)
-    if action := _FILE_TOOLS.get(tool):
+    patch = next((text_of(given.get(key)) for key in _PATCH_KEYS if given.get(key)), "")
+    if not command and patch.lstrip().startswith(BEGIN_PATCH):
+        call.changes = changes_of(patch)
+        call.edits = [
+            (path, old[:_LONGEST_EDIT], new[:_LONGEST_EDIT]) for path, old, new in hunks_of(patch)
+        ]
+        call.target = ", ".join(path for path, _ in call.changes)
+    elif action := _FILE_TOOLS.get(tool):
         call.changes = [(path, action)]
         for edit in (items(given.get("edits")) or [given])[:_MOST_EDITS] if call.writes else ():
             old, new = (text_of(edit.get(key) or edit.get(other)) for key, other in _EDITS)
@@ -153,6 +162,11 @@ class ToolFindings(RunFindings):
             self.add_error(ErrorSeen(message, "unknown", place))
         if not call.command:
             self.see_injected(output)
+
+    def changed_on_disk(self, path: str) -> None:
+        """Note a file that the client saw changed, unless a tool already says how."""
+        if self._files.get(self.place(path) or "", "read") == "read":
+            self.touch(path, "modified")
 
     def drop(self, identity: str) -> OpenCall | None:
         """Drop a call whose answer says nothing: a person stopped it, or it is still running."""

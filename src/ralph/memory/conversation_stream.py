@@ -242,7 +242,8 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     `known` counts exchanges that were saved or forgotten before. `waiting` exchanges are still in
     progress and left for the next import. `files` were read, `unchanged` files have nothing new,
     and `unread` lists files that could not be read, and why. `elsewhere` counts sessions of other
-    projects, which are left out; `projects` counts other projects that got conversations.
+    projects and `subagents` those of sub-agents, which are left out; `projects` counts other
+    projects that got conversations.
     """
 
     conversations: int = 0
@@ -252,6 +253,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     files: int = 0
     unchanged: int = 0
     elsewhere: int = 0
+    subagents: int = 0
     projects: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []

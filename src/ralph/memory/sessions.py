@@ -311,10 +311,15 @@ class Importer:
             if head is None:
                 self._unread(path, f"holds no session of {self._client.source}")
                 return
-            home = None if head.is_subagent else self._home_of(head.cwd)
-            if home is None or (self._within is not None and home.ids[0] not in self._within.ids):
+            home = self._home_of(head.cwd)
+            is_elsewhere = self._within is not None and home.ids[0] not in self._within.ids
+            if is_elsewhere or head.is_subagent:
                 self._passed_over.add(path)
-                self._result.elsewhere += home is not None
+                self._result.elsewhere += not head.is_subagent
+                # Whoever names one file wants to know why nothing came of it.
+                self._result.subagents += head.is_subagent and (
+                    not is_elsewhere or path == self.folder
+                )
                 return
             if not still_fits(mark, file, file.seek(0, os.SEEK_END)):
                 mark = Mark()

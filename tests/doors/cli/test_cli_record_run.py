@@ -314,3 +314,18 @@ def test_a_session_of_codex_is_refused_with_the_way_to_bring_it_in(ralph: Line) 
     ran = ralph("record", "--feature", "auth", rollout)
     assert ran.code == 1
     assert "ralph conversations import codex" in ran.complaint
+
+
+def test_a_session_of_a_sub_agent_of_codex_is_refused_as_what_it_is(
+    ralph: Line, tmp_path: Path
+) -> None:
+    text = (FIXTURES / "codex" / "rollout_session.jsonl").read_text(encoding="utf-8")
+    below = tmp_path / "rollout.jsonl"
+    below.write_text(text.replace('"thread_source":"user"', '"thread_source":"subagent"', 1))
+
+    ran = ralph("record", "--feature", "auth", below)
+    assert ran.code == 1
+    assert "the session file of a sub-agent of Codex" in ran.complaint
+
+    ran = ralph("conversations", "import", "codex", below)
+    assert "1 session of a sub-agent left out" in ran.out

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import sys
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
 import click
@@ -104,6 +107,9 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
     if client := clients.session_client(plain):
         what = f"this is a session file of {client.title}, not the output of a run"
         todo = f"Import it with: ralph conversations import {client.source}"
+        if _is_subagents(client, plain):
+            what = f"this is the session file of a sub-agent of {client.title}"
+            todo = "Import the session that started it; that has the sub-agent's result."
         raise BadRecord(what, where=where, todo=todo)
     if not plain.keys() & {*schema.FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
@@ -119,6 +125,13 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
     # An empty field counts as missing.
     fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
     return plain | fills
+
+
+def _is_subagents(client: clients.Client, first: dict[str, Any]) -> bool:
+    """Whether the session with this first line is a sub-agent's."""
+    line = io.BytesIO(json.dumps(first).encode() + b"\n")
+    head = client.program.sessions().session_head(Path("session.jsonl"), line)
+    return head is not None and head.is_subagent
 
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:

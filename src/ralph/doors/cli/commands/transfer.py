@@ -306,6 +306,7 @@ def _imported(found: ConversationImport) -> Result:
     nothing = found.files and not (found.exchanges or found.known or found.waiting)
     empty = plural(found.files, "file")
     sessions = plural(found.elsewhere, "session")
+    below = plural(found.subagents, "session of a sub-agent", "sessions of sub-agents")
     running = plural(
         found.waiting, "session may still be running; its", "sessions may still be running; their"
     )
@@ -314,6 +315,7 @@ def _imported(found: ConversationImport) -> Result:
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
         f"{running} last exchange comes with the next import": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
+        f"{below} left out; the session that started them has the result": found.subagents,
         f"for {plural(found.projects, 'other project')}": found.projects,
         f"{empty} without exchanges; for an agent's output: ralph record FILE": nothing,
         f"{plural(len(found.unread), 'file')} could not be read": found.unread,
