@@ -258,6 +258,7 @@ MOST_FIRST = 50
 MOST_LAST = 150
 _MOST_OPEN = 1000
 _MOST_AFTER = 50
+_MOST_NAMES = 100
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 STATUS: dict[TerminalReason, Status]
 STATUS = {"ok": "complete", "interrupted": "interrupted", "unknown": "interrupted"}
@@ -350,6 +351,8 @@ class SessionReader(ABC):
 
     # Reads the objects on a line.
     _parts: LineParts
+    # Names what is in such an object: its event, its tools.
+    _names: Callable[[Any], Iterable[str]]
     _open: OpenExchange | None = None
 
     def __init__(self, start: SessionStart | None = None) -> None:
@@ -359,12 +362,14 @@ class SessionReader(ABC):
         self.complaints = self._reading.complaints
         self._at = self._next = start.offset
         self._finished: list[SessionExchange] = []
+        # How often each name was met.
+        self.met: dict[str, int] = {}
 
     def feed(self, line: bytes) -> list[SessionExchange]:
         """Read one line with its line end; return the exchanges it finished. Never raises."""
         self._at = self._next
         self._next += len(line)
-        self._reading.read(line, self._parts, self._take)
+        self._reading.read(line, self._parts, self._meet)
         finished, self._finished = self._finished, []
         return finished
 
@@ -377,8 +382,19 @@ class SessionReader(ABC):
         self._finished += [self._open.seen(at, finished=True)] if self._open else []
         self._open = None
 
+    def _meet(self, part: Any) -> None:
+        for name in self._names(part):
+            if name in self.met or len(self.met) < _MOST_NAMES:
+                self.met[name] = self.met.get(name, 0) + 1
+        self._take(part)
+
     @abstractmethod
     def _take(self, part: Any) -> None: ...
+
+    @property
+    def version(self) -> str:
+        """The version of the client that wrote the session, or ""."""
+        return self._start.head.version
 
     @property
     def ends_at(self) -> int:

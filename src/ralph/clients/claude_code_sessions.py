@@ -20,6 +20,7 @@ from ralph.capture import AgentRun, TerminalReason, lines
 from ralph.capture.decisions import plan_text
 from ralph.capture.lines import content_text, count, items, mapping, text_of, unraw
 from ralph.capture.rules import pattern, rows
+from ralph.clients import drift
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
@@ -36,7 +37,7 @@ Sort = Literal["prompt", "command", "shell", "local", "results", "interrupt", "a
 
 SESSION_KEYS = """
 type subtype uuid sessionId timestamp isSidechain isMeta isCompactSummary isVisibleInTranscriptOnly
-agentId promptId origin turnOrigin forkedFrom message isApiErrorMessage error cwd gitBranch
+version agentId promptId origin turnOrigin forkedFrom message isApiErrorMessage error cwd gitBranch
 totalCostUSD totalDuration modelUsage operation reason content customTitle aiTitle summary leafUuid
 """
 _decode, lines_of = lines.line_reader(SESSION_KEYS, put_off="toolUseResult attachment")
@@ -354,6 +355,7 @@ class Exchanges(lines.SessionReader):
     """Reads a session transcript as exchanges."""
 
     _parts = staticmethod(lines_of)
+    _names = staticmethod(drift.claude_names)
     _open: ClaudeTurn | None = None
 
     def __init__(self, start: lines.SessionStart | None = None) -> None:
@@ -494,7 +496,12 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
         kind, cwd = text_of(line.type), text_of(line.cwd)
         found = found or bool(kind)
         if kind in {"user", "assistant"} and cwd:
-            return lines.SessionHead(path.stem, cwd, is_subagent=line.isSidechain is True)
+            return lines.SessionHead(
+                path.stem,
+                cwd,
+                is_subagent=line.isSidechain is True,
+                version=text_of(line.version),
+            )
     return lines.SessionHead(path.stem) if found else None
 
 

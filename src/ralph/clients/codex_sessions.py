@@ -20,6 +20,7 @@ import msgspec
 from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.capture.rules import pattern
+from ralph.clients import drift
 from ralph.clients.codex_scripts import (
     ScriptResult,
     calls_in,
@@ -458,6 +459,7 @@ class Rollout(lines.SessionReader):
     """Reads a rollout; to resume reading, pass the head too."""
 
     _parts = staticmethod(objects)
+    _names = staticmethod(drift.codex_names)
     _open: CodexTurn | None = None
     # The turn that has begun but has no words yet: its position, its id, and whether it is marked.
     _turn_at: int | None = None

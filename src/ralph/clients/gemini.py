@@ -19,7 +19,7 @@ import msgspec
 
 from ralph.capture import AgentRun, Capture, lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
-from ralph.clients import AgentCall, SessionFiles
+from ralph.clients import AgentCall, SessionFiles, drift
 from ralph.clients.hook_settings import HooksSetup, hook_groups
 from ralph.clients.setup import NAME, ClientSetup, RalphCall
 from ralph.clients.turns import ToolRun, ToolTurn, failure_text, tool_call
@@ -213,6 +213,7 @@ class GeminiSession(lines.SessionReader):
     """Reads a session's file."""
 
     _parts = staticmethod(objects)
+    _names = staticmethod(drift.gemini_names)
     _open: GeminiTurn | None = None
     injected = ""
 

@@ -21,7 +21,7 @@ import msgspec
 
 from ralph.capture import AgentRun, Capture, lines
 from ralph.capture.lines import count, items, mapping, money, objects, text_of
-from ralph.clients import AgentCall, SessionFiles
+from ralph.clients import AgentCall, SessionFiles, drift
 from ralph.clients import setup as settings
 from ralph.clients.editors import JsoncSetup
 from ralph.clients.turns import ToolRun, ToolTurn, failure_text, tool_call
@@ -159,6 +159,7 @@ class OpenCodeSession(lines.SessionReader):
     """Reads a session."""
 
     _parts = staticmethod(objects)
+    _names = staticmethod(drift.opencode_names)
     _open: ToolTurn | None = None
 
     def _take(self, line: Mapping[str, Any]) -> None:
@@ -294,10 +295,16 @@ def open_session(path: Path) -> BinaryIO:
     """Open the lines of a session."""
     if path.parent.suffix != ".db":
         return _exported(path) or path.open("rb")
+    import sqlite3
+
     found = io.BytesIO()
     with _connected(path.parent) as database:
-        for (title,) in database.execute("SELECT title FROM session WHERE id = ?", (path.name,)):
-            found.write(_line({"title": title}))
+        database.row_factory = sqlite3.Row
+        query = "SELECT * FROM session WHERE id = ?"
+        for row in database.execute(query, (path.name,)):
+            version = row["version"] if "version" in row.keys() else ""  # noqa: SIM118
+            found.write(_line({"title": row["title"], "session": {"version": version}}))
+        database.row_factory = None
         parts: dict[str, list[Any]] = {}
         where = "FROM {} WHERE session_id = ? ORDER BY id"
         query = f"SELECT message_id, data {where.format('part')}"

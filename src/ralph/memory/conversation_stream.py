@@ -243,7 +243,8 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     progress and left for the next import. `files` were read, `unchanged` files have nothing new,
     and `unread` lists files that could not be read, and why. `elsewhere` counts sessions of other
     projects and `subagents` those of sub-agents, which are left out; `projects` counts other
-    projects that got conversations.
+    projects that got conversations. `drift` says which clients wrote much that this version of
+    Ralph does not know.
     """
 
     conversations: int = 0
@@ -257,6 +258,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     projects: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
+    drift: list[str] = []
 
 
 class ConversationStream(Stream):

@@ -31,7 +31,7 @@ from ralph.capture.lines import (
     SessionStart,
     moment,
 )
-from ralph.clients import BY_SOURCE
+from ralph.clients import BY_SOURCE, drift
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -271,6 +271,8 @@ class Importer:
         self._unsaved_bytes = 0
         self._grown: set[str] = set()
         self._result = ConversationImport()
+        # What was met in files of each version of the client.
+        self._met: dict[str, dict[str, int]] = {}
         self._marks = read_marks(self._marks_file)
         sizes = dict(self._sizes())
         self.total_bytes = sum(sizes.values())
@@ -285,6 +287,10 @@ class Importer:
             if self._unsaved_bytes >= _BATCH_BYTES:
                 self._save()
         self._save()
+        for version, met in self._met.items():
+            drift.save_counts(self._store.home, self._client.source, version, met)
+            if text := drift.drift_text(self._client.source, version, met):
+                self._result.drift.append(text)
 
     def _sizes(self) -> Iterator[tuple[Path, int]]:
         """Yield the files to look at, each with its size."""
@@ -369,6 +375,8 @@ class Importer:
         self._unsaved_bytes += at - begun
         self._result.waiting += bool(waits_s)
         self._result.complaints += reader.complaints
+        met = self._met.setdefault(drift.short_version(reader.version), {})
+        drift.add_counts(met, reader.met)
 
     def _age_s(self, file: BinaryIO) -> float:
         """How old the newest of the last lines is by its own time; 0 where none has one."""

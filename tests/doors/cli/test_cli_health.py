@@ -404,6 +404,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "cache",
             "index",
             "hooks",
+            "clients",
             "capture",
             "timeouts",
         ],

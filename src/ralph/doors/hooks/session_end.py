@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_AGENT
+from ralph.clients.drift import save_counts
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.call import CLAUDE, start_due_worker
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
@@ -228,6 +229,7 @@ def _capture(
         if exchange and (last := _last_exchange(call, session, reader, exchange)) is not None:
             exchanges.append(last)
         fresh = _save(call, ralph, session, exchanges, reader.exchanges.title)
+        _note_drift(call, session.agent, reader.exchanges)
         if not reader.complete:
             call.note("a long transcript is read on by a later hook", transcript)
         last_seen = exchange is None or (bool(exchanges) and exchanges[-1].key == exchange.key)
@@ -242,6 +244,11 @@ def _capture(
             if spent:
                 Path(transcript).unlink()
     return fresh, under_way
+
+
+def _note_drift(call: HookCall, agent: str, reader: SessionReader) -> None:
+    """Note what the client wrote that this version of Ralph does not know."""
+    save_counts(Path(call.home), BY_AGENT[agent].source, reader.version, reader.met)
 
 
 def _last_exchange(

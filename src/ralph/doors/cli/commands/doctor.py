@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from ralph import disk
+from ralph.clients.drift import drift_told
 from ralph.clients.setup import look
 from ralph.config import Settings, home_folder, load, unknown_variables
 from ralph.doors.cli.context import (
@@ -204,6 +205,14 @@ def _hooks(scope: DoctorScope) -> Finding:
     places = [place for place in found.places if any(part.calls for part in place.parts)]
     clients = ", ".join(f"{place.agent} ({place.where})" for place in places)
     return _ok(clients or "not installed; see: ralph hooks --help")
+
+
+def _clients(scope: DoctorScope) -> Finding:
+    """Check that this version of Ralph knows what the clients write."""
+    told = drift_told(scope.home)
+    if told:
+        return _warning(first_of(told), "Update Ralph: it may keep less of these sessions.")
+    return _ok("nothing unknown in their sessions")
 
 
 def _capture(scope: DoctorScope) -> Finding:
@@ -506,7 +515,7 @@ def _parameters(ralph: Ralph) -> Finding | None:
 
 
 _CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
-    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _timeouts),
+    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _clients, _capture, _timeouts),
     *(_server, _outbox, _postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )

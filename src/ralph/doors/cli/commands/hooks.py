@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from ralph.clients import TITLES, client_setup
+from ralph.clients.drift import drift_told
 from ralph.clients.hook_settings import PLUGIN_FOLDER, ClaudeCodeSetup, status_line_owner
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
@@ -168,6 +169,8 @@ def status() -> Result:
     root = context.memory_folder().root
     address = server_folders(home_folder()).get(str(root))
     found = look(project.root if project else root if address else None)
+    told = [f"{text}. Update Ralph" for text in drift_told(home_folder())]
+    found = msgspec.structs.replace(found, warnings=[*found.warnings, *told])
     folder = context.start_folder()
     paused = pausing.in_force(home_folder(), project or "", folder=str(folder))
     saves = pausing.paused_folders(home_folder()) is not None

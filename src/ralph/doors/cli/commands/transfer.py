@@ -325,6 +325,7 @@ def _imported(found: ConversationImport) -> Result:
     text = f"Imported {talks}{f' ({more})' if more else ''}."
     code = 1 if found.unread and not (found.files or found.unchanged) else 0
     notes = _listed([*found.unread, *found.complaints], "place")
+    notes += [f"{text}; update Ralph" for text in found.drift]
     return Result(found, text, code=code, notes=notes)
 
 
