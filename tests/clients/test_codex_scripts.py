@@ -117,6 +117,8 @@ def test_each_command_gets_its_result() -> None:
     assert results_in(says, ["no rule", "exit=2"], 1) == [ScriptResult("no rule\nexit=2", 2)]
     assert results_in("text(r.output)", ["exit=2"], 1) == [ScriptResult("exit=2")]
     assert results_in("text(r.output)", ["a and b, cut together"], 2) is None
+    assert results_in("text(r.output)", [], 2) is None
+    assert results_in("", [], 1) is None
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,15 @@ def test_no_script_takes_long(part: str) -> None:
     began = time.process_time()
     calls_in(script)
     assert time.process_time() - began < 3
+
+
+_RESULT = '{"exit_code": 1, "output": "x"}'
+
+
+@given(st.lists(st.sampled_from(["", "{}", "exit=1", _RESULT, f"[{_RESULT}]"])), st.integers(0, 4))
+def test_it_reads_whatever_a_script_printed(printed: list[str], wanted: int) -> None:
+    found = results_in("text(r.exit_code)", printed, wanted)
+    assert found is None or len(found) == wanted
 
 
 @given(st.text(alphabet="abt[](){}`$'\"\\/,;:.+=>* \nconstfrmpl", max_size=200))

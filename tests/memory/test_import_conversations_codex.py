@@ -19,6 +19,7 @@ from ralph.records.conversation import Message, conversation_id
 
 FIXTURES = places.FIXTURES / "codex"
 SESSION = (FIXTURES / "rollout_session.jsonl").read_bytes()
+SCRIPTS = (FIXTURES / "rollout_script.jsonl").read_bytes()
 NAME = "01a1dfd1-eb94-7503-ade3-c0ec6f4903fe"
 
 
@@ -98,7 +99,7 @@ def test_a_turn_that_has_no_words_yet_is_read_again() -> None:
 
 @given(st.data())
 def test_it_reads_whatever_it_is_given(data: st.DataObject) -> None:
-    lines = SESSION.splitlines(keepends=True)
+    lines = (SESSION + SCRIPTS).splitlines(keepends=True)
     some = data.draw(st.lists(st.sampled_from(lines) | st.binary(max_size=80), max_size=30))
     reading = Rollout()
     ends = [one.ends_at for line in some for one in reading.feed(line)]
@@ -244,7 +245,7 @@ def test_patches_tell_the_files_they_change() -> None:
 
 
 def test_a_recorded_session_in_scripts_tells_each_call() -> None:
-    [one] = read((FIXTURES / "rollout_script.jsonl").read_bytes())
+    [one] = read(SCRIPTS)
 
     assert (one.user, one.assistant, one.status) == ("Make the export work.", "Done.", "complete")
     assert one.messages == (
@@ -405,6 +406,13 @@ def test_a_patch_that_a_script_made_up_is_told_by_the_client() -> None:
         ("b.py", "deleted"),
         ("c.py", "created"),
     ]
+
+
+def test_a_script_that_prints_nothing_says_nothing_of_its_commands() -> None:
+    runs = "await tools.exec_command({cmd: 'make'}); await tools.exec_command({cmd: 'make test'});"
+    [one] = read(newer(*asked("Build it."), *script("c1", runs)))
+    assert one.captured.used_tools == {"exec_command": 2}
+    assert one.captured.errors == ()
 
 
 def test_what_a_broken_script_had_not_called_is_not_done() -> None:

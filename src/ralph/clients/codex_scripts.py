@@ -454,14 +454,14 @@ def results_in(script: str, printed: Sequence[str], wanted: int) -> list[ScriptR
     plain = [one for text in printed for one in _results(text)]
     if len(plain) == wanted:
         return plain
-    if not wanted:
+    if not wanted or not printed:
         return None
     if wanted == 1:
         return [_joined(script, printed)]
     if len(printed) % wanted == 0:
         size = len(printed) // wanted
         groups = [printed[at : at + size] for at in range(0, len(printed), size)]
-        return [_joined(script, group) for group in groups] or None
+        return [_joined(script, group) for group in groups]
     return None
 
 

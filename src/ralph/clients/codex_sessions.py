@@ -348,7 +348,7 @@ class CodexTurn(ToolTurn):
 
     def _judge_together(self, script: _OpenScript, commands: list[OpenCall]) -> None:
         """Read commands whose outputs cannot be told apart as one."""
-        if not commands:
+        if not commands or not script.printed:
             return
         text = "\n".join(script.printed)
         first, *others = commands
