@@ -108,6 +108,8 @@ def test_each_command_gets_its_result() -> None:
         ScriptResult("no rule", 2),
         ScriptResult("", None, "77"),
     ]
+    cut = '{"exit_code":0,"output":"Warning: truncated output (original token count: 9)\\n\\nab"}'
+    assert results_in("text(r)", [cut], 1) == [ScriptResult("ab", 0)]
     assert results_in("text(r)", [f"[{one}, {one}]"], 2) == [ScriptResult("no rule", 2)] * 2
     assert results_in("text(a.output); text(b)", ["all well", one], 2) == [
         ScriptResult("all well"),

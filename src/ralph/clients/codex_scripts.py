@@ -483,7 +483,7 @@ def _result(data: Mapping[str, Any]) -> ScriptResult:
     is_code = isinstance(code, int) and not isinstance(code, bool)
     session = data.get("session_id")
     return ScriptResult(
-        text_of(data.get("output")),
+        without_head(text_of(data.get("output"))),
         code if is_code else None,
         str(session)[:20] if isinstance(session, int | str) and not is_code else "",
     )
