@@ -77,7 +77,6 @@ RUNS: dict[str, Expected] = {
     # Nothing was touched: the file read is not there, the edit did not apply.
     "tool_error": Expected("ok", "Finished with errors.", (), (
         ("unknown", f"{MEMORY_TOOL}: index is locked", None, None),
-        ("unknown", "`echo out; echo err >&2; exit 3` failed with exit code 3: err", None, None),
     ), 7, 0.084, 36050),
     "tool_rpcerror": Expected("ok", DONE, LOGIN, (
         ("unknown", f"{MEMORY_TOOL}: internal: database is locked", None, None),), 7, 0.072, 30900),

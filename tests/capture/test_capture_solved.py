@@ -109,6 +109,115 @@ def test_a_command_that_was_called_wrongly_is_solved_by_the_one_that_passed() ->
     assert solved(*path, *bash("make lint", "ok")) is None
 
 
+def test_a_missing_program_is_solved_by_how_it_was_called_then() -> None:
+    missing = fail("go build ./web", "/bin/bash: line 1: go: command not found")
+    found = bash("/usr/local/go/bin/go build ./web", "")
+    told = "`/usr/local/go/bin/go build ./web` instead of `go build ./web` passed."
+    assert solved(*missing, *bash("which go", ""), *found) == told
+    path = bash('export PATH="$PATH:/usr/local/go/bin" && go build ./web', "")
+    assert "PATH=" in (solved(*missing, *path) or "")
+    vercel = fail("vercel alias ls", "zsh:1: command not found: vercel")
+    wrapped = bash("npx --yes vercel@latest --version", "54.1")
+    told = "`npx --yes vercel@latest` instead of `vercel` passed."
+    assert solved(*vercel, *wrapped) == told
+    lint = fail("golangci-lint run ./...", "zsh:1: command not found: golangci-lint")
+    told = "`mise exec -- golangci-lint run ./...` instead of `golangci-lint run ./...` passed."
+    assert solved(*lint, *bash("mise exec -- golangci-lint run ./...", "0 issues.")) == told
+
+
+def test_a_call_in_the_wrong_folder_is_solved_by_the_right_one() -> None:
+    outside = "pattern ./e2e/...: directory prefix e2e does not contain main module"
+    wrong = fail("go vet ./e2e/...", outside)
+    told = "`cd e2e && go vet ./...` instead of `go vet ./e2e/...` passed."
+    assert solved(*wrong, *bash("cd e2e && go vet ./...", "")) == told
+    unknown = fail("git add web/a.ts", "fatal: pathspec 'web/a.ts' did not match any files")
+    assert (
+        solved(*unknown, *bash("cd /home/dev && git add web/a.ts && git commit -m 'Add a'", "ok"))
+        == "`git add web/a.ts` in the folder `..` passed."
+    )
+
+
+def test_a_step_between_solves_most_of_the_call() -> None:
+    missing = fail("go build ./a ./b ./c", "a.go:2:2: missing go.sum entry for module x; to add:")
+    rest = bash("go build ./a ./b", "")
+    told = "Ran `go mod tidy`; then `go build ./a ./b` passed."
+    assert solved(*missing, *bash("go mod tidy", ""), *rest) == told
+    assert solved(*missing, *rest) is None
+
+
+def test_an_option_that_was_added_at_once_is_the_solution() -> None:
+    taken = fail("go build ./app", 'go: build output "app" already exists and is a directory')
+    told = "`go build -o /tmp/app ./app` instead of `go build ./app` passed."
+    assert solved(*taken, *bash("go build -o /tmp/app ./app", "")) == told
+    # It may have passed by itself.
+    flaky = fail("curl -s http://localhost/a", "curl: (7) Connection refused")
+    assert solved(*flaky, *bash("curl -s -v http://localhost/a", "ok")) is None
+
+
+def test_only_what_runs_tests_proves_a_test() -> None:
+    red = fail("go test ./... && go build ./...", "--- FAIL: TestTotal\n    a_test.go:3: got 1")
+    fix = edit("a.go", "return 1", "return total")
+    assert solved(*red, *fix, *bash("go build ./...", "")) is None
+    assert solved(*red, *fix, *bash("git add -A", "")) is None
+    assert solved(*red, *fix, *bash("python3 - <<'EOF'\ncheck()\nEOF", "ok")) is None
+    green = solved(*red, *fix, *bash("go test ./...", "ok  \tapp"))
+    assert green == "Edited a.go: -`return 1` +`return total`; then `go test ./...` passed."
+
+
+def test_the_command_that_proves_it_is_told_not_the_first_line() -> None:
+    red = fail("go test ./app", "--- FAIL: TestTotal\n    a_test.go:3: got 1")
+    fix = edit("a.go", "return 1", "return total")
+    line = "sed -i s/a/b/ notes.txt\ngo test ./app"
+    assert (solved(*red, *fix, *bash(line, "ok  \tapp")) or "").endswith(
+        "then `go test ./app` passed."
+    )
+
+
+def test_messages_and_heredocs_are_not_what_changed() -> None:
+    ignored = "The following paths are ignored by one of your .gitignore files:\n.work"
+    wrong = fail("git add a.py .work/plan.md && git commit -m 'Add one thing'", ignored)
+    right = bash("git add a.py && git commit -m 'Add quite another thing'", "[main 1a2b3c4]")
+    told = solved(*wrong, *right) or ""
+    assert ".work/plan.md" in told
+    assert "thing" not in told
+
+
+def test_what_changed_in_a_long_line_is_never_cut_away() -> None:
+    long = (
+        "repos/somebody/a-project-with-a-long-name/contents/checkpoints/v1/3c/412f32/1?ref=entire"
+    )
+    tail = " ".join(f"--header 'X-Number-{n}: {n}'" for n in range(9))
+    wrong = fail(f"gh api --paginate {long} {tail}", f"(eval):1: no matches found: {long}")
+    told = solved(*wrong, *bash(f"gh api --paginate '{long}' {tail}", "{}"))
+    assert told is not None
+    assert f"`gh api \u2026 '{long}' \u2026` instead of `gh api \u2026 {long} \u2026`" in told
+
+
+def test_a_reason_is_about_the_error_or_the_change() -> None:
+    wrong = fail("entire status --no-pager", "Error: Invalid usage: unknown flag: --no-pager")
+    right = bash("entire status", "clean")
+    told = "`entire status` instead of `entire status --no-pager` passed."
+    other = said("The brand guidelines are explicit: use neutrals instead of purple.")
+    assert solved(*wrong, other, *right) == told
+    why = "This version has no `--no-pager` flag, which older ones accepted."
+    assert solved(*wrong, said(why), *right) == f'{told} "{why}"'
+
+
+def test_what_the_person_then_rejects_is_no_solution() -> None:
+    red = fail("pytest -q", "AssertionError: assert 10.005 == 10.01")
+    fix = edit("total.py", "return price", "return round(price, 2)")
+
+    def resolution(words: str) -> str | None:
+        person = {"type": "user", "message": {"content": words}}
+        events = [{**event, "sessionId": "s1"} for event in [*red, *fix, *GREEN, person]]
+        [error] = run(*events).errors
+        return error.resolution
+
+    assert resolution("No, don't round. Use Decimal.") is None
+    assert resolution("Great. Now the form.") is not None
+    assert resolution("No, the button should be blue.") is not None
+
+
 def test_of_a_long_line_only_the_command_that_changed_is_told() -> None:
     shown = "sed -n '303,307p' /home/dev/project/pkg/metricstore/walCheckpoint.go"
     wrong = fail(f"{shown} | cat -A", "cat: illegal option -- A")
@@ -209,7 +318,7 @@ def test_files_outside_the_project_are_not_named_but_the_change_is_told() -> Non
 
 def test_a_solution_is_short_redacted_and_no_echo_of_memory() -> None:
     many = [event for n in range(9) for event in edit(f"src/a_rather_long_name_{n}.py")]
-    long = solved(*RED, *many, said("It was wrong because " + "x" * 90 + "."), *GREEN)
+    long = solved(*RED, *many, said("It was closed because of " + "x" * 90 + "."), *GREEN)
     assert long is not None
     assert len(long) <= LONGEST
     assert "and 6 more" in long

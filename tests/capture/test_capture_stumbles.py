@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from capturing import INIT, ROOT, bash, came, ended, messages, run, used
+from capturing import INIT, ROOT, bash, came, ended, messages, run, said, used
 from timing import assert_linear
 
 from ralph.capture.errors import best_line
@@ -38,7 +38,15 @@ PROBES = {
     "git rev-parse @{u}": "fatal: no upstream configured for branch 'x'", "test -f x && ls x": "",
     "ls .golang* 2>/dev/null": "(eval):1: no matches found: .golang*", "gofmt -d a.go": "diff a.go",
 }
+PROBES |= {
+    "npx vercel domains --help": "Usage: vercel domains", "systemctl status app": "Active: failed",
+    "gh api repos/a/b/commits/c": "gh: Not Found (HTTP 404)", "timeout 5 nc -z host 6379": "",
+    'curl -s -o /dev/null -w "%{http_code}" localhost:3000': "000", "gh run watch 7": "X main CI",
+    "entire explain 1d0b": 'no checkpoint or commit found matching "1d0b"',
+}
 WORK = {
+    "gh api --method PUT repos/a/b": "gh: Validation Failed (HTTP 422)", "curl localhost:3000": "",
+    "timeout 60 pytest": "1 failed",
     "make": "", "pytest -q": "1 failed", "git push": "! [rejected]", "grep x y && make": "",
     "go test ./...": "?  pkg [no test files]", "sed -i s/a/b/ x": "sed: x", "gofmt -w a.go": "",
     "gh pr create": "a pull request already exists", "npm run build | tee log; cat log; make": "",
@@ -91,6 +99,87 @@ def test_a_script_for_the_moment_fails_about_itself() -> None:
     assert is_scratch("bun /tmp/fix.js", 'Module not found "/tmp/fix.js"')
     assert not is_scratch("python3 -c 'import app'", "ModuleNotFoundError: No module named 'app'")
     assert not is_scratch("python3 app.py", "KeyError: 1")
+
+
+@pytest.mark.parametrize(
+    "line", ["python3 -c 'import app'", "python3 - <<'EOF'\nimport app\nEOF", "node -e 'run()'"]
+)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "(eval):1: command not found: python3",
+        "UnicodeDecodeError: 'gbk' codec can't decode byte 0x80 in position 3",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'docs/manual.pdf'",
+    ],
+)
+def test_a_script_for_the_moment_may_fail_about_the_machine(line: str, message: str) -> None:
+    [got] = messages(run(INIT, *bash(line, f"Exit code 1\n{message}", error=True), ended()))
+    assert got == message.removeprefix("(eval):1: ")
+
+
+def test_what_a_script_in_a_pipe_makes_of_an_answer_is_about_the_script() -> None:
+    line = "gh api repos/a/b 2>&1 | python3 -c 'import json,sys; json.load(sys.stdin)' | head -30"
+    wrong = "json.decoder.JSONDecodeError: Extra data: line 1 column 122 (char 121)"
+    output = f'Traceback (most recent call last):\n  File "<string>", line 1\n{wrong}'
+    assert messages(run(INIT, *bash(line, output), ended())) == []
+    line = "python3 - <<'EOF'\nedit()\nEOF\ngo test ./..."
+    failed = "Exit code 1\na.go:3:1: undefined: total\nFAIL"
+    assert messages(run(INIT, *bash(line, failed, error=True), ended())) == ["undefined: total"]
+
+
+@pytest.mark.parametrize(
+    ("line", "output"),
+    [
+        ('psql -c "select * from t"', 'ERROR:  relation "t" does not exist'),
+        ("ssh web 'systemctl restart app'", "CPU: 1ms"),
+        ("npm run dev", "VITE ready\n^C"),
+        ("go test ./...", "no packages to test"),
+        ("bash tests/run.sh", "bash: tests/run.sh: No such file or directory"),
+    ],
+)
+def test_a_failure_that_says_nothing_about_the_project_is_not_kept(line: str, output: str) -> None:
+    got = run(INIT, *bash(line, f"Exit code 1\n{output}", error=True), ended())
+    assert messages(got) == []
+
+
+def test_a_call_that_was_wrong_is_kept_with_what_helped() -> None:
+    wrong = bash(
+        "bash run.sh", "Exit code 127\nbash: run.sh: No such file or directory", error=True
+    )
+    [error] = run(INIT, *wrong, *bash("cd tests && bash run.sh", "ok"), ended()).errors
+    assert error.resolution == "`bash run.sh` in the folder `tests` passed."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Now let me run the tests to verify they fail (RED phase).",
+        "It should fail, because the function is not written yet.",
+    ],
+)
+def test_a_check_that_is_meant_to_fail_is_no_error(words: str) -> None:
+    red = bash("go test ./...", "Exit code 1\na_test.go:3:1: undefined: Total", error=True)
+    edit = [used("e", "Write", {"file_path": f"{ROOT}/a_test.go"}), came("e", "File created")]
+    assert run(INIT, *edit, said(words), *red, ended()).errors == ()
+    after = run(INIT, *edit, *red, said("The test fails as expected. Now the code."), ended())
+    assert (after.errors, after.outcome) == ((), "unknown")
+    # Without such words it is an error, also when the same check fails again.
+    assert len(run(INIT, *edit, *red, ended()).errors) == 1
+    assert len(run(INIT, *edit, said(words), *red, said("Done."), *red, ended()).errors) == 1
+
+
+def test_findings_that_were_there_before_do_not_count() -> None:
+    edit = [used("e", "Edit", {"file_path": f"{ROOT}/a.ts"}), came("e", "updated")]
+    commit = bash("git commit -m 'Round the total to cents'", "[main 1a2b3c4] Round")
+    red = bash(
+        "npx tsc", "Exit code 2\nold.ts(3,1): error TS2304: Cannot find name 'g'", error=True
+    )
+    said_so = said("All TypeScript errors are pre-existing, none is in a file of mine.")
+    got = run(INIT, *edit, *commit, *red, said_so, ended())
+    assert (got.errors, got.outcome) == ((), "success")
+    asks = said("Let me check if these errors are pre-existing.")
+    got = run(INIT, *edit, *commit, *red, asks, ended())
+    assert (len(got.errors), got.outcome) == (1, "partial")
 
 
 def test_the_line_that_tells_the_error_is_the_message_not_the_last_one() -> None:

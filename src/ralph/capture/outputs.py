@@ -31,7 +31,7 @@ from ralph.capture.errors import (
 )
 from ralph.capture.lines import sentences
 from ralph.capture.rules import names, pattern, rows, words
-from ralph.records.iteration import ErrorSeen
+from ralph.records.iteration import ErrorSeen, ErrorType
 
 StumbleKind = Literal[
     "denied", "refused", "cancelled", "blocked", "edit", "read", "call", "sandbox", "probe"
@@ -62,6 +62,13 @@ USAGE = pattern("usage")
 _NEUTRAL = frozenset("cd pushd popd export set source . echo printf mkdir".split())
 _LISTING = frozenset("ls cat rm head tail stat find wc file du rg".split())
 _RUNS_ANOTHER = frozenset("sudo env command time timeout xargs wsl".split())
+_DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+# Words that ask a program for its own help.
+_HELP = frozenset({"--help", "--version"})
+# Words that make a request for a web page more than a question.
+_SENDS = frozenset(
+    {"-X", "--method", "--request", "-f", "-F", "--field", "--raw-field", "--input", "-d", "--data"}
+)
 _INLINE = frozenset({"-c", "-e", "--eval", "-"})
 
 
@@ -77,10 +84,16 @@ def _asks(words: list[str]) -> bool:
     """Whether a simple command only asks; for ssh, sudo and the like, what they run decides."""
     name = posixpath.basename(words[0]) if words else ""
     rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    if _HELP & set(words[1:]) or rest[:1] == ["help"]:
+        return True
     if name == "ssh":
         return is_probe(next((word for word in rest if " " in word), ""), "")
     if name in _RUNS_ANOTHER:
-        return _asks(rest)
+        return _asks(rest[1:] if rest and _DURATION.fullmatch(rest[0]) else rest)
+    if name == "curl":
+        return "%{http_code}" in " ".join(words) or bool({"-I", "--head"} & set(words))
+    if name == "gh" and rest[:1] == ["api"]:
+        return not _SENDS & set(words)
     if name == "sed" and any(word.startswith("-i") for word in words):
         return False
     if name == "gofmt" or any(word.startswith(("--check", "--exit-code")) for word in words):
@@ -102,18 +115,57 @@ def is_unmatched(line: str, output: str) -> bool:
     return bool(globs) and any(posixpath.basename(one.words[0]) in _LISTING for one in holds)
 
 
-def is_scratch(line: str, message: str) -> bool:
+def is_scratch(line: str, message: str, error_type: ErrorType = "unknown") -> bool:
     """Whether an error comes from a throwaway script and is only about that script."""
     is_missing = pattern("no module").search(message) is not None
     if is_missing and pattern("scratch").search(message):
         return True
-    for command in shell.deciding(line):
-        words = _unset(command.words)
-        inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
-        if inline and pattern("interpreters").fullmatch(posixpath.basename(words[0])):
-            # A missing module still says something about the project.
-            return not is_missing and "ImportError" not in message
-    return False
+    if pattern("about the query").search(message) and _asks_with_query(line):
+        return True
+    is_beyond = pattern("beyond the script").search(message) and not _is_scratch_file(message)
+    if is_missing or "ImportError" in message or is_beyond:
+        # This says something about the machine or the project.
+        return False
+    if any(_is_inline(command, line) for command in shell.deciding(line)):
+        # A check that follows the script on its line has errors of its own.
+        return error_type not in JUDGED or not shell.is_check(line)
+    reads = any(one.joined == "|" and _is_inline(one, line) for one in shell.commands(line))
+    return reads and _UNCAUGHT.match(message) is not None
+
+
+def _is_scratch_file(message: str) -> bool:
+    """Whether a script did not find a file that was made for the moment."""
+    return "FileNotFoundError" in message and pattern("scratch").search(message) is not None
+
+
+def _is_inline(command: shell.ShellCommand, line: str) -> bool:
+    """Whether a command runs a script that is written on its line."""
+    words = _unset(command.words)
+    inline = any(word in _INLINE for word in words[1:3]) or ("<<" in line and len(words) < 3)
+    return inline and bool(pattern("interpreters").fullmatch(posixpath.basename(words[0])))
+
+
+def _asks_with_query(line: str) -> bool:
+    """Whether a line gives a program a query to answer, perhaps on another machine."""
+    called = pattern("queries").search(line)
+    rest = line[called.end() :] if called else ""
+    return called is not None and ("'" in rest or '"' in rest)
+
+
+def is_slip(message: str) -> bool:
+    """Whether an error is worth knowing only together with what helped.
+
+    That is so if the call itself was wrong, or if nothing says why it failed.
+    """
+    if pattern("slips").match(message):
+        return True
+    failure = _FAILURE.match(message)
+    if failure is None or not failure["last"]:
+        return False
+    last = failure["last"]
+    if ASIDE.search(last):
+        return True
+    return not (pattern("tells").search(last) or pattern("says why").search(last))
 
 
 # -- What a command printed.
@@ -121,11 +173,13 @@ def is_scratch(line: str, message: str) -> bool:
 
 _READ = 64_000
 # Exit codes of a command that somebody stopped.
-_STOPPED = frozenset({130, 143})
+_STOPPED = frozenset({124, 130, 143, 144})
 # A job's log is fetched because the job failed.
 _JOB_LOG = re.compile(r"\bgh run view\b.{0,300}--log|/actions/jobs/\d+/logs")
 # An exception on the last line was not caught.
 _UNCAUGHT = re.compile(r"(?:[\w.]+(?:Error|Exception)|fatal|panic): \S")
+# A message that `_failure` made.
+_FAILURE = re.compile(r"`[^`]{0,400}` failed(?: with exit code -?\d+)?(?:: (?P<last>.+))?$", re.S)
 
 
 def is_job_log(command: str) -> bool:
@@ -180,6 +234,7 @@ def read_output(
         and not pattern("unreadable").match(error.message)
         and not ASIDE.search(error.message)
         and not is_unmatched(command, error.message)
+        and not is_scratch(command, error.message, error.error_type)
     ]
     last = text.rstrip()[-500:].rpartition("\n")[2]
     return CommandOutput(errors, text, sure=is_log or not loose or bool(_UNCAUGHT.match(last)))
@@ -193,11 +248,13 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     own = text if shell.origin(command) != "file" else "\n".join(text.strip().split("\n")[-12:])
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
     worth = [error for error in errors if not pattern("unreadable").match(error.message)]
-    worth = [error for error in worth if not is_scratch(command, error.message)]
+    worth = [one for one in worth if not is_scratch(command, one.message, one.error_type)]
     if is_probe(command, text):
         # A wrong call is worth knowing, even if the command only asked.
         called = [error for error in worth if USAGE.search(error.message)]
         worth = [error for error in called if not is_unmatched(command, error.message)]
+    elif text.rstrip().endswith("^C"):
+        worth = []
     elif not (errors or code in _STOPPED or shell.is_masked(command) or is_scratch(command, "")):
         worth = [ErrorSeen(_failure(command, code, text))]
     return CommandOutput(worth, text, probe=None if worth else "probe")
@@ -224,7 +281,7 @@ def _failure(command: str, code: int | None, text: str) -> str:
 
 
 _NAMED = pattern("named")
-_NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")
+_NAMING = ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ", "exit status ", "exit code ")
 _QUOTED = pattern("quoted")
 _CODE = re.compile(r"\w\(|:=|=>|^(?:return|if|func|def|err|const|let|var)\b|\.\w+$|^[\w.-]+$")
 
@@ -251,7 +308,8 @@ def errors_pasted(text: str, resolve: Resolve) -> list[ErrorSeen]:
     named = _named(plain, resolve, pattern("doubtful"))
     found += (one for one in named if one.message.removeprefix("Error: ") not in printed)
     logged = "\n".join(line for line in plain.split("\n") if not pattern("by hand").match(line))
-    if not found and len(pattern("log lines").findall(plain)) > 1:
+    is_plan = pattern("section").search(plain) is not None
+    if not found and not is_plan and len(pattern("log lines").findall(plain)) > 1:
         found = _best(logged, resolve)
     return folded(found)[:MOST_PER_OUTPUT]
 

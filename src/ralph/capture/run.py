@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,11 +18,11 @@ import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
-from ralph.capture.lines import LineReader, clip, moment, session_name
+from ralph.capture.lines import LineReader, clip, moment, sentences, session_name
 from ralph.capture.rules import pattern
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
-from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
+from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import marked, strip_marked
 from ralph.text.signature import signature
@@ -38,6 +39,8 @@ LONGEST_MESSAGE = 500
 SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
+# How much of what the agent says before or after a check is about that check.
+_ANNOUNCEMENT = 300
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 # Where agents put working copies inside a project.
 _WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
@@ -69,8 +72,17 @@ class RunFindings(LineReader):
         self._last_time: Any = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
-        # Errors met while the exit code was another command's: kept only if they were solved.
+        # Errors kept only if they were solved: met while the exit code was another command's, or
+        # made by the call itself.
         self._unsure: set[str] = set()
+        # Errors of checks that were meant to fail; errors that were there before the session.
+        self._meant: set[str] = set()
+        self._old: set[str] = set()
+        # The errors of the last check if it failed, and whether that still counts as a failure.
+        self._red: tuple[str, ...] = ()
+        self._failing = False
+        self._just_checked = False
+        self._announced = ""
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
@@ -130,7 +142,7 @@ class RunFindings(LineReader):
         place = self.place(path, base)
         self.attempts.edit(FileEdit(place or ELSEWHERE, old, new))
         if place:
-            self.account.prove("edited")
+            self._prove("edited")
         for test, why in self.attempts.dropped:
             self.decide(Decision(f"Removed the test {test} instead of fixing it", why or None))
         self.attempts.dropped.clear()
@@ -167,6 +179,8 @@ class RunFindings(LineReader):
         if not text or text in self._prompts:
             return
         self._prompts.add(text)
+        self._announced = ""
+        self._reject(text)
         self.attempts.ask(text)
         self.account.ask(text)
         for error in outputs.errors_pasted(text, self.place):
@@ -177,8 +191,9 @@ class RunFindings(LineReader):
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
         """Note that a person rejected a call, perhaps with words."""
-        self.account.prove("refused")
+        self._prove("refused")
         if words := decisions.refusal(output):
+            self._reject(words)
             title = decisions.plan_title(plan) if plan else ""
             self.decide(decisions.refused(words, f'the plan "{title}"' if title else what))
             self.attempts.ask(words)
@@ -217,6 +232,7 @@ class RunFindings(LineReader):
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
         self.account.say(text)
+        self._excuse(text)
         self._solve(self.attempts.hear(text, self._echoed))
         if self._again(text):
             return
@@ -284,7 +300,7 @@ class RunFindings(LineReader):
         """Keep an error, or count it if one with the same signature is kept. Return its name here,
         or "" if it is not kept. `met` is 0 for an error that was only mentioned."""
         message, key = _named_error(error.message)
-        if not key:
+        if not key or pattern("client's own").match(message):
             return ""
         path = redact(error.file_path) if error.file_path else None
         # The same error with a little more or less text around it.
@@ -315,7 +331,7 @@ class RunFindings(LineReader):
         self, command: str, ran: outputs.CommandOutput, *, failed: bool, begun: int
     ) -> None:
         """Read a finished command of the main agent: keep its errors, and see what it solved."""
-        self._prove(command, ran, failed=failed)
+        self._judge(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
             return
         if ran.errors or self.attempts.may_be(command):
@@ -328,14 +344,25 @@ class RunFindings(LineReader):
         if not failed:
             self.attempts.do("ran", command)
 
-    def _prove(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
+    def _prove(self, proof: decisions.Proof) -> None:
+        """Note an event that shows how the session is going.
+
+        A failed check waits until then: the agent may say that it was meant to fail.
+        """
+        if self._failing:
+            self.account.prove("failed")
+        self._failing = proof == "failed"
+        if proof != "failed":
+            self.account.prove(proof)
+
+    def _judge(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
         """Note what a command proves about the session: a check, a commit, a pull request."""
         message = decisions.commit_message(command)
         if message or pattern("opens").search(command):
             if failed or ran.errors:
-                self.account.prove("failed")
+                self._prove("failed")
                 return
-            self.account.prove("saved")
+            self._prove("saved")
             self.account.commit(message.partition("\n")[0])
             if message and (decision := decisions.committed(message)):
                 self.decide(decision)
@@ -343,7 +370,7 @@ class RunFindings(LineReader):
             call = shell.shell_call(command, ran.here)
             went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
             if went != "unclear":
-                self.account.prove("passed" if went == "well" else "failed")
+                self._prove("passed" if went == "well" else "failed")
 
     def _tried(
         self,
@@ -355,9 +382,14 @@ class RunFindings(LineReader):
         """Keep the errors of a finished call, and mark those solved that it shows to be gone."""
         before = set(self._errors)
         names = [name for error in ran.errors if (name := self.add_error(error))]
-        if not ran.sure:
-            new = (name for name in names if name not in before)
-            self._unsure |= {n for n in new if self._errors[n].error_type not in JUDGED}
+        for name in names:
+            error = self._errors[name]
+            if name in before or error.error_type in JUDGED:
+                continue
+            if not ran.sure or outputs.is_slip(error.message):
+                self._unsure.add(name)
+        if shell.is_check(call.line) and went != "unclear":
+            self._see_check(names)
         if went == "badly":
             elsewhere = outputs.is_job_log(call.line)
             self._solve((name, None) for name in names)
@@ -367,6 +399,41 @@ class RunFindings(LineReader):
             self._solve(self.attempts.get_past(call, begun, names, self._echoed))
         elif went == "well" and self.attempts.open:
             self._solve(self.attempts.succeed(call, begun, self._echoed))
+
+    def _see_check(self, names: list[str]) -> None:
+        """Note the errors of a check that is done; none if it was announced to fail."""
+        self._red = tuple(names)
+        self._just_checked = True
+        self._meant -= set(names)
+        self._old -= set(names)
+        if names and pattern("meant").search(self._announced):
+            self._forgive(self._meant)
+        self._announced = ""
+
+    def _excuse(self, text: str) -> None:
+        """Read what the agent says about a check: that it is meant to fail, or failed before."""
+        self._announced = text[-_ANNOUNCEMENT:]
+        just_now = self._just_checked
+        self._just_checked = False
+        if not self._red:
+            return
+        if just_now and pattern("meant").search(text[:_ANNOUNCEMENT]):
+            self._forgive(self._meant)
+        elif any(
+            pattern("pre-existing").search(sentence) and not pattern("unsure").search(sentence)
+            for sentence in sentences(text[:_READ])
+        ):
+            self._forgive(self._old)
+
+    def _forgive(self, kind: set[str]) -> None:
+        """Put the errors of the last check among those of a kind that do not count."""
+        kind |= {name for name in self._red if self._errors[name].error_type in JUDGED}
+        self._failing = False
+
+    def _reject(self, text: str) -> None:
+        """Take back solutions of this turn that a person's words are against."""
+        rejected = self.attempts.rejected(text)
+        self._solve((name, None) for name in rejected if name in self._errors)
 
     def _solve(self, solved: Iterable[tuple[str, str | None]]) -> None:
         for name, solution in solved:
@@ -391,7 +458,9 @@ class RunFindings(LineReader):
     @property
     def errors(self) -> tuple[ErrorSeen, ...]:
         """The errors worth remembering, each placed in a file of the project if possible."""
-        kept = (one for name, one in self._errors.items() if name not in self._unsure)
+        old = {name for name in self._old if not self._errors[name].resolution}
+        hidden = self._unsure | self._meant | old
+        kept = (one for name, one in self._errors.items() if name not in hidden)
         return tuple(self._in_its_file(error) for error in kept)
 
     def _in_its_file(self, error: ErrorSeen) -> ErrorSeen:
@@ -430,7 +499,7 @@ class RunFindings(LineReader):
             ),
             terminal_reason=reason,
             title=redact(self.account.title),
-            outcome=self.account.outcome(stopped=reason in {"interrupted", "refused"}),
+            outcome=self._outcome(reason),
             stumbles=dict(self.stumbles),
             permission_denials=tuple(redact(name) for name in self.denied if name),
             used_tools={redact(name): n for name, n in self.used_tools.items()},
@@ -438,6 +507,12 @@ class RunFindings(LineReader):
             ended_at=self.ended,
             **(usual | facts),
         )
+
+    def _outcome(self, reason: TerminalReason) -> Outcome:
+        account = copy(self.account)
+        if self._failing:
+            account.prove("failed")
+        return account.outcome(stopped=reason in {"interrupted", "refused"})
 
 
 # The same few files and errors come again and again.

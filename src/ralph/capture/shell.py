@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -18,7 +19,7 @@ import msgspec
 
 from ralph.capture.lines import clip
 from ralph.capture.rules import names, pattern, words
-from ralph.records.iteration import FileAction
+from ralph.records.iteration import ErrorType, FileAction
 from ralph.text.redact import redact
 
 _LONGEST = 20_000
@@ -264,14 +265,21 @@ def is_masked(line: str) -> bool:
 CallOutcome = Literal["well", "badly", "unclear"]
 
 _SHORT = 60
+# The longest command that is shown whole to tell how it differs from another.
+_LONGEST_SHOWN = 150
+_LONG_WORD = 30
+_MOST_WORDS = 200
 _READ = 2000
 GOING = re.compile(r"\A(?:cd (?:\"[^\"]*\"|[^\s;&]+)\s*(?:&&|;|\n)\s*)+")
 
 # Programs that run the command that follows them.
-_WRAPPERS = frozenset({"time", "nice", "nohup", "exec", "command", "npx", "bunx", "env", "stdbuf"})
-_RUN = frozenset({"uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
+_WRAPPERS = names("wrappers")
+_RUNNERS = names("runners")
+_SCRIPT = "<script>"
+_SCRIPTED = frozenset({"-c", "-e", "--eval", "-"})
 # Programs that check everything unless they get a target, so a wider run proves a narrower one.
 _CHECKS = words("checks")
+_OF_TYPE = {"test": pattern("runs tests"), "lint": pattern("runs linters")}
 # These always work on the whole project.
 ON_ALL = frozenset({("git", "commit"), ("git", "push"), ("git", "pull"), ("git", "rebase")})
 # The final verdict of a test runner counts, whatever was logged before it.
@@ -329,6 +337,10 @@ def _shell_call(command: ShellCommand) -> ShellCall:
     program, rest = _program(command)
     if program[:2] in ON_ALL:
         return ShellCall(program[:2])
+    is_script = not rest or bool(_SCRIPTED & set(rest[:2]))
+    if is_script and len(program) == 1 and pattern("interpreters").fullmatch(program[0]):
+        # Two scripts on the command line are two programs.
+        return ShellCall((*program, _SCRIPT))
     targets, options, skip = set[str](), set[str](), False
     for word in rest:
         if skip:
@@ -351,15 +363,23 @@ def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
             words = words[1:]
         elif (
             name == "timeout"
-            or (name in _RUN and verb == ["run"])
+            or f"{name}:{''.join(verb)}" in _RUNNERS
             or (pattern("python").fullmatch(name) and verb == ["-m"])
         ):
-            words = words[2:]
+            # `mise exec go@1.24 -- go test`
+            execs = verb in (["exec"], ["x"])
+            after = words.index("--") if execs and "--" in words[:5] else 1
+            words = words[after + 1 :]
+        elif words[0] in {"-y", "--yes"}:
+            words = words[1:]
         else:
             break
     if not words:
         return (), []
-    name, rest = posixpath.basename(words[0]), words[1:]
+    name = posixpath.basename(words[0])
+    rest = words[1:]
+    # `vercel@latest` is a version of `vercel`.
+    name = name.partition("@")[0] or name
     program = ["python" if pattern("python").fullmatch(name) else name]
     if name in names("many") and rest and not rest[0].startswith("-"):
         program.append(rest.pop(0))
@@ -375,18 +395,32 @@ def _plain(target: str) -> str:
     return "" if target == "." else target
 
 
-def again(call: ToolAttempt, failed: ToolAttempt, place: str | None) -> bool:
+def again(
+    call: ToolAttempt, failed: ToolAttempt, place: str | None, error_type: ErrorType = "unknown"
+) -> bool:
     """Whether the call, if it succeeds, shows that an error of the failed one is gone."""
     if call.folder != failed.folder or call.text == failed.text or not failed.calls:
         return call.folder == failed.folder and call.text == failed.text
-    # Of several programs in a line the last one failed, or none after the failed one ran.
-    last = failed.calls[-1]
-    wanted = [last] if failed.masked or last.checks or last.program[:2] in ON_ALL else failed.calls
+    wanted = blamed_calls(failed, error_type)
     return all(any(_covers(one, less, place) for one in call.calls) for less in wanted)
 
 
+def blamed_calls(failed: ToolAttempt, error_type: ErrorType) -> tuple[ShellCall, ...]:
+    """Return the programs of a failed line that have to run again before an error is gone."""
+    if kind := _OF_TYPE.get(error_type):
+        # Only what runs tests shows that a test passes.
+        of_type = tuple(one for one in failed.calls if kind.search(" ".join(one.program)))
+        if of_type:
+            return of_type[-1:]
+    # Of several programs in a line the last one failed, or none after the failed one ran.
+    last = failed.calls[-1]
+    if failed.masked or last.checks or last.program[:2] in ON_ALL:
+        return (last,)
+    return failed.calls
+
+
 def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
-    if call.program != failed.program:
+    if call.program != failed.program or call.program[-1] == _SCRIPT:
         return False
     more, less = call.options - failed.options, failed.options - call.options
     if not all(pattern("harmless").fullmatch(option) for option in more):
@@ -439,6 +473,14 @@ def _says_passed(end: str) -> bool:
     return pattern("passed").search(end) is not None and not _FAILED.search(end)
 
 
+def proves(line: str, error_type: ErrorType) -> bool:
+    """Whether a line is a check that can show that somebody else's error is gone."""
+    kind = _OF_TYPE.get(error_type)
+    return is_check(line) and (
+        kind is None or any(kind.search(" ".join(one.program)) for one in shell_call(line).calls)
+    )
+
+
 def is_check(line: str) -> bool:
     """Whether a line runs tests, a build or a linter, directly or through a task."""
     return bool(_CHECKS.search(line[:_READ])) and any(one.checks for one in shell_call(line).calls)
@@ -452,15 +494,103 @@ def short(line: str) -> str:
     return clip(redact(text), _SHORT).replace("`", "'")
 
 
+def shown(line: str, program: tuple[str, ...] = ()) -> str:
+    """Return a command line as it is shown; of a long one, the command that runs the program."""
+    whole = short(line)
+    lines = GOING.sub("", line.strip()).count("\n")
+    if not program or not (lines or whole.endswith("\u2026")):
+        return whole
+    for command in commands(line):
+        if _works(command) and _shell_call(command).program == program:
+            return short(shlex.join(command.words))
+    return whole
+
+
+def command_of(line: str, program: tuple[str, ...]) -> str:
+    """Return the command of a line that runs a program, with a PATH that is set for it."""
+    path = ""
+    for command in commands(line):
+        if command.words[0] == "export" and any(w.startswith("PATH=") for w in command.words):
+            path = f"{shlex.join(command.words)} && "
+        if _works(command) and _shell_call(command).program == program:
+            whole = redact(path + shlex.join(command.words)).replace("`", "'")
+            return whole if len(whole) <= _LONGEST_SHOWN else ""
+    return ""
+
+
+def invoked(line: str, program: str) -> str:
+    """Return how a line invokes a program: its path or wrapper, and a PATH that is set for it."""
+    path = ""
+    for command in commands(line):
+        if command.words[0] == "export" and any(w.startswith("PATH=") for w in command.words):
+            path = f"{shlex.join(command.words)} && "
+        found, rest = _program(command)
+        if found[:1] == (program,):
+            words = command.words[: len(command.words) - len(rest) - len(found[1:])]
+            return redact(path + shlex.join(words)).replace("`", "'")[:_LONGEST_SHOWN]
+    return ""
+
+
+def moved(call: ToolAttempt, failed: ToolAttempt, wrong: str) -> str:
+    """Return a call that passed in another folder, or on another target, instead of one that
+    failed because of its own; "" if it is another program."""
+    programs = {one.program for one in failed.calls}
+    program = next((one.program for one in call.calls if one.program in programs), ())
+    if not program or program[-1] == _SCRIPT:
+        return ""
+    ours, theirs = command_of(call.line, program), command_of(failed.line, program)
+    if not ours or not theirs:
+        return ""
+    if (gone := _went(failed.line)) and gone in wrong:
+        return ""  # the folder does not exist
+    folder = _went(call.line)
+    if posixpath.isabs(folder) or (not folder and call.folder != failed.folder):
+        folder = posixpath.relpath(call.folder, failed.folder) if failed.folder else ""
+    moves = call.folder != failed.folder and folder not in {"", "."}
+    if ours == theirs:
+        return f"`{theirs}` in the folder `{folder}`" if moves else ""
+    return f"`{f'cd {folder} && ' if moves else ''}{ours}` instead of `{theirs}`"
+
+
+def _went(line: str) -> str:
+    """Return the folder that a line goes to first, or ""."""
+    there = GOING.match(" ".join(line[:_READ].split()))
+    return there[0].strip(" ;&").removeprefix("cd ").strip("'\"") if there else ""
+
+
+def varied(call: ToolAttempt, failed: ToolAttempt) -> str:
+    """Return a call that passed with more or fewer options than the one that failed.
+
+    A check on fewer targets proves nothing.
+    """
+    if not call.calls or not failed.calls or call.folder != failed.folder:
+        return ""
+    new, old = call.calls[-1], failed.calls[-1]
+    if new.program != old.program or new.program[-1] == _SCRIPT or new.program[:2] in ON_ALL:
+        return ""
+    is_more = new.options >= old.options and new.targets >= old.targets
+    is_less = new.options <= old.options and new.targets == old.targets
+    if new == old or not (is_more or is_less):
+        return ""
+    differ = (new.options ^ old.options) | (new.targets ^ old.targets)
+    if all(pattern("harmless").fullmatch(o) or pattern("narrowing").fullmatch(o) for o in differ):
+        return ""
+    if new.checks and not (old.targets and new.options != old.options):
+        return ""
+    return exchanged(command_of(call.line, new.program), command_of(failed.line, old.program))
+
+
 def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     """Return what passed instead of a line that was called wrongly; "" if they are unrelated.
 
     Another program counts only if the error, `wrong`, is that the first one is missing.
     """
-    # Without parts that only show more or less of the output.
-    core, failed_core = (_SHOWN.sub("", one.text[:_READ]).strip() for one in (call, failed))
-    if core == failed_core:  # perhaps one went to a folder that does not exist
+    core, failed_core = _core(call.line), _core(failed.line)
+    if core == failed_core:  # perhaps the part that only shows the output was wrong
         core, failed_core = (" ".join(one.line[:_READ].split()) for one in (call, failed))
+    bare, failed_bare = GOING.sub("", core), GOING.sub("", failed_core)
+    if bare != failed_bare:  # else perhaps one went to a folder that does not exist
+        core, failed_core = bare, failed_bare
     new, old = _words(core), _words(failed_core)
     part = new <= old or old <= new
     same_file = any("." in word and "/" in word for word in new & old)
@@ -470,27 +600,52 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
     programs = {one.calls[-1].program[0] for one in (call, failed) if one.calls}
     if not part and len(programs) > 1 and not pattern("missing").search(wrong):
         return ""
-    ours, theirs = short(core), short(failed_core)
-    for mine, other in [(ours, theirs), *_exchanged(core, failed_core)]:
-        if mine != other and not (mine.endswith("\u2026") and other.endswith("\u2026")):
-            return f"`{mine}` instead of `{other}`"
-    told = [f"with `{more}`"] if (more := _lacking(core, failed_core)) else []
-    told += [f"without `{less}`"] if (less := _lacking(failed_core, core)) else []
-    return f"`{clip(ours, 30)}` {' and '.join(told)}" if told else ""
+    return exchanged(core, failed_core)
 
 
-def _exchanged(line: str, other: str) -> list[tuple[str, str]]:
-    """Return the command of a line that stands for another one, if the lines differ in no more."""
+def _core(line: str) -> str:
+    """Return a line without what changes nothing: messages, waits, less or more output."""
+    text = line.strip()
+    if "<<" in text:
+        text = pattern("heredoc").sub(" ", text[:_LONGEST])
+    text = text[:_READ]
+    if pattern("has a message").search(text):
+        text = pattern("message").sub("", text)
+    return " ".join(_SHOWN.sub("", pattern("wait").sub("", text)).split())
+
+
+def exchanged(line: str, other: str) -> str:
+    """Return "`line` instead of `other`", with everything that differs; "" if that is too long."""
+    whole = (line, other)
     mine, others = ([shlex.join(one.words) for one in commands(text)] for text in (line, other))
-    pairs = [(a, b) for a, b in zip(mine, others, strict=False) if a != b]
-    return [(short(a), short(b)) for a, b in pairs if len(mine) == len(others) and len(pairs) == 1]
+    differ = [(a, b) for a, b in zip(mine, others, strict=False) if a != b]
+    pairs = [whole]
+    if len(mine) == len(others) and len(differ) == 1:
+        pairs.insert(int(max(map(len, whole)) <= _SHORT), differ[0])
+    pairs.append(_differing(*whole))
+    for one, another in pairs:
+        ours, theirs = (redact(" ".join(text.split())).replace("`", "'") for text in (one, another))
+        if ours != theirs and ours and theirs and max(len(ours), len(theirs)) <= _LONGEST_SHOWN:
+            return f"`{ours}` instead of `{theirs}`"
+    return ""
+
+
+def _differing(line: str, other: str) -> tuple[str, str]:
+    """Return two lines with "\u2026" for the words that are the same, but the program's."""
+    ours, theirs = line.split()[:_MOST_WORDS], other.split()[:_MOST_WORDS]
+    mine, others = list[str](), list[str]()
+    for change, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if change != "equal":
+            mine += ours[a:b]
+            others += theirs[c:d]
+            continue
+        same = ours[a:b]
+        if len(same) > 1 or len(same[0]) > _LONG_WORD:
+            same = [*same[: 2 * (a == 0)], "\u2026"]
+        mine += same
+        others += same
+    return " ".join(mine), " ".join(others)
 
 
 def _words(text: str) -> set[str]:
     return {word.replace("\\", "/").strip("'\"").removeprefix("./") for word in _WORD.findall(text)}
-
-
-def _lacking(text: str, other: str) -> str:
-    """Return the first words of a line that the other lacks."""
-    words = [word for word in text.split() if word not in other.split()]
-    return clip(redact(" ".join(words[:4])), 80).replace("`", "'")

@@ -22,7 +22,9 @@ from ralph.capture.lines import clip, sentences
 from ralph.capture.outputs import USAGE
 from ralph.capture.rules import names, pattern
 from ralph.records.iteration import ErrorSeen
+from ralph.text.rarity import usual_rarity
 from ralph.text.redact import redact
+from ralph.text.tokens import tokens
 
 ELSEWHERE = "a file outside the project"
 LONGEST = 480
@@ -37,6 +39,13 @@ _LONGEST_TEXT = 4000
 _LONGEST_WORD = 140
 _NEAR = 8
 _NEAR_COMMIT = 20
+# A program that is missing stays missing, so it may be found much later.
+_NEAR_PROGRAM = 60
+# A reason shares a word this rare with what it explains, or several less rare ones, in nats.
+_RARE_NATS = 3.0
+_SHARED_NATS = 6.0
+_COMMON_NATS = 2.0
+_MOST_SOLVED = 20
 
 Echoed = Callable[[str], bool]
 
@@ -53,8 +62,7 @@ _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tid
 _DESTROYS = pattern("destroys")
 # The call itself was wrong, not the project, if the line contains what the error names.
 _WRONG = re.compile(
-    rf"{USAGE.pattern}|No such file or directory|no such file or directory:|ignored by one of your"
-    r"|did not match any|not a git repository|No version is set",
+    rf"{USAGE.pattern}|{pattern('misplaced').pattern}|ignored by one of your|No version is set",
     re.I,
 )
 
@@ -98,6 +106,8 @@ class Attempts:
         self._said: deque[_AttemptStep] = deque(maxlen=6)
         # Errors solved just now: the agent's next words may say why.
         self._fresh: dict[str, tuple[ErrorSeen, str]] = {}
+        # What was solved since the person last spoke.
+        self._solved: dict[str, str] = {}
         # Tests that were removed, and why.
         self.dropped: list[tuple[str, str]] = []
 
@@ -140,7 +150,8 @@ class Attempts:
         for name, failed in list(self._failed.items()):
             if failed.error.error_type == "test" and _drops(edit, failed.error.message):
                 del self._failed[name]
-                why = _sentence(self._told_since(failed), failed.error, lambda text: False)
+                said = self._told_since(failed)
+                why = _sentence(said, failed.error, lambda text: False, edit.old)
                 self.dropped.append((failed.error.message.partition(": ")[0], why))
 
     def ask(self, text: str) -> None:
@@ -149,14 +160,26 @@ class Attempts:
         for name, failed in list(self._failed.items()):
             if failed.call is None and self._turn - failed.turn > 1:
                 del self._failed[name]
+        self._solved.clear()
+        if pattern("rejects").match(text):
+            # What was edited before is not what helps.
+            kept = [step for step in self._steps if step.edit is None]
+            self._steps = deque(kept, maxlen=_MOST_STEPS)
         self.do("person", text)
+
+    def rejected(self, text: str) -> list[str]:
+        """Return the errors whose solutions of this turn a person's words are against."""
+        if not pattern("rejects").match(text):
+            return []
+        words = _rare(text[:_LONGEST_TEXT])
+        return [name for name, solution in self._solved.items() if words & _rare(solution)]
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """Note what the agent said; return better solutions of the errors it has just solved."""
         better = [
             (name, _joined(solution, why))
             for name, (error, solution) in self._fresh.items()
-            if (why := _sentence([text[:_LONGEST_TEXT]], error, echoed, _BECAUSE))
+            if (why := _sentence([text[:_LONGEST_TEXT]], error, echoed, solution, _BECAUSE))
         ]
         self._fresh.clear()
         if self._failed:
@@ -171,14 +194,15 @@ class Attempts:
         solutions of earlier errors that it got past."""
         solved: list[tuple[str, str]] = []
         over = [self._failed[name] for name in names if name in self._failed]
-        if any(USAGE.search(failed.error.message) for failed in over):
+        if any(_WRONG.search(failed.error.message) for failed in over):
             return []
         for name, failed in list(self._failed.items()):
             if name in names or begun <= failed.last or failed.call is None or failed.until:
                 continue
             if instead := self._instead(call, failed):
                 del self._failed[name]
-                solved.append((name, self._solution(name, failed, [], call, instead, echoed)))
+                solution = self._solution(name, failed, [], call, instead, echoed)
+                solved.append((name, solution))
             elif (
                 over
                 and failed.error.error_type == "runtime"
@@ -221,30 +245,65 @@ class Attempts:
     def _is_proof(self, call: shell.ToolAttempt, failed: _FailedCall) -> bool:
         """Whether a call that passed shows that the error is gone."""
         message, before = failed.error.message, failed.call
+        error_type = failed.error.error_type
         if before is None:
             # Others met it: the proof is a check after an edit, or after a linter's own fix.
-            is_lint = failed.error.error_type == "lint"
+            is_lint = error_type == "lint"
             if is_lint and _FIXES.search(call.line):
                 self.do("ran", call.line)
-            fixed = any(s.edit or (is_lint and _FIXES.search(s.what)) for s in self._since(failed))
-            return fixed and shell.is_check(call.line)
-        if not shell.again(call, before, failed.error.file_path):
-            return False
+            fixed = any(
+                (step.edit and _bears_on(step.edit, failed.error))
+                or (is_lint and _FIXES.search(step.what))
+                for step in self._since(failed)
+            )
+            return fixed and shell.proves(call.line, error_type)
+        if not shell.again(call, before, failed.error.file_path, error_type):
+            return self._is_part(call, failed)
         if any(one.program[:2] in shell.ON_ALL for one in call.calls):
             return self._calls - failed.nth <= _NEAR_COMMIT
-        blamed = _blamed(message, before.line) if USAGE.search(message) else ""
+        blamed = _blamed(failed.error, before.line) if USAGE.search(message) else ""
         return not blamed or blamed in _words(call.line)
+
+    def _is_part(self, call: shell.ToolAttempt, failed: _FailedCall) -> bool:
+        """Whether a step like `go mod tidy` came between, and most of the call then passed."""
+        if failed.call is None or self._calls - failed.nth > _NEAR:
+            return False
+        steps = self._since(failed)
+        if pattern("lacked").search(failed.error.message) and any(s.did == "ran" for s in steps):
+            wanted = {one.program[:1] for one in failed.call.calls}
+            return any(one.program[:1] in wanted for one in call.calls)
+        if failed.error.error_type == "test" or not any(step.did == "ran" for step in steps):
+            return False
+        pairs = ((one, less) for one in call.calls for less in failed.call.calls[-1:])
+        return call.folder == failed.call.folder and any(
+            one.program == less.program
+            and one.options == less.options
+            and len(less.targets) < 2 * len(one.targets & less.targets)
+            for one, less in pairs
+        )
 
     def _instead(self, call: shell.ToolAttempt, failed: _FailedCall) -> str:
         """Return what was called, a few calls later, instead of a call that was itself wrong."""
-        if failed.call is None or self._calls - failed.nth > _NEAR:
+        before, error = failed.call, failed.error
+        distance = self._calls - failed.nth
+        if before is None or error.error_type == "test":
             return ""
-        blamed = _blamed(failed.error.message, failed.call.line)
+        if distance <= _NEAR_PROGRAM and (found := _with_program(call, before, error.message)):
+            return found
+        if distance > _NEAR:
+            return ""
+        if pattern("misplaced").search(error.message):
+            if moved := shell.moved(call, before, error.message):
+                return moved
+        elif error.error_type in {"compile", "lint"}:
+            return ""
+        blamed = _blamed(error, before.line)
+        if not blamed:
+            may_pass = pattern("passing").search(error.message) or self._since(failed)
+            return "" if may_pass else shell.varied(call, before)
         # If it is called the same way again, something else has changed.
         same = blamed in _words(call.line) and any(s.edit for s in self._since(failed))
-        return (
-            "" if not blamed or same else shell.instead_of(call, failed.call, failed.error.message)
-        )
+        return "" if same else shell.instead_of(call, before, error.message)
 
     def _solution(
         self,
@@ -255,13 +314,21 @@ class Attempts:
         instead: str,
         echoed: Echoed,
     ) -> str:
-        why = _sentence(self._told_since(failed), failed.error, echoed)
-        done = [part for part in (instead, _edits(steps, failed.error), _ran(steps)) if part]
-        if failed.call and call.text != failed.call.text:
-            if not done and not shell.is_check(call.line):
+        if not instead and not _may_fix(steps, failed.error):
+            return ""
+        retried = pattern("passing").search(failed.error.message) is not None
+        changes = _edits(steps, failed.error)
+        done = [part for part in (changes, _ran(steps)) if part]
+        if instead:
+            done = [instead]
+        elif failed.call and call.text != failed.call.text:
+            given = _given(call.text, failed.call.text)
+            if given:
+                # It is often the whole solution, so it comes first.
+                done.insert(0, f"with `{given}`")
+            elif not done and not (retried or shell.is_check(call.line)):
                 done = list(filter(None, [shell.instead_of(call, failed.call)]))
-            if given := _given(call.text, failed.call.text):
-                done.append(f"with `{given}`")
+        why = _sentence(self._told_since(failed), failed.error, echoed, "; ".join(done))
         if not done and (paths := dict.fromkeys(step.edit.path for step in steps if step.edit)):
             if not why:
                 return ""  # many changes, and nothing says which one helped
@@ -275,10 +342,12 @@ class Attempts:
         if instead:
             whole += " passed"
         elif f"ran `{shell.short(call.line)}`" not in done:
-            whole += f"; then `{shell.short(call.line)}` passed"
+            whole += f"; then `{_proof(call, failed)}` passed"
         whole = f"{whole[:1].upper()}{whole[1:]}."
         if not why:
             self._fresh[name] = failed.error, whole
+        if len(self._solved) < _MOST_SOLVED:
+            self._solved[name] = whole
         return _joined(whole, why)
 
     def _told_since(self, failed: _FailedCall) -> list[str]:
@@ -303,15 +372,45 @@ class Attempts:
         )
 
 
-def _blamed(message: str, line: str) -> str:
+def _blamed(error: ErrorSeen, line: str) -> str:
     """Return the word of a line that an error is about; "" if the call itself was not wrong."""
-    if not _WRONG.search(message):
+    if not _WRONG.search(error.message):
         return ""
-    for blamed in reversed(pattern("blamed").findall(message)):
+    for blamed in reversed(pattern("blamed").findall(error.message)):
         folder = f"{blamed}/" if len(blamed) > 3 else "\0"
         if found := next((w for w in _words(line) if w == blamed or w.startswith(folder)), ""):
             return found
     return ""
+
+
+def _with_program(call: shell.ToolAttempt, failed: shell.ToolAttempt, message: str) -> str:
+    """Return the call of a program that was missing when the line before called it."""
+    found = pattern("lacked").search(message)
+    if found is None:
+        return ""
+    name = next(filter(None, found.groups()))
+    program = "python" if pattern("python").fullmatch(name) else name
+    mine = next((one for one in call.calls if one.program[0] == program), None)
+    theirs = next((one for one in failed.calls if one.program[0] == program), None)
+    if mine is None or theirs is None:
+        return ""
+    ours, other = shell.invoked(call.line, program), shell.invoked(failed.line, program)
+    if not ours or not other or ours == other:
+        return ""
+    if mine == theirs:
+        whole = shell.command_of(call.line, mine.program)
+        before = shell.command_of(failed.line, theirs.program)
+        if whole and before:
+            return f"`{whole}` instead of `{before}`"
+    return f"`{ours}` instead of `{other}`"
+
+
+def _proof(call: shell.ToolAttempt, failed: _FailedCall) -> str:
+    """Return the command that shows that an error is gone, as it is shown."""
+    if failed.call is None:
+        return shell.shown(call.line)
+    wanted = shell.blamed_calls(failed.call, failed.error.error_type)
+    return shell.shown(call.line, wanted[-1].program if wanted else ())
 
 
 def _words(line: str) -> list[str]:
@@ -370,6 +469,28 @@ def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
     return f"edited {'; '.join([*parts, _few(more)] if more else parts)}"
 
 
+def _may_fix(steps: list[_AttemptStep], error: ErrorSeen) -> bool:
+    """Whether the steps may be what helped: a linter's finding goes with an edit of its file, of
+    the linter's settings, or with a command."""
+    edits = [step.edit for step in steps if step.edit]
+    if error.error_type != "lint" or not error.file_path or not edits:
+        return True
+    if any(step.did != "edited" for step in steps):
+        return True
+    name = error.file_path.rpartition("/")[2]
+    return any(
+        edit.path.rpartition("/")[2] == name or pattern("settings").search(edit.path)
+        for edit in edits
+    )
+
+
+def _bears_on(edit: FileEdit, error: ErrorSeen) -> bool:
+    """Whether an edit is in the error's file, or shares a name with its message."""
+    if error.file_path and edit.path == error.file_path:
+        return True
+    return bool(_names(error.message) & _names(f"{edit.path} {edit.old} {edit.new}"))
+
+
 def _few(names: list[str]) -> str:
     """Return the last few names, and how many more there are."""
     more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
@@ -419,8 +540,49 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())) - names("common")
 
 
+@lru_cache(maxsize=_MOST_STEPS)
+def _subject(text: str) -> frozenset[str]:
+    """Return the stems of a text, without folders and what looks like a search pattern."""
+    words = (word for word in text[:_LONGEST_TEXT].split() if len(word) <= 80 and "|" not in word)
+    bare = (pattern("home").sub("", word) for word in words)
+    return frozenset(tokens(" ".join(bare)))
+
+
+def _rare(text: str) -> frozenset[str]:
+    """Return the stems of a text that are rare enough to be its subject."""
+    return frozenset(one for one in _subject(text) if usual_rarity(one) > _RARE_NATS)
+
+
+def _is_about(sentence: str, error: ErrorSeen, change: str, *, explicit: bool) -> bool:
+    """Whether a sentence shares a rare word, or several, with the error or with the change.
+
+    One that is `explicit` about a cause needs less.
+    """
+    said = _subject(sentence)
+    hunks = " ".join(word for word in change.split() if "/" not in word)
+    with_error = [usual_rarity(one) for one in said & _subject(error.message)]
+    with_change = [usual_rarity(one) for one in said & _subject(hunks)]
+    most = max(with_error, default=0.0)
+    if most > _RARE_NATS or (explicit and most >= _COMMON_NATS):
+        return True
+    if most >= _RARE_NATS and sum(with_error) >= _SHARED_NATS:
+        return True
+    rarest = max(with_change, default=0.0)
+    return rarest > _RARE_NATS and (explicit or rarest + most >= _SHARED_NATS)
+
+
+def _is_about_another(sentence: str, error: ErrorSeen) -> bool:
+    """Whether a sentence names a test, but not the one that failed."""
+    tests = pattern("test name").findall(sentence)
+    return bool(tests) and not any(test in error.message for test in tests)
+
+
 def _sentence(
-    texts: list[str], error: ErrorSeen, echoed: Echoed, explains: re.Pattern[str] = _EXPLAINS
+    texts: list[str],
+    error: ErrorSeen,
+    echoed: Echoed,
+    change: str,
+    explains: re.Pattern[str] = _EXPLAINS,
 ) -> str:
     """Return the agent's sentence that best says why; `texts` has the newest first."""
     words, best, most = _names(error.message), "", 1.4
@@ -430,13 +592,17 @@ def _sentence(
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue
             because = _BECAUSE.search(plain)
-            if (not because and pattern("announces").match(plain)) or not explains.search(plain):
+            if pattern("announces").match(plain) or not explains.search(plain):
+                continue
+            if pattern("pre-existing").search(plain) or _is_about_another(plain, error):
                 continue
             worth = 1.0 + min(2, len(words & _names(plain))) + (2 if because else 0)
             # The first words after a failure are about it.
             worth += 0.5 if age == len(texts) - 1 else -0.4 * age
             worth += 0.5 if "`" in plain else 0
-            if worth > most and not echoed(plain):
+            explicit = age == len(texts) - 1 and pattern("failing").search(plain) is not None
+            about = worth > most and _is_about(plain, error, change, explicit=explicit)
+            if about and not echoed(plain):
                 best, most = plain, worth
     return best[:1].upper() + best[1:] if best.partition(" ")[0].isalpha() else best
 
