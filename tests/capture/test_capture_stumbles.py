@@ -168,6 +168,35 @@ def test_a_check_that_is_meant_to_fail_is_no_error(words: str) -> None:
     assert len(run(INIT, *edit, said(words), *red, said("Done."), *red, ended()).errors) == 1
 
 
+def test_another_command_that_complains_on_the_line_of_a_check_proves_nothing() -> None:
+    edit = [used("e", "Edit", {"file_path": f"{ROOT}/a.go"}), came("e", "updated")]
+    green = bash("go test ./...", "ok  \tshop")
+    line = "go build -o /tmp/shop ./cmd/... || find . -name main.go"
+    denied = bash(line, "bfs: error: ./private: Permission denied.")
+    assert run(INIT, *edit, *green, *denied, ended()).outcome == "success"
+
+
+def test_a_check_that_could_not_start_is_not_the_one_that_was_meant_to_fail() -> None:
+    words = said("Let me verify that it fails loudly without the program.")
+    wrong = bash(
+        "go test ./e2e/...",
+        "Exit code 1\npattern ./e2e/...: directory prefix e2e does not contain main module",
+        error=True,
+    )
+    red = bash(
+        "go test ./...", "Exit code 1\n--- FAIL: TestLoud\n    a_test.go:3: missing", error=True
+    )
+    got = messages(run(INIT, words, *wrong, *red, ended()))
+    assert got == ["pattern ./e2e/...: directory prefix e2e does not contain main module"]
+
+
+def test_a_test_that_fails_again_with_a_reason_is_the_same_error() -> None:
+    red = bash("go test ./...", "Exit code 1\n--- FAIL: TestTotal (0.01s)\nFAIL", error=True)
+    more = "Exit code 1\n--- FAIL: TestTotal (0.02s)\n    a_test.go:3: got 1, want 2\nFAIL"
+    [error] = run(INIT, *red, *bash("go test -v ./...", more, error=True), ended()).errors
+    assert (error.message, error.count) == ("TestTotal: got 1, want 2", 2)
+
+
 def test_findings_that_were_there_before_do_not_count() -> None:
     edit = [used("e", "Edit", {"file_path": f"{ROOT}/a.ts"}), came("e", "updated")]
     commit = bash("git commit -m 'Round the total to cents'", "[main 1a2b3c4] Round")
@@ -177,9 +206,12 @@ def test_findings_that_were_there_before_do_not_count() -> None:
     said_so = said("All TypeScript errors are pre-existing, none is in a file of mine.")
     got = run(INIT, *edit, *commit, *red, said_so, ended())
     assert (got.errors, got.outcome) == ((), "success")
-    asks = said("Let me check if these errors are pre-existing.")
-    got = run(INIT, *edit, *commit, *red, asks, ended())
-    assert (len(got.errors), got.outcome) == (1, "partial")
+    for words in (
+        "Let me check if these errors are pre-existing.",
+        "The pre-existing configuration knows no TypeScript, so I change it.",
+    ):
+        got = run(INIT, *edit, *commit, *red, said(words), ended())
+        assert (len(got.errors), got.outcome) == (1, "partial")
 
 
 def test_the_line_that_tells_the_error_is_the_message_not_the_last_one() -> None:

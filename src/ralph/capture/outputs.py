@@ -88,6 +88,8 @@ def _asks(words: list[str]) -> bool:
         return True
     if name == "ssh":
         return is_probe(next((word for word in rest if " " in word), ""), "")
+    if name == "command" and "-v" in words:
+        return True
     if name in _RUNS_ANOTHER:
         return _asks(rest[1:] if rest and _DURATION.fullmatch(rest[0]) else rest)
     if name == "curl":

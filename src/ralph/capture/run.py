@@ -305,6 +305,8 @@ class RunFindings(LineReader):
         path = redact(error.file_path) if error.file_path else None
         # The same error with a little more or less text around it.
         known = next((name for name in self._errors if name == key or _starts(name, key)), None)
+        if known is None and error.error_type == "test":
+            known = next((name for name in self._errors if _is_same_test(name, key)), None)
         if known is None:
             if len(self._errors) >= MOST_ERRORS:
                 return ""
@@ -367,6 +369,8 @@ class RunFindings(LineReader):
             if message and (decision := decisions.committed(message)):
                 self.decide(decision)
         elif shell.is_check(command) and ran.text is not None:
+            if ran.errors and not failed and all(e.error_type not in JUDGED for e in ran.errors):
+                return  # another command of the line complained
             call = shell.shell_call(command, ran.here)
             went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
             if went != "unclear":
@@ -408,7 +412,9 @@ class RunFindings(LineReader):
         self._old -= set(names)
         if names and pattern("meant").search(self._announced):
             self._forgive(self._meant)
-        self._announced = ""
+        # A check that could not even start is not the one that was announced.
+        if not names or any(self._errors[name].error_type in JUDGED for name in names):
+            self._announced = ""
 
     def _excuse(self, text: str) -> None:
         """Read what the agent says about a check: that it is meant to fail, or failed before."""
@@ -552,6 +558,12 @@ def _starts(one: str, other: str) -> bool:
     if len(shorter) <= 25 or not longer.startswith(shorter):
         return False
     return not (longer[len(shorter)].isalnum() or longer[len(shorter)] == "_")
+
+
+def _is_same_test(one: str, other: str) -> bool:
+    """Whether one is a test's name, and the other the name with a reason."""
+    shorter, longer = sorted((one, other), key=len)
+    return longer.startswith(f"{shorter}: ")
 
 
 def _bare(text: str) -> str:

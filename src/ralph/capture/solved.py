@@ -529,6 +529,8 @@ def _ran(steps: list[_AttemptStep]) -> str:
     each = list(dict.fromkeys(step.what for step in steps if step.did == "ran"))
     told = []
     for line in each:
+        if shell.short(line).strip("\u2026") == "":
+            continue
         files = ", ".join(shell.written_by(line))
         writes = f" (a script that writes {files})" if files else ""
         told.append(f"`{shell.short(line)}`{writes}")
