@@ -83,6 +83,20 @@ def test_stumbles_and_probes_are_counted_and_not_kept() -> None:
     assert got.stumbles == {"edit": 1, "probe": 1}
 
 
+def test_a_stumble_that_one_can_learn_from_is_counted_by_its_shape() -> None:
+    skill = "<tool_use_error>Unknown skill: commit</tool_use_error>"
+    tried = [used("1", "Skill", {"skill": "commit"}), came("1", skill, error=True)]
+    unread = came("2", "<tool_use_error>File has not been read yet.</tool_use_error>", error=True)
+    glob = bash("ls *.gif[0]", "Exit code 1\n(eval):1: no matches found: *.gif[0]", error=True)
+    edit = used("2", "Edit", {"file_path": f"{ROOT}/a.py"})
+    got = run(INIT, *tried, *tried, edit, unread, *glob, ended())
+    assert got.errors == ()
+    assert got.shapes == {
+        "Unknown skill: commit": 2,
+        "zsh: no matches found (quote * ? [ ] in arguments)": 1,
+    }
+
+
 def test_a_program_that_was_called_wrongly_is_worth_remembering_though_it_only_asked() -> None:
     wrong = "Exit code 1\ncat: illegal option -- A\nusage: cat [-belnstuv] [file ...]"
     assert messages(run(INIT, *bash("sed -n 1p x | cat -A", wrong, error=True), ended())) == [

@@ -45,7 +45,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     counts everything that was processed, including cached input. `cost_usd` is the cost of the
     session; for a resumed session it includes what came before. `permission_denials` has one tool
     per denial, for a shell with its command. `outcome` is what the run itself proves. `stumbles`
-    counts the failures that were not worth keeping.
+    counts the failures that were not worth keeping, and `shapes` those of them that one can learn
+    from if they are made again and again.
     """
 
     dialect: Dialect
@@ -69,6 +70,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     mcp_failed: tuple[str, ...] = ()
     used_tools: dict[str, int] = {}
     stumbles: dict[str, int] = {}
+    shapes: dict[str, int] = {}
     started_at: str | None = None
     ended_at: str | None = None
 

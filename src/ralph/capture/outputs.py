@@ -55,6 +55,17 @@ def stumble(output: str) -> StumbleKind | None:
     return next((kind for kind, pattern in _STUMBLES if pattern.search(start)), None)
 
 
+# A pattern of the shell without quotes, which other shells would have passed on.
+_UNQUOTED = "zsh: no matches found (quote * ? [ ] in arguments)"
+
+
+def stumble_shape(output: str) -> str:
+    """Return what stumbles of one kind have in common, if one can learn from it, or ""."""
+    if shaped := pattern("shaped").search(output[:_STUMBLE_CHARS]):
+        return shaped[0]
+    return _UNQUOTED if pattern("no match").search(output[-2000:]) else ""
+
+
 # Commands that ask something; their exit code is the answer.
 _ASKING = shell.READERS | shell.LOOKERS | names("asking")
 # Messages that a program was called wrongly, which is worth knowing.

@@ -33,12 +33,14 @@ MOST_FILES = 5000
 MOST_ECHOES = 5000
 MOST_TOOLS = 500
 MOST_READ = 1000
+MOST_SHAPES = 20
 
 LONGEST_SUMMARY = 20_000
 LONGEST_MESSAGE = 500
 SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
+_ENDING = 2000
 # How much of what the agent says before or after a check is about that check.
 _ANNOUNCEMENT = 300
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
@@ -64,6 +66,8 @@ class RunFindings(LineReader):
         self.live = Live()
         self.used_tools: Counter[str] = Counter()
         self.stumbles: Counter[str] = Counter()
+        # Those that one can learn from, by what they have in common.
+        self.shapes: Counter[str] = Counter()
         self.last_text = ""
         self.attempts = Attempts()
         self._roots = [plain_path(root)] if root else []
@@ -277,13 +281,21 @@ class RunFindings(LineReader):
         seen = outputs.read_output(command, plain, place, failed=failed, is_known=self._again)
         if seen.probe:
             self.stumbles[seen.probe] += 1
+        if "no matches found" in plain[-_ENDING:]:
+            self._shape(plain[-_ENDING:])
         return msgspec.structs.replace(seen, here=here)
 
     def stumble(self, output: str) -> outputs.StumbleKind | None:
         """Return why the client itself rejected a call, and count it."""
         if kind := outputs.stumble(output):
             self.stumbles[kind] += 1
+            self._shape(output)
         return kind
+
+    def _shape(self, output: str) -> None:
+        shape = outputs.stumble_shape(output)
+        if shape and (shape in self.shapes or len(self.shapes) < MOST_SHAPES):
+            self.shapes[shape] += 1
 
     def _again(self, text: str) -> bool:
         """Whether the same text was read before; then it says nothing new."""
@@ -507,6 +519,7 @@ class RunFindings(LineReader):
             title=redact(self.account.title),
             outcome=self._outcome(reason),
             stumbles=dict(self.stumbles),
+            shapes={redact(shape): times for shape, times in self.shapes.items()},
             permission_denials=tuple(redact(name) for name in self.denied if name),
             used_tools={redact(name): n for name, n in self.used_tools.items()},
             started_at=self.started,

@@ -31,6 +31,7 @@ _NOTES = 4
 _RESULT_CHARS = 220
 # An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
+_STUMBLES = 2
 _SESSIONS_READ = 60
 # As git prints it: `[main 1a2b3c4] Subject`.
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100} [0-9a-f]{7,40}\] (.{3,200})$", re.M)
@@ -86,10 +87,13 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
     runs = [one.errors for now in features for one in now.told]
     notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
     sessions: list[PastSession] = []
+    stumbles: list[tuple[ErrorSeen, ...]] = []
     if history is not None:
         talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
         talks = talks[-_SESSIONS_READ:]
-        runs += [_errors(ralph, history.exchanges.get(name, ())) for name, _ in talks]
+        met = [_met(ralph, history.exchanges.get(name, ())) for name, _ in talks]
+        runs += [errors for errors, _ in met]
+        stumbles = [made for _, made in met]
         for name, state in islice(reversed(talks), _SESSIONS):
             if exchanges := history.read_exchanges([name]):
                 sessions.append(_session(name, state.conversation.title, state.last, exchanges))
@@ -100,28 +104,39 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
     notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
     return Brief(
         features=features,
-        repeated=tuple(repeated_errors(runs, least=_MISTAKE_FROM)),
+        repeated=(
+            *repeated_errors(runs, least=_MISTAKE_FROM),
+            # A stumble needs no fix: it says itself what not to do.
+            *repeated_errors(stumbles, least=_MISTAKE_FROM, unsolved=True)[:_STUMBLES],
+        ),
         sessions=tuple(sessions),
         notes=tuple(notes[:_NOTES]),
     )
 
 
 class _SeenErrors(msgspec.Struct, frozen=True):
-    """The part of an exchange that lists its errors."""
+    """The part of an exchange that lists its errors and stumbles."""
 
     errors: tuple[ErrorSeen, ...] = ()
+    stumbles: dict[str, int] = {}
 
 
 _errors_in = msgspec.json.Decoder(_SeenErrors).decode
 
 
-def _errors(ralph: Ralph, exchanges: Sequence[str]) -> tuple[ErrorSeen, ...]:
+def _met(
+    ralph: Ralph, exchanges: Sequence[str]
+) -> tuple[tuple[ErrorSeen, ...], tuple[ErrorSeen, ...]]:
+    """Return the errors of a session, and its stumbles."""
     records = ralph.conversations.stream.history.records
-    found: list[ErrorSeen] = []
+    errors: list[ErrorSeen] = []
+    stumbles: list[ErrorSeen] = []
     for one in exchanges:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` reports it
-            found += _errors_in(records[one].body).errors
-    return tuple(found)
+            seen = _errors_in(records[one].body)
+            errors += seen.errors
+            stumbles += (ErrorSeen(shape, count=times) for shape, times in seen.stumbles.items())
+    return tuple(errors), tuple(stumbles)
 
 
 def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:

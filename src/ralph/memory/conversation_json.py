@@ -172,6 +172,7 @@ class _PlainExchange(msgspec.Struct, kw_only=True):
     errors: tuple[ErrorSeen, ...] | None = None
     decisions: tuple[Decision, ...] | None = None
     files_touched: tuple[FileTouched, ...] | None = None
+    stumbles: dict[str, _Count] | None = None
     messages: tuple[Message, ...] | None = None
 
 

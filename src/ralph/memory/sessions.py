@@ -132,6 +132,7 @@ def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
         started=captured.started_at,
         completed=captured.ended_at,
         **{name: getattr(seen, name) for name in ("user", "assistant", "status", "messages")},
+        stumbles=captured.shapes,
         **{name: getattr(captured, name) for name in _CAPTURED},
     )
 

@@ -68,6 +68,8 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     errors: tuple[ErrorSeen, ...] = ()
     decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
+    # Calls that the client itself turned down, by what they have in common ("Unknown skill: x").
+    stumbles: dict[str, int] = {}
     messages: tuple[Message, ...] = ()
     completed: str | None = None
     id: str = ""

@@ -268,6 +268,19 @@ def test_what_happened_since_is_told_though_only_a_conversation_changed(
     assert "Make the invoice job faster" in start(project, tmp_path).context
 
 
+def test_a_call_that_the_client_turned_down_in_three_sessions_is_told(
+    project: Path, tmp_path: Path
+) -> None:
+    for number in range(3):
+        earlier = Session(project, tmp_path, began=f"2026-11-0{number + 1}T10:00:00Z")
+        earlier.prompts(f"Save part {number}")
+        earlier.uses("Skill", {"skill": "commit"}, "Unknown skill: commit", failed=True)
+        earlier.says("Saved.")
+        earlier.hook("stop", last_assistant_message="")
+
+    assert "- 3 times: Unknown skill: commit" in start(project, tmp_path).context
+
+
 def test_a_mistake_made_three_times_is_told_with_what_fixed_it(
     project: Path, tmp_path: Path
 ) -> None:
