@@ -115,7 +115,8 @@ def test_a_missing_program_is_solved_by_how_it_was_called_then() -> None:
     told = "`/usr/local/go/bin/go build ./web` instead of `go build ./web` passed."
     assert solved(*missing, *bash("which go", ""), *found) == told
     path = bash('export PATH="$PATH:/usr/local/go/bin" && go build ./web', "")
-    assert "PATH=" in (solved(*missing, *path) or "")
+    told = "`export PATH=$PATH:/usr/local/go/bin && go build ./web` instead of `go build ./web` passed."
+    assert solved(*missing, *path) == told
     vercel = fail("vercel alias ls", "zsh:1: command not found: vercel")
     wrapped = bash("npx --yes vercel@latest --version", "54.1")
     told = "`npx --yes vercel@latest` instead of `vercel` passed."
@@ -137,6 +138,16 @@ def test_a_call_in_the_wrong_folder_is_solved_by_the_right_one() -> None:
     )
 
 
+def test_a_call_that_fails_with_another_error_got_past_the_first_one() -> None:
+    wrong = fail(
+        "go test ./e2e/...", "pattern ./e2e/...: directory prefix e2e does not contain main module"
+    )
+    red = fail("cd e2e && go test ./...", "--- FAIL: TestTotal\n    a_test.go:3: got 1")
+    first, second = run(INIT, *wrong, *red, ended()).errors
+    told = "`cd e2e && go test ./...` instead of `go test ./e2e/...` got past it."
+    assert (first.resolution, second.resolution) == (told, None)
+
+
 def test_a_step_between_solves_most_of_the_call() -> None:
     missing = fail("go build ./a ./b ./c", "a.go:2:2: missing go.sum entry for module x; to add:")
     rest = bash("go build ./a ./b", "")
@@ -152,6 +163,7 @@ def test_an_option_that_was_added_at_once_is_the_solution() -> None:
     # It may have passed by itself.
     flaky = fail("curl -s http://localhost/a", "curl: (7) Connection refused")
     assert solved(*flaky, *bash("curl -s -v http://localhost/a", "ok")) is None
+    assert solved(*flaky, *bash("curl -s -i http://localhost/a", "ok")) is None
 
 
 def test_only_what_runs_tests_proves_a_test() -> None:

@@ -9,7 +9,15 @@ from capturing import INIT, ROOT, bash, came, ended, messages, run, said, used
 from timing import assert_linear
 
 from ralph.capture.errors import best_line
-from ralph.capture.outputs import errors_pasted, is_probe, is_scratch, read_output, stumble
+from ralph.capture.outputs import (
+    errors_pasted,
+    is_probe,
+    is_scratch,
+    is_slip,
+    read_output,
+    stumble,
+    stumble_shape,
+)
 from ralph.capture.shell import instead_of, is_check, shell_call
 
 # fmt: off
@@ -286,11 +294,22 @@ def test_one_cause_is_one_entry_with_a_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["requires approval ", "nothing to commit ", "grep: invalid option\n"]
+    "piece",
+    [
+        "requires approval ",
+        "nothing to commit ",
+        "grep: invalid option\n",
+        "/tmp/",
+        "sh: : ",
+        "A: ",
+    ],
 )
 def test_a_hostile_output_takes_no_longer_than_its_length(piece: str) -> None:
-    assert_linear(lambda text: (stumble(text), is_probe("make", text)),
-                  lambda size: piece * (size // len(piece)), 60_000)  # fmt: skip
+    def read(text: str) -> object:
+        seen = stumble(text), stumble_shape(text), is_probe("make", text)
+        return seen, is_slip(text), is_scratch("psql -c 'x'", text)
+
+    assert_linear(read, lambda size: piece * (size // len(piece)), 60_000)
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,7 @@ _FAILED = re.compile(
 _FILTERED = re.compile(r"\| *(?:head|tail|tee)\b(?!.*\| *(?!head|tail|tee)\w)")
 # Test runners always print something.
 _TALKS = re.compile(r"test|spec|jest|nox|tox")
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./~$-]+")
 _WORD = re.compile(r"[\w./\\=:@*'\"-]+")
 _SHOWN = pattern("shown")
 
@@ -511,11 +512,16 @@ def command_of(line: str, program: tuple[str, ...]) -> str:
     path = ""
     for command in commands(line):
         if command.words[0] == "export" and any(w.startswith("PATH=") for w in command.words):
-            path = f"{shlex.join(command.words)} && "
+            path = f"{_typed(command.words)} && "
         if _works(command) and _shell_call(command).program == program:
-            whole = redact(path + shlex.join(command.words)).replace("`", "'")
+            whole = redact(path + _typed(command.words)).replace("`", "'")
             return whole if len(whole) <= _LONGEST_SHOWN else ""
     return ""
+
+
+def _typed(words: list[str]) -> str:
+    """Return the words as a person would type them; a folder or a variable needs no quotes."""
+    return " ".join(w if _NEEDS_NO_QUOTES.fullmatch(w) else shlex.quote(w) for w in words)
 
 
 def invoked(line: str, program: str) -> str:
@@ -523,11 +529,11 @@ def invoked(line: str, program: str) -> str:
     path = ""
     for command in commands(line):
         if command.words[0] == "export" and any(w.startswith("PATH=") for w in command.words):
-            path = f"{shlex.join(command.words)} && "
+            path = f"{_typed(command.words)} && "
         found, rest = _program(command)
         if found[:1] == (program,):
             words = command.words[: len(command.words) - len(rest) - len(found[1:])]
-            return redact(path + shlex.join(words)).replace("`", "'")[:_LONGEST_SHOWN]
+            return path + _typed(words)
     return ""
 
 

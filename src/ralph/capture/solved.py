@@ -46,6 +46,7 @@ _RARE_NATS = 3.0
 _SHARED_NATS = 6.0
 _COMMON_NATS = 2.0
 _MOST_SOLVED = 20
+_GOT_PAST = " got past it"
 
 Echoed = Callable[[str], bool]
 
@@ -201,6 +202,8 @@ class Attempts:
                 continue
             if instead := self._instead(call, failed):
                 del self._failed[name]
+                if over:
+                    instead += _GOT_PAST
                 solution = self._solution(name, failed, [], call, instead, echoed)
                 solved.append((name, solution))
             elif (
@@ -299,8 +302,8 @@ class Attempts:
             return ""
         blamed = _blamed(error, before.line)
         if not blamed:
-            may_pass = pattern("passing").search(error.message) or self._since(failed)
-            return "" if may_pass else shell.varied(call, before)
+            unclear = pattern("passing").search(error.message) or USAGE.search(error.message)
+            return "" if unclear or self._since(failed) else shell.varied(call, before)
         # If it is called the same way again, something else has changed.
         same = blamed in _words(call.line) and any(s.edit for s in self._since(failed))
         return "" if same else shell.instead_of(call, before, error.message)
@@ -340,7 +343,7 @@ class Attempts:
             return ""
         whole = "; ".join(done)
         if instead:
-            whole += " passed"
+            whole += "" if instead.endswith(_GOT_PAST) else " passed"
         elif f"ran `{shell.short(call.line)}`" not in done:
             whole += f"; then `{_proof(call, failed)}` passed"
         whole = f"{whole[:1].upper()}{whole[1:]}."
@@ -402,7 +405,7 @@ def _with_program(call: shell.ToolAttempt, failed: shell.ToolAttempt, message: s
         before = shell.command_of(failed.line, theirs.program)
         if whole and before:
             return f"`{whole}` instead of `{before}`"
-    return f"`{ours}` instead of `{other}`"
+    return shell.exchanged(ours, other)
 
 
 def _proof(call: shell.ToolAttempt, failed: _FailedCall) -> str:
