@@ -80,7 +80,7 @@ LOOKED_AT = [
     ),
     (
         AIRPORT,
-        "Suggest cheaper ways from the airport to the city than a…",
+        "Suggest cheaper ways from the airport to the city than a taxi",
         "Can you suggest cheaper ways from the airport to the city than a taxi? There are several"
         " ways to the city that cost less than a taxi. Local trains: two stations are near; Express"
         " bus: every half hour; Shared shuttle: ask at the desk.",
@@ -113,7 +113,7 @@ LOOKED_AT = [
     (THANKS, "Thanks", "Thanks!"),
     (
         REVIEW,
-        "Review the diff in refund.py and tell me whether refunds…",
+        "Review the diff in refund.py and tell me whether refunds can be issued twice",
         "Review the diff in src/pay/refund.py and tell me whether refunds can be issued twice."
         " Refunds can be issued twice: the retry in refund.py runs outside of the lock. There is no"
         " test for it.",
@@ -176,9 +176,18 @@ TEXT = (
         ("<command-name>/compact</command-name>", ""),
         ("ok, now please refactor it", "Refactor it"),
         ("Could you help me with writing a regex for dates?", "Writing a regex for dates"),
-        ("I'd like you to look at https://example.org/a/b and compare", "Look at and compare"),
+        (
+            "I'd like you to look at https://example.org/a/b and compare",
+            "Look at example.org and compare",
+        ),
         ("Rename C:\\work\\shop\\cart.ts to basket.ts", "Rename cart.ts to basket.ts"),
         ("fix it", "Fix it"),
+        ("/review-pr\n\ncheck the export of orders", "Check the export of orders"),
+        ("Review https://example.org/shop/pull/12 please", "Review PR #12 please"),
+        ("\x1b[2mAdd a form\x1b[22m [Image #1]", "Add a form"),
+        ("update @docs/guide/start.md", "Update start.md"),
+        ("have a look at order 12\n\nlet's debug this", "Have a look at order 12"),
+        ("add a form. never log the token", "Add a form"),
     ],
 )
 def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:

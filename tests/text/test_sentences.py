@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timing import assert_linear
 
-from ralph.text.sentences import Piece, cut_at_end, pieces, sentences
+from ralph.text.sentences import Piece, cut_at_end, lines_joined, pieces, sentences
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,34 @@ def test_a_cut_is_the_beginning_and_fits(text: str, max_chars: int) -> None:
 )
 def test_a_sentence_does_not_end_inside_a_name(sentence: str) -> None:
     assert sentences(f"{sentence} Then go on.") == [sentence, "Then go on."]
+
+
+def test_a_sentence_does_not_end_inside_code() -> None:
+    text = "Run `make a. Then make b` first. Then go on."
+    assert sentences(text) == ["Run `make a. Then make b` first.", "Then go on."]
+
+
+def test_a_typed_sentence_may_begin_with_a_small_letter() -> None:
+    text = "always go to maps.example.org not api.example.org. see @.docs/a.md e.g. the list? ok"
+    assert sentences(text) == [text]
+    assert sentences(text, typed=True) == [
+        "always go to maps.example.org not api.example.org.",
+        "see @.docs/a.md e.g. the list?",
+        "ok",
+    ]
+
+
+def test_lines_of_one_paragraph_are_joined_and_items_are_not() -> None:
+    text = "One lock\nfor all.\n\n- a reader\n  waits\n- a writer"
+    assert lines_joined(text) == ["One lock for all.", "- a reader waits", "- a writer"]
+
+
+@pytest.mark.parametrize("piece", ["a. ", "`a. ", "`", "A. `b. C` ", "..", "\n- "])
+def test_splitting_takes_no_longer_than_the_text(piece: str) -> None:
+    def split(text: str) -> object:
+        return sentences(text), sentences(text, typed=True), lines_joined(text)
+
+    assert_linear(split, lambda size: piece * (size // len(piece)), 60_000)
 
 
 def test_the_rows_of_a_table_are_items_and_its_head_is_not() -> None:

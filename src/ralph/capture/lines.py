@@ -8,7 +8,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from ralph.records import Complaint
 from ralph.records.conversation import Message, Role, Status
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked
+from ralph.text.sentences import sentences as split_sentences
 
 # -- From the bytes of a line to plain values, whatever is on it.
 
@@ -143,16 +144,15 @@ def whole(value: Any) -> Any:
     return value
 
 
-# Code in Markdown, and where a sentence ends.
+# Code in Markdown.
 FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])")
 
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a Markdown text without its code; every line end ends one."""
     for line in FENCED.sub("\n", text).split("\n") if "\n" in text else [text]:
         if ". " in line or "! " in line or "? " in line:
-            yield from _SENTENCE_END.split(line)
+            yield from split_sentences(line)
         elif line:
             yield line
 
@@ -259,6 +259,7 @@ MOST_LAST = 150
 _MOST_OPEN = 1000
 _MOST_AFTER = 50
 _MOST_NAMES = 100
+_LOOK_BACK_BYTES = 128 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 STATUS: dict[TerminalReason, Status]
 STATUS = {"ok": "complete", "interrupted": "interrupted", "unknown": "interrupted"}
@@ -372,6 +373,16 @@ class SessionReader(ABC):
         self._reading.read(line, self._parts, self._meet)
         finished, self._finished = self._finished, []
         return finished
+
+    def look_back(self, file: BinaryIO) -> None:
+        """Read what the agent said before the start: a person may answer it with "option 2"."""
+        at = max(0, self._start.offset - _LOOK_BACK_BYTES)
+        if self._start.offset:
+            file.seek(at)
+            self._hear_before(file.read(self._start.offset - at).splitlines())
+
+    def _hear_before(self, before: Sequence[bytes]) -> None:  # noqa: B027
+        """Take the lines before the start; the first may be torn. Not every reader needs them."""
 
     def rest(self) -> list[SessionExchange]:
         """Return the open exchange, if any, as it stands; reading may go on after this."""

@@ -39,7 +39,7 @@ class Piece(NamedTuple):
         return " ".join(self.sentences)
 
 
-def pieces(text: str) -> list[Piece]:
+def pieces(text: str, *, typed: bool = False) -> list[Piece]:
     """Return the parts of a Markdown text that are words: no code, traces or tags."""
     marks = (("fenced", f"\n{_CODE_BLOCK}\n"), ("injected", "\n"), ("link", r"\1"))
     for section, new in marks:
@@ -64,7 +64,7 @@ def pieces(text: str) -> list[Piece]:
         noise = not line or code or rule("noise").match(line) is not None
         heading, item = rule("heading").match(line), rule("item").match(line)
         if gathered and (noise or heading or item):
-            if words := _plain(" ".join(gathered)):
+            if words := _plain(" ".join(gathered), typed=typed):
                 found.append(Piece(kind, words, nested))
             gathered, kind, nested = [], "prose", False
         if code:
@@ -103,32 +103,66 @@ def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
     return ": ".join(filter(None, (first, ", ".join(filter(None, others)))))
 
 
-def _plain(words: str) -> tuple[str, ...]:
+def _plain(words: str, *, typed: bool = False) -> tuple[str, ...]:
     """Return the sentences without emphasis and with single spaces; code is not split."""
     words = " ".join(words.split())
     code = compiled(rf"`[^`]{{1,{_MOST_CODE_CHARS}}}`")
     words = code.sub(lambda span: span[0].replace(" ", _CODE_SPACE), words)
     words = rule("emphasis").sub("", words).strip()
-    return tuple(sentence.replace(_CODE_SPACE, " ") for sentence in sentences(words))
+    return tuple(sentence.replace(_CODE_SPACE, " ") for sentence in sentences(words, typed=typed))
 
 
 # -- Where sentences end.
 
 
-def sentences(paragraph: str) -> list[str]:
+_LINE_START = r"[ \t>]*(?:[-*+\u2022|#]|\d{1,3}[.)]\s)"
+
+
+def sentences(paragraph: str, *, typed: bool = False) -> list[str]:
     """Return the sentences of a paragraph, in order, without the space between them."""
-    ends = sentence_ends(paragraph)
+    ends = sentence_ends(paragraph, typed=typed)
     cut = (paragraph[a:b].strip() for a, b in pairwise([0, *ends, len(paragraph)]))
     return [sentence for sentence in cut if sentence]
 
 
-def sentence_ends(paragraph: str) -> list[int]:
-    """Return the positions where one sentence has ended and the next begins."""
-    return [
-        end.end()
-        for end in rule("sentence end").finditer(paragraph)
+def sentence_ends(paragraph: str, *, typed: bool = False) -> list[int]:
+    """Return the positions where one sentence has ended and the next begins.
+
+    Nothing ends inside a word, an address, a file name, a version or code. In a `typed` text, one
+    that a person wrote in a hurry, a sentence may begin with a small letter.
+    """
+    section = "typed sentence end" if typed else "sentence end"
+    ends = [
+        end
+        for end in rule(section).finditer(paragraph)
         if end[0][0] != "." or not _is_short(paragraph[max(0, end.start() - 8) : end.start()])
     ]
+    if not ends or "`" not in paragraph:
+        return [end.end() for end in ends]
+    code = compiled(rf"`[^`\n]{{1,{_MOST_CODE_CHARS}}}`")
+    spans = [span.span() for span in code.finditer(paragraph)]
+    found = list[int]()
+    at = 0
+    for end in ends:
+        while at < len(spans) and spans[at][1] <= end.start():
+            at += 1
+        if at == len(spans) or spans[at][0] > end.start():
+            found.append(end.end())
+    return found
+
+
+def lines_joined(text: str) -> list[str]:
+    """Return the paragraphs and the list items of a text that was broken into lines of a width."""
+    found = list[str]()
+    is_new = True
+    for line in text.splitlines():
+        plain = line.strip()
+        if plain and (is_new or compiled(_LINE_START).match(line)):
+            found.append(plain)
+        elif plain:
+            found[-1] += f" {plain}"
+        is_new = not plain
+    return found
 
 
 def _is_short(before: str) -> bool:

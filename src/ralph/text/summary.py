@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from ralph.text.outcome import READ_FIRST, content_words, outcome_of, stop
 from ralph.text.sentences import Piece, cut_at_end, pieces
-from ralph.text.tokens import rule, shorten
+from ralph.text.tokens import rule
 
-TITLE_CHARS = 60
+TITLE_CHARS = 120
 _ASKED_CHARS = 180
+_LEAST_TITLE = 7
 
 
 def exchange_gist(user: str, assistant: str) -> str:
@@ -46,21 +47,36 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
 
 def title_of(user: str) -> str:
     """Return a title for a first prompt: what is wanted, without courtesies, code and folders."""
-    title = rule("url").sub("", _asked(user, 4 * TITLE_CHARS))
+    user = rule("url").sub(_named_page, rule("not in a title").sub(" ", user[:READ_FIRST]))
+    title = _asked(user, 4 * TITLE_CHARS)
     title = rule("folder").sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
-    title = " ".join(title.split())
+    title = " ".join(title.split()).lstrip(" -\u2013\u2014:,")
     closing = " .:;,!-"
     while lead := rule("polite").match(title) or rule("asks for a deed").match(title):
         title = title[lead.end() :]
         if lead.re is rule("asks for a deed"):
             closing = " .:;,!-?"  # "Can you fix it?" is a request, not a question
-    title = shorten(title.rstrip(closing), TITLE_CHARS)
+    title = cut_at_end(title.rstrip(closing), TITLE_CHARS)
     return title[:1].upper() + title[1:]
+
+
+def is_telling(title: str) -> bool:
+    """Whether a title says something: "Y", "yes and yes" and "/review" do not."""
+    if title.startswith(("/", "!", "<")) or not content_words(title):
+        return False
+    return (len(title.split()) > 1 and len(title) > _LEAST_TITLE) or not title.isascii()
+
+
+def _named_page(url: re.Match[str]) -> str:
+    """Return a short name for an address: the number of a pull request or issue, else the host."""
+    if number := rule("numbered page").search(url[0]):
+        return f"{'PR' if 'pull' in number[1] else 'issue'} #{number[2]}"
+    return re.split(r"[/?#]", url[0].partition("://")[2])[0]
 
 
 def _asked(user: str, max_chars: int) -> str:
     """Return the sentence of a prompt that says what is wanted; for a plan, its title."""
-    read = pieces(user[:READ_FIRST])
+    read = pieces(user[:READ_FIRST], typed=True)
     if title := _plan_title(read):
         return stop(cut_at_end(title, max_chars))
     best, most = "", float("-inf")
@@ -70,7 +86,7 @@ def _asked(user: str, max_chars: int) -> str:
             worth += 0.8
         elif rule("aside").match(sentence):
             worth -= 1.0
-        elif sentence.startswith("You are "):
+        elif sentence.startswith(("You are a ", "You are an ", "You are the ")):
             worth -= 0.7
         worth += 0.5 * (sentence[-1] == "?")
         if worth > most:
