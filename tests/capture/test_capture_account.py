@@ -31,7 +31,7 @@ def test_an_outcome_needs_proof_after_the_last_edit(
     assert account.outcome(stopped=stopped) == outcome
 
 
-def test_a_title_is_the_plans_else_the_clients_else_the_request() -> None:
+def test_a_title_is_the_clients_else_the_plans_else_the_request() -> None:
     account = SessionAccount()
     assert account.title == ""
     account.ask("can you please fix the login form")
@@ -39,9 +39,11 @@ def test_a_title_is_the_plans_else_the_clients_else_the_request() -> None:
     account.own_title = "Login form"
     assert account.title == "Login form"
     planned = SessionAccount()
-    planned.own_title = "Login form"
+    planned.own_title = "faster-login-form"
     planned.ask("Implement the following plan:\n\n# Plan: Faster login\n\nText")
     assert planned.title == "Faster login"
+    planned.own_title = "Login in half the time"
+    assert planned.title == "Login in half the time"
     assert title_from("just words", plans_only=True) == ""
 
 

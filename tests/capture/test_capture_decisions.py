@@ -40,8 +40,27 @@ DECISIONS: dict[str, tuple[str, str | None]] = {
         ("I decided to drop the index", "it was never used"),
     "- I decided not to retry, because the call is not idempotent.":
         ("I decided not to retry", "the call is not idempotent"),
+    "Root cause: the reader never closes the file. It keeps 900 handles open at the end.":
+        ("Root cause: the reader never closes the file", "It keeps 900 handles open at the end"),
+    "**Root Cause:** nginx had no block for that host":
+        ("Root Cause: nginx had no block for that host", None),
+    "Found the root cause. **Orders go to `old.example.org`**, which routes all to the shop.":
+        ("Root cause: Orders go to `old.example.org`, which routes all to the shop", None),
+    "Found it \u2014 the option lives on branch `docs/lists`, which was never merged":
+        ("Root cause: the option lives on branch `docs/lists`, which was never merged", None),
+    "The bug is that the label is read before the page is drawn":
+        ("The bug is that the label is read before the page is drawn", None),
+    "Added a flush at the end of each host instead of one for each file":
+        ("Added a flush at the end of each host instead of one for each file", None),
 }
 NO_DECISIONS = [
+    "You're right, that is unnecessary duplication.",
+    "You're right to question this!",
+    "The root cause is clear and the fix is surgical.",
+    "Root cause: Same `entire rewind` issue",
+    "Found it! The command is defined in session.go.",
+    "I changed it because it failed",
+    "We decided on:",
     "Should I use SQLite instead of Postgres because it is simpler?",
     "I could use Redis instead of Memcached because it persists.",
     "Maybe I'll use httpx instead of requests because it has timeouts.",

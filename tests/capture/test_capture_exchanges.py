@@ -386,7 +386,7 @@ def test_a_session_of_the_real_client() -> None:
             "The check passes: total() now adds all prices up.",
             "complete",
         ),
-        ("Ada", "Good day, Ada. It is an honour.", "complete"),
+        ("/greet Ada", "Good day, Ada. It is an honour.", "complete"),
         (
             "Which colour should the form have?",
             "I am thinking about the colours of the form and",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -23,6 +24,7 @@ from ralph.capture.decisions import (
     planned,
     refusal,
 )
+from ralph.capture.lines import SessionStart
 from ralph.clients.claude_code_sessions import Exchanges, Transcript
 from ralph.records.iteration import Decision
 
@@ -75,6 +77,24 @@ def test_the_words_of_a_refusal_are_kept_with_what_was_refused() -> None:
                    " these questions.") == ""  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "is_kept"),
+    [
+        ("i'll take it from here", True),
+        ("never reset the branch", True),
+        ("what are you doing...??", False),
+        ("huh, that's what i expect. Try again.", False),
+        ("I've done it - keep going", False),
+    ],
+)
+def test_of_a_refused_command_only_what_holds_beyond_it_is_kept(words: str, is_kept: bool) -> None:
+    run = used("1", "Bash", {"command": "git reset --hard"})
+    refusing = f"{REFUSED}To tell you how to proceed, the user said:\n{words}"
+    got = session(prompt("fix it"), run, came("1", refusing, error=True))
+    why = "said when refusing `git reset --hard`"
+    assert human(got) == ([(words, why)] if is_kept else [])
+
+
 def test_an_answer_is_kept_with_its_question() -> None:
     question = "Which store?"
     ask = used("1", "AskUserQuestion", {"questions": [{"question": question}]})
@@ -93,7 +113,29 @@ def test_an_accepted_plan_is_a_decision_and_a_refused_one_is_what_was_said() -> 
     assert "Flush once per host." in (why or "")
     words = f"{REFUSED}To tell you how to proceed, the user said:\nonly for new files"
     got = session(prompt("why?"), call, came("1", words, error=True))
-    assert human(got) == [("only for new files", 'said when refusing the plan "Row groups"')]
+    assert human(got) == [("Rejected plan: Row groups. only for new files", None)]
+
+
+def test_the_prompt_after_a_plan_that_was_rejected_without_words_says_why() -> None:
+    call = used("1", "ExitPlanMode", {"plan": PLAN})
+    stop = prompt("[Request interrupted by user for tool use]")
+    got = session(
+        prompt("why?"), call, came("1", REFUSED, error=True), stop, prompt("make it one skill each")
+    )
+    assert human(got) == [("Rejected plan: Row groups. make it one skill each", None)]
+
+
+@pytest.mark.parametrize(
+    "later", ["revert this please, the files broke", "it still does not work for old files"]
+)
+def test_an_accepted_plan_that_failed_says_so(later: str) -> None:
+    call = used("1", "ExitPlanMode", {"plan": PLAN})
+    done = came("1", "User has approved your plan.")
+    got = session(prompt("why?"), call, done, said("Done."), prompt(later))
+    why = human(got)[0][1] or ""
+    assert why.endswith(f'Later the person said: "{later}"')
+    got = session(prompt("why?"), call, done, said("Done."), prompt("now the other page"))
+    assert "Later" not in (human(got)[0][1] or "")
 
 
 def test_a_plan_given_as_a_prompt_loses_what_the_client_wrote_around_it() -> None:
@@ -116,10 +158,20 @@ def test_a_plan_given_as_a_prompt_loses_what_the_client_wrote_around_it() -> Non
 CORRECTIONS = [
     "no, use the old parser", "let's switch to camelCase", "fix the test, the code is right",
     "why would you repeat creating the table in the full schema?", "1. fail loud. 2. leave it alone.",
-    "Don't push yet", "writeWALRecord is unused according to the LSP. Can it be removed?",
+    "Next time you made changes to the code, let me commit.", "i want gold for the border",
+    "from now on ask before you touch the schema", "this is meant to be reverted before release",
+    "that page should go to maps.example.org not api.example.org", "can you always show the unit?",
+    "the drones should be called subagents", "not the unit tests the e2e tests", "never push the examples",
+    "ignore the list, we dont need a second store", "writeWALRecord is unused according to the LSP. Can it be removed?",
     "通知文言を修正してください", "bitte lieber ohne Cache",
 ]
-REQUESTS = ["commit and push", "yes", "go ahead", "try again", "what is left of phase 7", "ok, commit", "How big is it?"]
+REQUESTS = ["commit and push", "yes", "go ahead", "try again", "what is left of phase 7", "ok, commit", "How big is it?",
+    "Don't push yet", "implement but don't commit", "dont make any changes, lets just analyze",
+    "so it is always going to be slow on first run?", "should we change the tagline of the page",
+    "wrong branch, can you check again", "let's commit and push what we do have", "You should not",
+    "the first request works but the second shows the old list", "maybe search would fit better, let's explore",
+    "I tested it in the other folder and neither has a transcript", "did you also push these changes",
+]
 # fmt: on
 
 
@@ -133,6 +185,96 @@ def test_a_later_prompt_that_chooses_or_corrects_is_a_decision(text: str) -> Non
 @pytest.mark.parametrize("text", REQUESTS)
 def test_a_prompt_that_only_goes_on_or_asks_is_none(text: str) -> None:
     assert asked(text, first=False) is None
+
+
+PASTED = """it says this:
+
+The list shows cached readings. You should never trust them, and I should have checked both.
+"""
+OPTIONS = """Two ways:
+
+**Option 1: Keep the store**
+1. Never migrate it
+
+**Option 2: Move to SQLite**
+1. Write the tables
+
+Which one?"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PASTED,
+        "\u25cf Never use the old store, always the new one",
+        "> always ask first, never push",
+    ],
+)
+def test_what_was_pasted_is_no_decision_of_the_person(text: str) -> None:
+    assert asked(text, first=False) is None
+
+
+# fmt: off
+ANSWERS = [
+    ("b", "a) keep 30 seconds\nb) use 60 seconds", "b -> use 60 seconds"),
+    ("option 2", OPTIONS, "option 2 -> Move to SQLite"),
+    ("Option 2 seems best for me.", OPTIONS, "Option 2 seems best for me. -> Move to SQLite"),
+    ("2", "1. **Dismiss** - it is met\n2. **Fix** - add a test", "2 -> Fix - add a test"),
+    ("c", "[A] Ask more [C] Continue", None),
+    ("c", "- **[A]** Ask more\n- **[C]** Continue to the next step", None),
+    ("b", "I fixed it.", None),
+    ("3", OPTIONS, None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("answer", "before", "kept"), ANSWERS)
+def test_an_answer_with_a_letter_or_number_is_kept_with_the_options_text(
+    answer: str, before: str, kept: str | None
+) -> None:
+    decision = asked(answer, first=False, said=before)
+    assert (decision.description if decision else None) == kept
+    got = session(prompt("fix it"), said(before), prompt(answer))
+    assert [text for text, _ in human(got)] == ([kept] if kept else [])
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_an_option_is_known_although_reading_began_after_the_agent_offered_it(
+    is_resumed: bool,
+) -> None:
+    events = [prompt("fix it"), said(OPTIONS), prompt("option 2"), said("Moved.")]
+    base = {"sessionId": SESSION, "cwd": ROOT}
+    data = [
+        json.dumps({**base, "uuid": f"u{at}", **event}).encode() + b"\n"
+        for at, event in enumerate(events)
+    ]
+    offset = len(data[0] + data[1]) if is_resumed else 0
+    reading = Exchanges(SessionStart(offset=offset))
+    reading.look_back(io.BytesIO(b"".join(data)))
+    for line in data[2 if is_resumed else 0 :]:
+        reading.feed(line)
+    [last] = reading.rest()
+    assert [one.description for one in last.captured.decisions] == ["option 2 -> Move to SQLite"]
+
+
+def test_an_address_and_a_file_name_stay_whole_in_a_rule() -> None:
+    rule = "links should always go to maps.example.org, see @.docs/rules.md and `a. b` v1.2.3"
+    text = f"please fix the export. {rule}. thanks"
+    decision = asked(text, first=True)
+    assert decision is not None
+    assert decision.description == f"{rule}."
+
+
+def test_words_of_another_agent_are_no_persons() -> None:
+    told = '<agent-message from="reviewer">Never merge this. Always use the lock.</agent-message>'
+    note = f"Another Claude session sent a message:\n{told}\n\nA peer cannot grant escalation."
+    queue = {"type": "queue-operation", "operation": "enqueue", "content": told}
+    got = session(
+        prompt("review it"), prompt(told), prompt(note), prompt(note, isMeta=True), queue,
+        {"type": "queue-operation", "operation": "remove"},
+    )  # fmt: skip
+    assert human(got) == []
+    assert got.title == "Review it"
 
 
 def test_of_a_first_prompt_only_the_rules_are_decisions() -> None:
@@ -185,11 +327,20 @@ def test_the_message_of_a_commit_is_read_however_it_is_given() -> None:
     assert commit_message("git log -1") == ""
 
 
+def test_the_heredoc_of_another_command_is_no_message() -> None:
+    line = "git commit -qm 'Add a form'; python3 - <<'EOF'\nopen('a')\nEOF"
+    assert commit_message(line) == "Add a form"
+
+
 def test_a_commit_is_a_decision_unless_it_keeps_house() -> None:
     decision = committed(commit_message(COMMIT))
     assert decision is not None
     assert decision.rationale == "Job control announces a coproc, so disable it."
+    assert committed("Use one lock instead of two") is not None
+    assert committed("fix: keep the lock\n\nTwo writers waited for each other.") is not None
     for subject in (
+        "fix: add a button to the page",
+        "docs: describe the export\n\nAdds a page about the export of orders.",
         "Merge branch 'x' into main",
         "chore: release 1.2.3",
         "docs: update changelog",
@@ -198,9 +349,30 @@ def test_a_commit_is_a_decision_unless_it_keeps_house() -> None:
         assert committed(subject) is None
 
 
-@pytest.mark.parametrize("piece", ["# a\n", "\n", "git commit -m ", "<<EOF\n", '"a"="', "no, "])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "# a\n",
+        "\n",
+        "git commit -m ",
+        "<<EOF\n",
+        '"a"="',
+        "no, ",
+        "never .. ",
+        "not a ",
+        "so ",
+        "a) b\n",
+        "use a ",
+        "[y/n",
+    ],
+)
 def test_hostile_words_take_no_longer_than_their_length(piece: str) -> None:
     def read(text: str) -> object:
-        return planned(text), commit_message(text), answers(None, text), asked(text, first=False)
+        heard = (
+            asked(text, first=False),
+            asked(text, first=True),
+            asked("b", first=False, said=text),
+        )
+        return planned(text), commit_message(text), answers(None, text), heard
 
     assert_linear(read, lambda size: piece * (size // len(piece)), 60_000)

@@ -116,7 +116,27 @@ def test_another_agents_message_is_no_persons(kept: Kept, sessions: Path, projec
 
     bring_in(kept, sessions)
 
-    assert "Add the form" not in str(kept.said(Project(project).id))
+    [_, (asked_by, _)] = kept.said(Project(project).id)
+    assert asked_by == "lead: Add the form."
+
+
+def test_a_teammates_own_session_is_an_agents_work(
+    kept: Kept, sessions: Path, project: Path
+) -> None:
+    told = '<teammate-message teammate_id="lead">Never push. Add the form.</teammate-message>'
+    note = '<teammate-message teammate_id="lead">{"type":"idle_notification"}</teammate-message>'
+    lines = [
+        *turn("one", 1, project, question=told),
+        *turn("one", 2, project, question=f"Another Claude session sent a message:\n{note}"),
+    ]
+    write(sessions / "one.jsonl", lines)
+
+    bring_in(kept, sessions)
+
+    [first, second] = kept.exchanges(Project(project).id)
+    assert first.user == "lead: Never push. Add the form."
+    assert second.user == ""
+    assert not first.decisions
 
 
 def test_the_tokens_of_a_subagent_count(kept: Kept, sessions: Path, project: Path) -> None:

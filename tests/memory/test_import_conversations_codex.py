@@ -441,7 +441,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
     [conversation] = kept.conversations()
     assert conversation.id == conversation_id("codex", NAME)
     assert (conversation.source, conversation.project) == ("codex", "shop")
-    assert conversation.title == "Make the export work."
+    assert conversation.title == "Make the export work"
 
     file.write_bytes(SESSION)
     aged(file, ABANDONED_S * 2)

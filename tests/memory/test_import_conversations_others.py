@@ -122,7 +122,9 @@ def test_it_is_brought_in_once(client: str, tmp_path: Path) -> None:
     assert (first.files, first.exchanges, first.complaints) == (1, 1, [])
     [talk] = kept.conversations()
     assert (talk.source, talk.project) == (client, "shop")
-    assert talk.title == (ASKED if client == "gemini-cli" else "Write a.py")
+    assert talk.title == (
+        "Look around and write the file" if client == "gemini-cli" else "Write a.py"
+    )
     again = import_sessions(client, kept.memory, **later)
     assert (again.unchanged, again.exchanges) == (1, 0)
     assert kept.said() == [(ASKED, "All done, the file is there.")]

@@ -7,7 +7,8 @@ possibility, a quotation or a piece of code is not a decision; it is better to m
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -16,18 +17,27 @@ from ralph.capture.lines import FENCED, clip, mapping, sentences, text_of
 from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
 from ralph.records.iteration import Decision, Outcome
-from ralph.text.summary import title_of
+from ralph.text.outcome import outcome_of
+from ralph.text.sentences import lines_joined
+from ralph.text.sentences import sentences as split_sentences
+from ralph.text.summary import TITLE_CHARS, is_telling, title_of
 from ralph.text.tokens import shorten
 
 LONGEST = 300
 _LONGEST_BODY = 480
+_LEAST_BODY = 30
 _READ = 64_000
+# Commits in one line of a shell.
+_MOST_COMMITS = 20
 
 
 _PATTERNS = tuple(re.compile(row) for row in rows("decisions"))
 _UNSURE = pattern("unsure")
 # Finding these is fast, matching the table is not.
 _CUES = rows("cues")
+_LEAST = 12
+_LEAST_PLAIN = 25
+_LEAST_CAUSE = 36
 
 
 def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
@@ -36,8 +46,14 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     if not any(cue in text for cue in _CUES):
         return []
     found: list[Decision] = []
-    for raw in sentences(text.replace("; I ", ".\nI ")):
+    said = list(sentences(text.replace("; I ", ".\nI ")))
+    for place, raw in enumerate(said):
         sentence = pattern("bullet").sub("", raw).strip()
+        if pattern("cause heading").fullmatch(sentence):
+            cause = _explanation(said[place + 1 : place + 4])
+            if pattern("causal").search(cause):
+                found.append(Decision(f"Root cause: {cause}", None))
+            continue
         if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in _CUES):
             continue
         if sentence[0] == ">":
@@ -48,15 +64,27 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
             if decision:
                 subject = label[0].strip(" *_:-\u2013\u2014")
                 decision = Decision(f"{subject}: {decision.description}", decision.rationale)
+        if decision and pattern("cause").search(decision.description):
+            why = decision.rationale or _explanation(said[place + 1 : place + 2])
+            decision = Decision(decision.description, why or None)
         if decision:
             found.append(decision)
     return found
 
 
+def _explanation(following: list[str]) -> str:
+    """Return the next sentence if it explains; a plan for what to do next does not."""
+    said = (" ".join(pattern("markup").sub("", one.strip()).split()) for one in following)
+    first = next((one for one in said if one), "")
+    if not 20 <= len(first) <= 1000 or first[-1] in ":?" or pattern("next step").match(first):
+        return ""
+    return clip(first.rstrip("."), LONGEST)
+
+
 def _decision(sentence: str, strict: bool) -> Decision | None:
-    if pattern("about tools").search(sentence):
+    if pattern("about tools").search(sentence) or pattern("no cause").search(sentence):
         return None
-    for statement in _PATTERNS[:3] if strict else _PATTERNS:
+    for place, statement in enumerate(_PATTERNS[:3] if strict else _PATTERNS):
         match = statement.match(sentence)
         if match is None:
             continue
@@ -67,10 +95,29 @@ def _decision(sentence: str, strict: bool) -> Decision | None:
         # Doubt in the reason is fine; doubt in the choice means that nothing was decided.
         if "?" in sentence or _UNSURE.search(before) or _UNSURE.search(description):
             return None
-        if len(description) < 12:
+        if description.endswith((":", "@")) or len(description) < _LEAST:
+            return None
+        is_cause = pattern("cause").search(description) is not None
+        if (
+            is_cause
+            and len(description) < _LEAST_CAUSE
+            and not pattern("causal").search(description)
+        ):
+            return None
+        if "cause" in statement.groupindex:
+            if not pattern("causal").search(description):
+                return None
+            description = f"Root cause: {description}"
+        if pattern("names nothing").fullmatch(description):
+            return None
+        if place >= _FIRST_PLAIN and len(description) < _LEAST_PLAIN and not rationale:
             return None
         return Decision(description, rationale or None)
     return None
+
+
+# The rows before it say themselves that something was decided.
+_FIRST_PLAIN = 6
 
 
 def _apart(said: str) -> tuple[str, str]:
@@ -105,34 +152,48 @@ def commit_message(line: str) -> str:
 
 def _here_document(line: str) -> str:
     """Return the text of the heredoc or PowerShell here-string that a commit uses."""
-    at = pattern("commits").search(line)
-    rest = line[at.end() :] if at else ""
-    if "@'\n" in rest.replace("\r", ""):
-        rest = rest.replace("\r", "")
-        return rest[rest.index("@'\n") + 3 :].partition("\n'@")[0]
-    if opened := pattern("here").search(rest):
-        body = rest[opened.end() :].partition("\n")[2]
-        return body.partition(f"\n{opened[2]}")[0] if body else ""
+    for at in islice(pattern("commits").finditer(line), _MOST_COMMITS):
+        rest = line[at.end() :]
+        if "@'\n" in rest.replace("\r", ""):
+            rest = rest.replace("\r", "")
+            return rest[rest.index("@'\n") + 3 :].partition("\n'@")[0]
+        opened = pattern("here").search(rest)
+        if opened is None:
+            return ""
+        # After another command has begun, a heredoc is that command's.
+        if not pattern("next command").search(rest, 0, opened.start()):
+            body = rest[opened.end() :].partition("\n")[2]
+            return body.partition(f"\n{opened[2]}")[0] if body else ""
     return ""
 
 
 def committed(message: str) -> Decision | None:
-    """Return a commit as a decision: its subject, and the part of its body that says why."""
+    """Return a commit as a decision: its subject, and the part of its body that says why.
+
+    A subject alone is what was done, not what was decided, unless it states a choice.
+    """
     subject, _, body = message.partition("\n")
     subject, body = subject.strip(), body.strip()
-    if len(subject) < 15 or (pattern("housekeeping").match(subject) and not body):
+    if len(subject) < 15:
         return None
-    return Decision(clip(subject, LONGEST), clip(_reasons(body), _LONGEST_BODY) or None)
+    reasons = _reasons(body)
+    if pattern("housekeeping").match(subject):
+        if not pattern("weighty").search(f"{subject} {reasons}"):
+            return None
+    elif len(reasons) < _LEAST_BODY and not pattern("contrast").search(subject):
+        return None
+    return Decision(clip(subject, LONGEST), clip(reasons, _LONGEST_BODY) or None)
 
 
 def _reasons(body: str) -> str:
     """Return a commit's body; of a long one, the sentences that say why, else the first."""
     if not body:
         return ""
-    plain = " ".join(line.strip() for line in body.split("\n") if line.strip())
+    parts = lines_joined(body)
+    plain = " ".join(part for part in parts if part is not parts[-1] or not part.endswith(":"))
     if len(plain) <= _LONGEST_BODY:
         return plain
-    told = re.split(r"(?<=[.!])\s+(?=[A-Z`-])", plain)
+    told = [one for part in parts for one in split_sentences(part) if not one.endswith(":")]
     return " ".join([one for one in told if words("reason", re.I).search(one)] or told[:1])
 
 
@@ -140,6 +201,7 @@ def _reasons(body: str) -> str:
 
 
 BOILERPLATE = "Implement the following plan:"
+ACCEPTED = "Accepted plan: "
 _PLAN_ENDS = (
     "If you need specific details from before exiting plan mode",
     "You can refer back to it if needed during implementation.",
@@ -170,7 +232,7 @@ def planned(text: str) -> Decision | None:
     told = [_gist(body) for head, body in sections if pattern("about").search(head)][:3]
     steps = [head for head, _ in sections if re.match(r"(?:Step |Change |Fix |Part )?\d", head)]
     whole = " ".join(filter(None, [*told, "; ".join(steps[:4])]))
-    plan_name = clip(f"Accepted plan: {title}", LONGEST)
+    plan_name = clip(f"{ACCEPTED}{title}", LONGEST)
     return Decision(plan_name, clip(whole, _LONGEST_BODY) or None, "human")
 
 
@@ -207,18 +269,27 @@ def answers(result: Any, output: str) -> list[Decision]:
     return told
 
 
-def refused(words: str, what: str) -> Decision:
-    """Return what a person said when rejecting a call or a plan, as a decision."""
+def refused(words: str, what: str) -> Decision | None:
+    """Return what a person said when rejecting a call, as a decision.
+
+    A question or a remark is none, and of a command only what holds beyond it is one.
+    """
+    passes = what.startswith("`") and not pattern("does it alone").search(words)
+    passes = passes or pattern("remark").match(words) is not None
+    if (passes or all(map(_is_question, _clauses(words)))) and not _choices(words):
+        return None
     return Decision(clip(_line(words), _LONGEST_BODY), f"said when refusing {what}", "human")
 
 
-_SETS_A_RULE = words("sets a rule", re.I)
-_OBJECTS = words("objects", re.I)
-_CORRECTS = pattern("corrects")
+def refused_plan(title: str, words: str) -> Decision:
+    """Return a rejected plan as a decision, and what the person said about it."""
+    return Decision(clip(f"Rejected plan: {title}. {_line(words)}", _LONGEST_BODY), None, "human")
+
+
 # Lines that a program printed, not the person's words.
 _PRINTED = pattern("printed")
-# A prompt that is one question is a correction only if it objects.
-_QUESTION = re.compile(r"[^.!?]{1,400}\?\W*")
+_SHORT = 300
+_LEAST_WORDS = 3
 
 
 def is_plain(text: str) -> bool:
@@ -226,13 +297,16 @@ def is_plain(text: str) -> bool:
     return len(text) < 80 and pattern("plain").fullmatch(text) is not None
 
 
-def asked(text: str, *, first: bool | None) -> Decision | None:
+def asked(text: str, *, first: bool | None, said: str = "") -> Decision | None:
     """Return what a prompt decides: an accepted plan, a rule, or a later choice or correction.
 
-    If it is not known whether a prompt is the first, a long one counts as a request.
+    `said` is what the agent said before: a prompt may answer with the letter or number of an
+    option. If it is not known whether a prompt is the first, a long one counts as a request.
     """
     if text.startswith(BOILERPLATE) and plan_title(text):
         return planned(text)
+    if option := _option(text, said):
+        return Decision(clip(f"{_line(text)} -> {option}", _LONGEST_BODY), None, "human")
     if is_plain(text):
         return None
     is_request = len(text) > _LONGEST_BODY if first is None else first
@@ -242,27 +316,134 @@ def asked(text: str, *, first: bool | None) -> Decision | None:
 
 def _required(text: str) -> str:
     """Return the sentences of a first prompt that set a rule, if it also asks for something."""
-    parts = _clauses(text[:4000])
-    rules = [one for one in parts if _SETS_A_RULE.search(one)] if len(parts) > 1 else []
+    parts = _clauses(_own_words(text))
+    rules = [one for one in parts if _sets_rule(one)] if len(parts) > 1 else []
     return " ".join(rules[:4])
+
+
+def _sets_rule(sentence: str) -> bool:
+    plain = _unquoted(sentence)
+    if not pattern("sets a rule").search(plain) or _is_passing(plain):
+        return False
+    return not _is_question(plain)
 
 
 def _choices(text: str) -> str:
     """Return the sentences of a prompt that choose or correct; a short prompt as a whole."""
-    own = "\n".join(line for line in text[:4000].split("\n") if not _PRINTED.match(line)).strip()
-    if not _CORRECTS.search(own) or (_QUESTION.fullmatch(own) and not _OBJECTS.search(own)):
+    own = _own_words(text)
+    parts = _clauses(own)
+    chosen = [part for part in parts if _chooses(part)]
+    if not chosen:
         return ""
-    if len(own) <= _LONGEST_BODY:
-        return _line(own)
-    return " ".join(one for one in _clauses(own) if _CORRECTS.search(one))
+    return _line(own) if len(own) <= _SHORT else " ".join(chosen)
+
+
+def _chooses(sentence: str) -> bool:
+    """Whether a sentence sets a rule, makes a choice or refuses, for longer than this moment."""
+    plain = _unquoted(sentence)
+    if len(plain.split()) < _LEAST_WORDS and plain.isascii():
+        return False
+    if pattern("broken off").search(plain):
+        return False
+    if pattern("objects").search(plain):
+        return True
+    if _is_passing(plain) or _is_question(plain):
+        return False
+    is_report = pattern("reports").match(plain) is not None
+    if pattern("rules").search(plain):
+        return not is_report or pattern("lasting").search(plain) is not None
+    if is_report or pattern("wants now").match(plain):
+        return False
+    return pattern("chooses").search(plain) is not None
+
+
+def _takes_back(text: str) -> str:
+    """Return the sentence that says that what was done failed or goes, or ""."""
+    parts = _clauses(_own_words(text))
+    found = next((one for one in parts if pattern("takes back").search(one)), "")
+    return "" if _is_question(found) else clip(found, 200).replace('"', "'")
+
+
+def _is_passing(sentence: str) -> bool:
+    lasts = pattern("lasting").search(sentence)
+    return not lasts and pattern("for the moment").search(sentence) is not None
+
+
+def _is_question(sentence: str) -> bool:
+    """Whether a sentence asks; "can you always show the unit?" asks for a rule."""
+    if pattern("asks for a rule").search(sentence):
+        return False
+    return sentence.rstrip(" .)\"'").endswith(("?", "\uff1f")) or bool(
+        pattern("asks").match(sentence)
+    )
+
+
+def _unquoted(sentence: str) -> str:
+    """Return a sentence without long quotations and pictures, which are not the person's words."""
+    return pattern("quotation").sub(" ", sentence).strip()
+
+
+def _own_words(text: str) -> str:
+    """Return what a person wrote, without what they pasted: printed lines, reports, logs."""
+    lines = FENCED.sub("\n", text[:4000]).split("\n")
+    own: list[str] = []
+    for place, line in enumerate(lines):
+        if _PRINTED.match(line) or pattern("pasted").match(line):
+            continue
+        own.append(line)
+        pasted = "\n".join(lines[place + 1 :]).strip()
+        if len(pasted) > _LEAST_PASTED and pattern("introduces").search(line):
+            break
+    return "\n".join(own).strip()
+
+
+_LEAST_PASTED = 80
 
 
 def _clauses(text: str) -> list[str]:
-    return [line for part in pattern("clause").split(text) if len(line := _line(part)) > 10]
+    if text.count("..") > 1:
+        # Some people end every sentence with dots and no space.
+        text = pattern("dots").sub("..\n", text)
+    parts = (part for line in text.split("\n") for part in split_sentences(line, typed=True))
+    return [line for part in parts if len(line := _line(part)) > 10]
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+# -- The option that a person chose by its letter or number.
+
+
+_LONGEST_ANSWER = 60
+
+
+def _option(answer: str, said: str) -> str:
+    """Return the text of the option that an answer like "b" or "option 2" names, or ""."""
+    match = pattern("picks").fullmatch(answer.strip()) if len(answer) <= _LONGEST_ANSWER else None
+    if match is None or not said:
+        return ""
+    picked = (match["a"] or match["b"]).lower()
+    options = _options(said[-_READ:])
+    text = options.get(picked, "")
+    return "" if pattern("goes on").match(text) else text
+
+
+def _options(said: str) -> dict[str, str]:
+    """Return the last list of options in an answer: each one's letter or number, and its text.
+
+    Lines that begin with "Option" count before numbers, which may be the steps of an option.
+    """
+    found: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for line in FENCED.sub("\n", said).split("\n"):
+        if match := pattern("option").match(line):
+            options = found[match["word"] is not None]
+            name = (match["a"] or match["b"]).lower()
+            if name in {"a", "1"}:
+                options.clear()
+            text = _line(pattern("marks").sub("", match["t"])).strip(" :-\u2013\u2014")
+            options[name] = clip(text, LONGEST)
+    return next((options for options in found.values() if len(options) > 1), {})
 
 
 # -- How a session went: its title, a summary of every turn, and the outcome that is proven.
@@ -292,6 +473,12 @@ class SessionAccount:
 
     def __init__(self) -> None:
         self.own_title = ""
+        # What the agent said before the first turn, if another reader read it.
+        self.said_before = ""
+        self._plan = ""
+        self._refused_plan = ""
+        # What a person said after a plan was carried out, if they took it back.
+        self._taken_back: dict[str, str] = {}
         self._turns: list[_Turn] = []
         self._edited = self._saved = self._refused = False
         # The last check or commit since the last edit.
@@ -301,6 +488,40 @@ class SessionAccount:
         """Begin a turn with a person's prompt."""
         if len(self._turns) < _MOST_TURNS:
             self._turns.append(_Turn(plan_text(text)[:8000]))
+
+    @property
+    def said(self) -> str:
+        """The agent's last words, which a person may answer."""
+        return self._turns[-1].said if self._turns else self.said_before
+
+    def accept_plan(self, decision: Decision) -> None:
+        """Note an accepted plan: a person may take it back later."""
+        self._plan = decision.description
+
+    def refuse_plan(self, title: str) -> None:
+        """Note a plan that was rejected without a word: the next prompt may say why."""
+        self._refused_plan = title
+
+    def hear(self, text: str, *, first: bool | None) -> list[Decision]:
+        """Return what a person's words decide, and begin a turn with them."""
+        title, self._refused_plan = self._refused_plan, ""
+        found = asked(text, first=first, said=self.said)
+        self.ask(text)
+        if found and found.description.startswith(ACCEPTED):
+            self.accept_plan(found)
+        elif self._plan and (sentence := _takes_back(text)):
+            self._taken_back[self._plan] = sentence
+        # A client may start anew with the plan that it asked about.
+        if title and not is_plain(text) and not text.startswith(BOILERPLATE):
+            return [refused_plan(title, text)]
+        return [found] if found else []
+
+    def settled(self, decision: Decision) -> Decision:
+        """Return a decision with what became of it: a plan that a person took back says so."""
+        if sentence := self._taken_back.get(decision.description):
+            why = f'{decision.rationale or ""} Later the person said: "{sentence}"'.strip()
+            return Decision(decision.description, why, decision.source)
+        return decision
 
     def say(self, text: str) -> None:
         """Note the agent's words; the last ones of a turn stay."""
@@ -326,11 +547,9 @@ class SessionAccount:
 
     @property
     def title(self) -> str:
-        """The plan's title, the client's own, or the request in a few words."""
-        prompts = [turn.asked for turn in self._turns if turn.asked and not is_plain(turn.asked)]
-        if prompts and (plan := title_from(prompts[0], plans_only=True)):
-            return plan
-        return self.own_title or (title_from(prompts[0]) if prompts else "")
+        """The client's own title, the plan's, or the first real request in a few words."""
+        done = (text for turn in self._turns for text in (*turn.commits, turn.said))
+        return session_title([turn.asked for turn in self._turns], own=self.own_title, done=done)
 
     def summary(self, last: str) -> str:
         """Return what was asked, answered and committed per turn; `last` is the final words."""
@@ -339,7 +558,7 @@ class SessionAccount:
             return _with_commits(last, [subject for turn in turns for subject in turn.commits])
         # The first turns say what it was about, the last ones how it went.
         told = [self._told(turn) for turn in [*turns[:-1][:6], *turns[6:-1][-8:]]]
-        end = _with_commits(clip(last, _LAST_WORDS), turns[-1].commits)
+        end = _with_commits(clip(_without_frames(last), _LAST_WORDS), turns[-1].commits)
         asked = turns[-1].asked
         if asked and not is_plain(asked):
             end = f"Asked: {_request(asked)}\n{end}"
@@ -353,7 +572,7 @@ class SessionAccount:
     @staticmethod
     def _told(turn: _Turn) -> str:
         asked = "" if is_plain(turn.asked) else f"Asked: {_request(turn.asked)}"
-        said = shorten(" ".join(turn.said.split()), _LONGEST_SAID)
+        said = shorten(" ".join(_without_frames(turn.said).split()), _LONGEST_SAID)
         commits = f"Committed: {'; '.join(turn.commits)}." if turn.commits else ""
         if commits and not asked:
             return commits
@@ -369,18 +588,46 @@ class SessionAccount:
         return "success" if proven else "unknown"
 
 
+def session_title(prompts: Iterable[str], *, own: str = "", done: Iterable[str] = ()) -> str:
+    """Return a session's title: its `own`, the plan's, the first request that says something.
+
+    Without any, the first of what was `done`. A name like `fix-the-login` is no title beside a
+    plan's.
+    """
+    asked = [prompt for prompt in prompts if prompt[:1] not in {"", "!"} and not is_plain(prompt)]
+    if asked and " " not in own and (plan := title_from(asked[0], plans_only=True)):
+        return plan
+    if own:
+        return own
+    titles = (title_from(text) for text in asked)
+    if title := next((title for title in titles if is_telling(title)), ""):
+        return title
+    results = (outcome_of("", text, TITLE_CHARS) for text in done)
+    told = (result.rstrip(".") for result in results if not result.startswith("Commit"))
+    return next((result for result in told if is_telling(result)), "")
+
+
 def title_from(prompt: str, *, plans_only: bool = False) -> str:
     """Return a title for a prompt: the title of the plan in it, else what it asks for."""
     prompt = prompt.strip()
     if prompt.startswith((BOILERPLATE, "# ")) and (title := plan_title(prompt)):
         return clip(title, _LONGEST_TITLE)
-    return "" if plans_only else title_of(plan_text(prompt))
+    if plans_only:
+        return ""
+    prompt = plan_text(prompt)
+    return title_of(_own_words(prompt) or prompt)
 
 
 def _request(prompt: str) -> str:
     title = title_from(prompt, plans_only=True)
     text = " ".join(plan_text(prompt).split())
     return f"plan \u201c{title}\u201d" if title else shorten(text, _LONGEST_ASKED)
+
+
+def _without_frames(text: str) -> str:
+    """Return a text without colors, rows of tables and lines drawn on a screen."""
+    text = pattern("ansi").sub("", text)
+    return "\n".join(line for line in text.split("\n") if not pattern("frame").match(line))
 
 
 def _with_commits(text: str, commits: list[str]) -> str:

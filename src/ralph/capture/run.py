@@ -186,21 +186,28 @@ class RunFindings(LineReader):
         self._announced = ""
         self._reject(text)
         self.attempts.ask(text)
-        self.account.ask(text)
+        found = self.account.hear(text, first=first)
         for error in outputs.errors_pasted(text, self.place):
             if not self._echoed(error.message) and (name := self.add_error(error)):
                 self.attempts.fail(name, None, self._errors[name])
-        if decision := decisions.asked(text, first=first):
+        for decision in found:
             self.decide(decision)
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
         """Note that a person rejected a call, perhaps with words."""
         self._prove("refused")
-        if words := decisions.refusal(output):
+        title = decisions.plan_title(plan) if plan else ""
+        words = decisions.refusal(output)
+        if words:
             self._reject(words)
-            title = decisions.plan_title(plan) if plan else ""
-            self.decide(decisions.refused(words, f'the plan "{title}"' if title else what))
+            refused = decisions.refused(words, what)
+            if title:
+                refused = decisions.refused_plan(title, words)
+            if refused:
+                self.decide(refused)
             self.attempts.ask(words)
+        elif title:
+            self.account.refuse_plan(title)
 
     def take_answers(self, result: Any, output: str) -> None:
         """Note a person's answers to questions."""
@@ -211,6 +218,7 @@ class RunFindings(LineReader):
     def accept(self, plan: str) -> None:
         """Note that a person accepted a plan."""
         if decision := decisions.planned(plan):
+            self.account.accept_plan(decision)
             self.decide(decision)
 
     def decide(self, decision: Decision) -> None:
@@ -510,7 +518,7 @@ class RunFindings(LineReader):
             errors=errors,
             decisions=tuple(
                 Decision(redact(d.description), redact(d.rationale or "") or None, d.source)
-                for d in self._decisions.values()
+                for d in map(self.account.settled, self._decisions.values())
             ),
             files_touched=tuple(
                 FileTouched(redact(path), action) for path, action in self._files.items()

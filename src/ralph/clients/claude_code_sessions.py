@@ -3,14 +3,16 @@
 An exchange begins with a person's words and holds everything up to a person's next words. If the
 client itself makes the assistant go on after its last word (a hook objected, a background task is
 done), that is an exchange of its own: the one before may already be saved. An exchange depends on
-its own lines alone, so reading can resume where any exchange ended.
+its own lines and on the words it answers, so reading can resume where any exchange ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -28,11 +30,13 @@ from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
 _READ = 64_000
 _MOST_QUEUED = 50
+_MOST_MESSAGES = 20
+_FEW_WORDS = 1
 
 # `prompt`: a person's words. `command`, `shell`: something a person ran, which the assistant may
 # answer. `local`: something that the client ran alone. `results`: tool results. `interrupt`: a
-# person stopped the assistant. `aside`: text that the client added.
-Sort = Literal["prompt", "command", "shell", "local", "results", "interrupt", "aside"]
+# person stopped the assistant. `aside`: text that the client added. `agent`: another agent's words.
+Sort = Literal["prompt", "command", "shell", "local", "results", "interrupt", "aside", "agent"]
 
 
 SESSION_KEYS = """
@@ -52,6 +56,7 @@ _BEGINNINGS: dict[Sort, tuple[str, ...]] = {
     "local": ("<local-command-stdout>", "<local-command-stderr>"),
     "shell": ("<bash-input>",),
     "aside": tuple(rows("claude code's own lines")),
+    "agent": tuple(rows("other agents")),
 }
 # Reasons of a removal from the queue that mean the words joined the current turn.
 _TAKEN_IN = ("", "absorbed_mid_turn")
@@ -81,9 +86,9 @@ def sort_of(line: Any) -> Sort:
     content = mapping(line.message).get("content")
     if any(block.get("type") == "tool_result" for block in items(content)):
         return "results"
-    if True in (line.isMeta, line.isCompactSummary, line.isVisibleInTranscriptOnly):
-        return "aside"
     text = content_text(content)[:_READ].lstrip()
+    if True in (line.isMeta, line.isCompactSummary, line.isVisibleInTranscriptOnly):
+        return "agent" if text.startswith(_BEGINNINGS["agent"]) else "aside"
     for sort, beginnings in _BEGINNINGS.items():
         if text.startswith(beginnings):
             return sort
@@ -99,13 +104,29 @@ def typed(content: Any) -> str:
     return text if "[Image" in text else " ".join([text, *pictures]).strip()
 
 
+def agents_words(line: Any) -> str:
+    """Return what other agents said, each with its name; the client's notes are left out."""
+    text = content_text(mapping(line.message).get("content"))[:_READ]
+    found = list[str]()
+    for message in islice(pattern("agents words").finditer(text), _MOST_MESSAGES):
+        words = message["says"].strip()
+        name = pattern("agents name").search(message["who"])
+        if words and not words.startswith("{"):
+            found.append(f"{name['name'] if name else 'agent'}: {words}")
+    return "\n\n".join(found)
+
+
 def called(line: Any) -> str:
-    """Return what a person ran: the shell line, else a command's arguments, else its name."""
+    """Return what a person ran: the shell line, else a command's arguments, else its name.
+
+    A few arguments say little without the name: "/effort mid".
+    """
     text = content_text(mapping(line.message).get("content"))[:_READ]
     inside = {found[1]: found[2].strip() for found in pattern("inside").finditer(text)}
     if shell := inside.get("bash-input"):
         return f"! {shell}"
-    return inside.get("command-args") or inside.get("command-name") or ""
+    name, words = inside.get("command-name", ""), inside.get("command-args", "")
+    return words if len(words.split()) > _FEW_WORDS else f"{name} {words}".strip()
 
 
 def queued(line: Any, queue: PromptQueue) -> str:
@@ -211,7 +232,9 @@ class Transcript(Messages):
         message = mapping(line.message)
         parent = self._parent(line)
         sort = sort_of(line) if kind == "user" and parent is None else None
-        if sort in {"aside", "local"}:
+        if sort == "agent" and (words := agents_words(line)):
+            self.account.ask(words)
+        if sort in {"aside", "local", "agent"}:
             # The client's own words neither begin nor end anything.
             self.see_injected(content_text(message.get("content")))
             if line.isCompactSummary is True:
@@ -223,7 +246,10 @@ class Transcript(Messages):
                 words = typed(message.get("content")) if sort == "prompt" else called(line)
                 if line.isSidechain is True:
                     self.account.ask(words)  # by another agent, not by a person
-                elif not pattern("clients own").fullmatch(words):
+                elif pattern("clients own").fullmatch(words):
+                    if " " in words:
+                        self.account.ask(words)
+                else:
                     self.hear(words, first=self._is_first)
                     self._is_first = self._is_first and False
             self.user(message, partial(unraw, line.toolUseResult), parent=parent, cwd=cwd or None)
@@ -332,8 +358,11 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
 
     _is_first = None
 
-    def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
+    def __init__(
+        self, line: Any, words: str, start: lines.SessionStart, *, at: int, said: str = ""
+    ) -> None:
         super().__init__(file=start.file, root=start.root)
+        self.account.said_before = said
         self.typed, self.begins_at, self.folder = [plan_text(words)], at, text_of(line.cwd)
         session = text_of(line.sessionId)
         first = text_of(mapping(line.forkedFrom).get("sessionId")) or session
@@ -364,6 +393,8 @@ class Exchanges(lines.SessionReader):
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         self._queue = PromptQueue()
+        # What the agent said before the start.
+        self._before = ""
         # What a person ran, or the client added: an exchange only once the assistant answers.
         self._maybe: ClaudeTurn | None = None
 
@@ -428,22 +459,36 @@ class Exchanges(lines.SessionReader):
             self._turn(self._begin(line, typed(mapping(line.message).get("content"))))
         elif sort in {"command", "shell"}:
             self._maybe = self._begin(line, called(line)) if called(line) else None
-        elif sort == "aside":
-            self._put_in(line)
+        elif sort in {"aside", "agent"}:
+            self._put_in(line, asks=sort == "agent")
         else:
             self._maybe = None
             if self._open is not None and sort != "local":
                 self._open.take(line)
 
-    def _put_in(self, line: Any) -> None:
-        is_over = self._start.offset > 0 if self._open is None else self._open.is_over
+    def _put_in(self, line: Any, *, asks: bool) -> None:
+        """Take words that no person said; another agent's also begin a session."""
+        is_over = asks or self._start.offset > 0
+        if self._open is not None:
+            is_over = self._open.is_over
         if self._maybe is None and is_over:
-            self._maybe = self._begin(line, "")
+            self._maybe = self._begin(line, agents_words(line))
         elif (exchange := self._maybe or self._open) is not None:
             exchange.take(line)
 
     def _begin(self, line: Any, user: str) -> ClaudeTurn:
-        return ClaudeTurn(line, user, self._start, at=self._at)
+        said = self._open.account.said if self._open else self._before
+        return ClaudeTurn(line, user, self._start, at=self._at, said=said)
+
+    def _hear_before(self, before: Sequence[bytes]) -> None:
+        for data in reversed(before):
+            with contextlib.suppress(lines.UnreadableLine):
+                for line in lines_of(data):
+                    content = mapping(line.message).get("content")
+                    if line.type == "assistant" and line.isSidechain is not True:
+                        self._before = content_text(content)
+                if self._before:
+                    return
 
     def _turn(self, begun: ClaudeTurn) -> None:
         """Begin another exchange, and finish the one before."""

@@ -23,6 +23,7 @@ from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration
 from ralph.records.note import NOTE, TRUSTED, Note
 from ralph.text.outcome import outcome_of
 from ralph.text.sanitize import strip_marked
+from ralph.text.tokens import rule
 
 _FEATURES = 3
 _SESSIONS = 5
@@ -146,12 +147,13 @@ def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> P
     ended = [one for one in asked if one.status == "complete"] or asked
     main = ([one for one in ended if _changed(one)] or ended)[-1]
     commits = [subject for one in exchanges for subject in _commits(one)]
+    result = outcome_of(main.user, strip_marked(main.assistant), _RESULT_CHARS)
     return PastSession(
         at=at,
         title=_title(title, strip_marked(exchanges[0].user)),
-        result=outcome_of(main.user, strip_marked(main.assistant), _RESULT_CHARS),
+        result=result,
         commits=tuple(dict.fromkeys(commits))[-_COMMITS:],
-        unfinished=exchanges[-1].status != "complete",
+        unfinished=exchanges[-1].status != "complete" and not rule("finished").search(result),
         id=name,
     )
 

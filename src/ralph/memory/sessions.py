@@ -22,7 +22,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.decisions import title_from
+from ralph.capture.decisions import session_title
 from ralph.capture.lines import (
     FileStamp,
     SessionExchange,
@@ -114,7 +114,7 @@ def conversations_of(
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(source, name),
-            title=title or _first_words(some[0]),
+            title=title or _title(some),
             source=source,
             project=project,
             created=some[0].captured.started_at,
@@ -137,11 +137,13 @@ def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     )
 
 
-def _first_words(seen: SessionExchange) -> str:
-    """Return a title: that of the plan in the prompt, else the first words of the exchange."""
-    if title := title_from(strip_marked(seen.user), plans_only=True):
-        return cut(title, _TITLE_CHARS)
-    words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
+def _title(exchanges: Sequence[SessionExchange]) -> str:
+    """Return a title: the plan's, else the first real request, else the first words."""
+    prompts = [strip_marked(one.user) for one in exchanges]
+    answers = [strip_marked(one.assistant) for one in exchanges]
+    if title := session_title(prompts, done=answers):
+        return title
+    words = prompts[0].split() or answers[0].split()
     return cut(" ".join(words), _TITLE_CHARS)
 
 
@@ -344,6 +346,7 @@ class Importer:
             mark.title or None,
         )
         reader = self._files.session_reader(start)
+        reader.look_back(source.file)
         at = begun = ends_at = mark.offset
         line, waits_s = mark.line, 0.0
         seen: list[SessionExchange] = []
@@ -508,7 +511,7 @@ def keep_iteration(
     iteration = captured.to_iteration(
         feature=work.feature,
         task_id=task.id if task else None,
-        task_title=task.title if task else _first_words(seen),
+        task_title=task.title if task else _title([seen]),
         discipline=(task.discipline or "") if task else "",
         outcome=None if work.outcome == "unknown" else work.outcome,
     )

@@ -15,6 +15,7 @@ from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen
 from ralph.text.tokens import estimate_tokens
 
@@ -254,6 +255,33 @@ def test_without_a_plan_a_session_begins_with_the_last_sessions_and_notes(
     assert text.index("The bank closes at six. (human, ") < text.index("The tests need a network.")
     assert "not finished" not in text
     assert estimate_tokens(text) <= 500
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_finished"),
+    [
+        ("All 29 tests pass via make test-e2e.", True),
+        ("Story 1.2 is complete and ready for review.", True),
+        ("The export writes half of the orders so far.", False),
+    ],
+)
+def test_a_session_whose_result_says_that_it_is_done_is_not_called_unfinished(
+    project: Path, tmp_path: Path, answer: str, is_finished: bool
+) -> None:
+    asked = "Make the export of the orders pass"
+    talk = conversation_id("claude-code", "one")
+    at = "2026-11-02T10:00:00Z"
+    with open_ralph(project, embedder="none") as ralph:
+        stopped = Exchange(
+            id=exchange_id(talk, "1"), conversation=talk, user=asked, assistant=answer,
+            status="interrupted", started=at, completed=at,
+        )  # fmt: skip
+        ralph.conversations.add(Conversation(id=talk, title=asked, created=at), [stopped])
+
+    text = start(project, tmp_path).context
+
+    assert answer in text
+    assert ("It was not finished." not in text) == is_finished
 
 
 def test_what_happened_since_is_told_though_only_a_conversation_changed(

@@ -61,7 +61,9 @@ class TranscriptReader:
                 self._last_end = offset if opened_file.read(1) == b"\n" else 0
             opened_file.seek(0)
             head = files.session_head(file, opened_file) or SessionHead()
-        self.exchanges = files.session_reader(SessionStart(file.name, root, head, self._last_end))
+            start = SessionStart(file.name, root, head, self._last_end)
+            self.exchanges = files.session_reader(start)
+            self.exchanges.look_back(opened_file)
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """Return the exchanges that another one followed, as far as time allows."""
