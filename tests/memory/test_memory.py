@@ -85,7 +85,7 @@ def test_json_like_data_is_as_good_as_an_iteration(auth: FeatureMemory) -> None:
     [
         ({"summary": 7}, "summary"),
         ({"summary": "x", "outcome": "splendid"}, "outcome"),
-        ({"summary": "x", "errors": ["text"]}, "errors"),
+        ({"summary": "x", "errors": [7]}, "errors"),
         ({"summary": "x", "errors": [{"message": "m", "error_type": "odd"}]}, "error_type"),
         ({"summary": "x", "files_touched": [{"path": "a"}]}, "action"),
         ({"summary": "x", "cost_usd": "free"}, "cost_usd"),

@@ -88,7 +88,7 @@ def test_what_a_hook_made_the_assistant_do_after_its_answer_is_kept(
     assert (first.user, first.assistant) == ("Add the login form", "It is there.")
     assert (second.user, second.assistant) == ("", "Now the checks pass.")
     [one] = iterations(project, "login")
-    assert (one.task_title, one.summary) == ("Now the checks pass.", "Now the checks pass.")
+    assert (one.task_title, one.summary) == ("Now the checks pass", "Now the checks pass.")
     assert one.errors[0].resolution == "Edited Makefile; then `make check` passed."
 
 
