@@ -15,12 +15,13 @@ from bench.paths import PATHS
 # feature is looked up in the plan, and facets stand with the other promises of the index. A text is
 # cut at the end of a sentence, a hook also tells how the work of an exchange went on, a search
 # weighs words by their rarities and asks whether an exchange is only a question, and a checkpoint
-# compares errors by their signatures.
+# compares errors by their signatures. Capture splits sentences as summaries do, and a session in
+# which nobody asks is titled by its result.
 FILES = {
-    "record": (46, "clients/__init__.py"),
+    "record": (49, "clients/__init__.py"),
     "search": (30, "recall/search.py"),
     "everything": (41, "recall/__init__.py"),
-    "iteration": (65, "loop/iteration.py"),
+    "iteration": (67, "loop/iteration.py"),
     "hook": (46, "doors/hooks/context.py"),
     "mcp": (38, "recall/search.py"),
     "checkpoint": (35, "memory/checkpoints.py"),
