@@ -75,3 +75,10 @@ def test_an_item_is_told_with_the_words_that_lead_to_its_list() -> None:
 def test_headings_and_code_are_not_told() -> None:
     text = "## The zebra heading\n\n```\nzebra code\n```\n\nNothing else."
     assert about("where is the zebra?", text) == ""
+
+
+def test_words_before_a_heading_do_not_lead_to_the_list_under_it() -> None:
+    text = "What I found:\n\n## Cache\n\n- Cached the count of users for a minute"
+    assert (
+        about("how long do we cache the count?", text) == "Cached the count of users for a minute"
+    )

@@ -61,6 +61,7 @@ def _statements(text: str, max_chars: int) -> list[Statement]:
     lead = ""
     for piece in pieces(text):
         if piece.kind not in ("prose", "item"):
+            lead = ""
             continue
         is_item = piece.kind == "item"
         for place, sentence in enumerate(piece.sentences):
