@@ -75,6 +75,11 @@ def test_what_a_person_said_is_a_learning_and_what_an_agent_decided_is_not() -> 
     assert (draft.source, draft.reason) == ("human", "said by the user in iteration 4")
 
 
+def test_an_accepted_plan_is_no_learning() -> None:
+    plan = Decision("Accepted plan: Fix the login form", "The form hangs.", "human")
+    assert extract(succeeded(4, "Done.", decisions=(plan,))) == []
+
+
 def test_an_iteration_teaches_few_things_and_what_came_most_often_first() -> None:
     errors = tuple(
         ErrorSeen(f"NameError: name 'thing{n}' is not defined", resolution="imported it", count=n)

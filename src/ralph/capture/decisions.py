@@ -16,7 +16,7 @@ import msgspec
 from ralph.capture.lines import FENCED, clip, mapping, sentences, text_of
 from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
-from ralph.records.iteration import Decision, Outcome
+from ralph.records.iteration import ACCEPTED_PLAN, Decision, Outcome
 from ralph.text.outcome import outcome_of
 from ralph.text.sentences import lines_joined
 from ralph.text.sentences import sentences as split_sentences
@@ -201,7 +201,6 @@ def _reasons(body: str) -> str:
 
 
 BOILERPLATE = "Implement the following plan:"
-ACCEPTED = "Accepted plan: "
 _PLAN_ENDS = (
     "If you need specific details from before exiting plan mode",
     "You can refer back to it if needed during implementation.",
@@ -232,7 +231,7 @@ def planned(text: str) -> Decision | None:
     told = [_gist(body) for head, body in sections if pattern("about").search(head)][:3]
     steps = [head for head, _ in sections if re.match(r"(?:Step |Change |Fix |Part )?\d", head)]
     whole = " ".join(filter(None, [*told, "; ".join(steps[:4])]))
-    plan_name = clip(f"{ACCEPTED}{title}", LONGEST)
+    plan_name = clip(f"{ACCEPTED_PLAN}{title}", LONGEST)
     return Decision(plan_name, clip(whole, _LONGEST_BODY) or None, "human")
 
 
@@ -507,7 +506,7 @@ class SessionAccount:
         title, self._refused_plan = self._refused_plan, ""
         found = asked(text, first=first, said=self.said)
         self.ask(text)
-        if found and found.description.startswith(ACCEPTED):
+        if found and found.accepts_plan:
             self.accept_plan(found)
         elif self._plan and (sentence := _takes_back(text)):
             self._taken_back[self._plan] = sentence

@@ -358,7 +358,8 @@ def extract(newest: Iteration) -> list[Learning]:
         return []
     number, drafts = newest.iteration_number, list[Learning]()
     for decision in newest.decisions:
-        if decision.source == "human":
+        # The title of a plan is no lesson.
+        if decision.source == "human" and not decision.accepts_plan:
             why = f" ({decision.rationale})" if decision.rationale else ""
             text = cut(" ".join(f"{decision.description}{why}".split()), Limits.learning)
             reason = f"said by the user in iteration {number}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ralph.prompt.build import TextBounds, TextRoom, day, framed, one_line, outcome, render
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
-from ralph.records.iteration import Decision, ErrorSeen, Iteration
+from ralph.records.iteration import ACCEPTED_PLAN, Decision, ErrorSeen, Iteration
 from ralph.text.matching import sentences_about
 from ralph.text.outcome import outcome_of, stop
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line, strip_marked
@@ -36,7 +36,6 @@ _FILES = 4
 # The head of a record and the facts that come first.
 _FIRST_LINES = 3
 _ID_CHARS = 12
-_ACCEPTED = "Accepted plan: "
 
 
 def recalled_text(
@@ -102,7 +101,7 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
     is_stopped = isinstance(record, Exchange) and record.status != "complete"
     # A plan that was accepted and then stopped or taken back is no decision any more.
     is_current = not later and not is_stopped
-    decisions = [one for one in record.decisions if is_current or not _is_plan(one)]
+    decisions = [one for one in record.decisions if is_current or not one.accepts_plan]
     request = " ".join(getattr(record, "user", "").split())
     decisions = [one for one in decisions if _adds(one, title, request)]
     facts = _decision_lines(decisions, asked)
@@ -141,15 +140,11 @@ def _about(exchange: Exchange, asked: Set[str], result: str) -> str:
     return sentences_about(asked, said, _ABOUT_CHARS, told=result)
 
 
-def _is_plan(decision: Decision) -> bool:
-    return decision.description.startswith(_ACCEPTED)
-
-
 def _adds(decision: Decision, title: str, request: str) -> bool:
     """Whether a decision says something that the title does not say, and is not the request."""
     if request and request.startswith(decision.description[:_TITLE_CHARS]):
         return False
-    words = set(tokens(decision.description.removeprefix(_ACCEPTED)))
+    words = set(tokens(decision.description.removeprefix(ACCEPTED_PLAN)))
     return len(words - set(tokens(title))) * 3 > len(words)
 
 
@@ -173,9 +168,9 @@ def _decision_lines(decisions: Sequence[Decision], asked: Set[str]) -> list[str]
 
 
 def _decision_line(decision: Decision) -> str:
-    if _is_plan(decision):
+    if decision.accepts_plan:
         # The reason of a plan is the problem that it solves.
-        plan = decision.description.removeprefix(_ACCEPTED)
+        plan = decision.description.removeprefix(ACCEPTED_PLAN)
         return f"  The user accepted the plan: {one_line(plan, _SAID_CHARS)}"
     who = "The user decided" if decision.source == "human" else "Decided"
     why = f": {decision.rationale}" if decision.rationale else ""

@@ -65,12 +65,20 @@ class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 1
 
 
+ACCEPTED_PLAN = "Accepted plan: "
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was decided and why; `source` is who decided it."""
 
     description: str
     rationale: str | None = None
     source: Literal["agent", "human"] = "agent"
+
+    @property
+    def accepts_plan(self) -> bool:
+        """Whether it is the title of a plan that a person accepted."""
+        return self.description.startswith(ACCEPTED_PLAN)
 
 
 class FileTouched(msgspec.Struct, frozen=True):
