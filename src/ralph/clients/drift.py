@@ -141,7 +141,7 @@ def save_counts(home: Path, source: str, version: str, met: Mapping[str, int]) -
     plain = _plain(met)
     names = set().union(*_known(source))
     file = _file(home)
-    if plain.keys() <= names and not file.exists():
+    if plain.keys() <= names and not disk.exists(file):
         return
     saved = _read(home)
     versions = saved.clients.setdefault(source, {})

@@ -42,11 +42,13 @@ _POINTED_NATS = 7.5
 _POINTED_WORD_NATS = 5.3
 # An answer says something new if its words beyond the question weigh this much, counting only what
 # each weighs more than a common word. One that begins with what its writer doesn't know must say
-# more. An exchange that says nothing new keeps this share of its relevance.
+# more. An exchange that says nothing new keeps this share of its relevance. One that says a word or
+# two keeps more, because they may be an answer.
 _COMMON_NATS = 2.0
 _NEW_NATS = 4.0
 ENOUGH_NEW_NATS = 16.0
 _NOTHING_NEW = 0.15
+_WORD_OR_TWO = 0.5
 _FEW_CHARS = 300
 # A question of fewer words is judged as one of so many: that its words are missing says as much.
 _FEW_WORDS = 2
@@ -141,7 +143,8 @@ def what_the_answer_adds(nats: float, *, denies: bool) -> float:
     `denies`: it begins with what its writer doesn't know, have or find.
     """
     share = min(1.0, nats / (ENOUGH_NEW_NATS if denies else _NEW_NATS))
-    return _NOTHING_NEW + (1.0 - _NOTHING_NEW) * share
+    adds = _NOTHING_NEW + (1.0 - _NOTHING_NEW) * share
+    return adds if denies or not nats else max(_WORD_OR_TWO, adds)
 
 
 # -- Relevance of a hit by itself.

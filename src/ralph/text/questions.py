@@ -39,8 +39,9 @@ def is_yes_or_no(question: str, answer: str) -> bool:
 def denies(answer: str) -> bool:
     """Whether an answer begins with what its writer does not know, have or find, or only asks."""
     first = _FIRST_SENTENCE.match(answer)
-    only_asks = answer.rstrip().endswith(_MARKS) and not question_and_rest(answer)[1]
-    return only_asks or (first is not None and _DENIAL.search(first[0]) is not None)
+    if _first_word(answer.strip()) in _OPENERS and not question_and_rest(answer)[1]:
+        return True
+    return first is not None and _DENIAL.search(first[0]) is not None
 
 
 def question_and_rest(text: str) -> tuple[str, str]:
