@@ -1,0 +1,51 @@
+"""Which hits a model is told unasked."""
+
+from __future__ import annotations
+
+from ralph.doors.hooks.context import _chosen
+from ralph.recall import Hit, Parts
+from ralph.recall.telling import worth_telling
+from ralph.records.note import Note
+
+
+def hit(name: str, score: float, *, answered: float = 0.99, alone: float = 0.0) -> Hit:
+    parts = Parts(
+        words=1.0,
+        matched=("gateway",),
+        asked=1,
+        coverage=1.0,
+        mixed=1.0,
+        score=score,
+        answered=answered,
+        alone=alone,
+    )
+    return Hit(name, "note", score, None, "", "", Note(id=name, text=name), parts)
+
+
+def names(hits: list[Hit]) -> list[str]:
+    return [one.id for one in hits]
+
+
+def test_a_hit_far_behind_the_best_is_not_told() -> None:
+    hits = [hit("best", 0.95), hit("near", 0.90), hit("far", 0.60)]
+    assert names(worth_telling(hits, conversations=3)) == ["best", "near"]
+
+
+def test_a_hit_that_surely_answers_is_told_however_good_the_best_is() -> None:
+    hits = [hit("best", 0.95), hit("sure", 0.60, alone=0.98), hit("likely", 0.60, alone=0.90)]
+    assert names(worth_telling(hits, conversations=3)) == ["best", "sure"]
+
+
+def test_no_more_are_told_than_there_is_room_for() -> None:
+    hits = [hit(str(n), 0.95 - n / 100) for n in range(5)]
+    assert names(worth_telling(hits, conversations=2)) == ["0", "1"]
+
+
+def test_nothing_is_told_unless_an_answer_is_likely() -> None:
+    assert worth_telling([hit("note", 0.95, answered=0.65)], conversations=3) == []
+    assert names(worth_telling([hit("note", 0.95, answered=0.75)], conversations=3)) == ["note"]
+
+
+def test_a_prompt_needs_a_likelier_answer_than_a_chat_and_gets_the_most_relevant_first() -> None:
+    assert _chosen([hit("note", 0.95, answered=0.75)]) == []
+    assert names(_chosen([hit("second", 0.90), hit("first", 0.95)])) == ["first", "second"]
