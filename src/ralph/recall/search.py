@@ -458,19 +458,22 @@ def _adds(candidate: Candidate) -> float:
 
 def _set_adds(candidates: Sequence[Candidate]) -> None:
     """Set what each of these candidates adds. A summary adds no more than what it sums up."""
-    exchanges = [one for one in candidates if one.record.kind == EXCHANGE]
-    for one in candidates:
-        if one.record.kind != SUMMARY:
-            one.adds = _adds(one)
-    for one in candidates:
-        if one.record.kind == SUMMARY and any(exchange.adds < 1.0 for exchange in exchanges):
-            target = one.hit.record.target
-            summed_up = [
-                exchange.adds
-                for exchange in exchanges
-                if target in (exchange.record.id, exchange.hit.record.conversation)
-            ]
-            one.adds = max(summed_up, default=1.0)
+    for candidate in candidates:
+        if candidate.record.kind != SUMMARY:
+            candidate.adds = _adds(candidate)
+    exchanges = [candidate for candidate in candidates if candidate.record.kind == EXCHANGE]
+    if all(exchange.adds == 1.0 for exchange in exchanges):
+        return
+    for candidate in candidates:
+        if candidate.record.kind != SUMMARY:
+            continue
+        target = candidate.hit.record.target
+        summed_up = [
+            exchange.adds
+            for exchange in exchanges
+            if target in (exchange.record.id, exchange.hit.record.conversation)
+        ]
+        candidate.adds = max(summed_up, default=1.0)
 
 
 def _mix(part: Found, time_weight: float) -> None:

@@ -34,9 +34,9 @@ def sentences_about(asked: Set[str], text: str, max_chars: int, *, told: str = "
     follows. An item comes with the words that lead to its list, as far as they fit.
     """
     statements = [
-        one
-        for one in _statements(text, max_chars)
-        if not one.text.endswith("?") and not _is_in(one.text, told)
+        statement
+        for statement in _statements(text, max_chars)
+        if not statement.text.endswith("?") and not _is_in(statement.text, told)
     ]
     best = range(0)
     most = (_LEAST_NATS, 0)
@@ -95,9 +95,9 @@ def _with_lead(statements: Sequence[Statement], max_chars: int) -> str:
     longer = f"{lead} {said}"
     if len(longer) <= max_chars:
         return longer
-    return (
-        f"{lead} {cut_at_end(said, max_chars - len(lead) - 1)}" if len(lead) < len(said) else said
-    )
+    if len(lead) >= len(said):
+        return said
+    return f"{lead} {cut_at_end(said, max_chars - len(lead) - 1)}"
 
 
 def _is_in(sentence: str, told: str) -> bool:
