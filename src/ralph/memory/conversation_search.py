@@ -15,7 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import RELEVANT
+from ralph.recall.score import WORTH_TELLING
 from ralph.recall.search import Candidate, WordsHeld
 from ralph.recall.telling import conversation_of, worth_telling
 from ralph.recall.words import shortness
@@ -280,7 +280,7 @@ def grouped(
                 exchanges=tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in said),
             )
         )
-    topical = [hit for hit in talks if (hit.score or 0.0) >= RELEVANT]
+    topical = [hit for hit in talks if (hit.score or 0.0) >= WORTH_TELLING]
     names = dict.fromkeys(conversation_of(hit) for hit in topical)
     states = [one.conversations.get(name) for name in names for one in histories]
     about = [state.conversation for state in states if state]

@@ -24,7 +24,7 @@ from ralph.memory.conversation_stream import (
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
-from ralph.recall.score import FLOOR, RELEVANT
+from ralph.recall.score import FLOOR, WORTH_TELLING
 from ralph.recall.search import Candidate, Found, Lift, Question, WordsHeld, conclude
 from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records import conversation as schema
@@ -330,7 +330,7 @@ class Conversations:
         if question.days is None and (event := event_range(question.text)):
             # `before the release`: take the day of the exchange that matches the event best.
             side, phrase = event
-            asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
+            asked = Question(phrase, limit=_DEPTH, min_score=WORTH_TELLING)
             dated = self.store.ask(parts, asked, **how)
             days = [hit.record.completed for hit in dated if hit.kind == schema.EXCHANGE]
             if days:

@@ -23,8 +23,10 @@ from ralph.recall import Relevance
 from ralph.text.rarity import is_chatter, usual_rarity
 from ralph.text.tokens import PassageWords, spellings
 
-# A hit is possibly relevant from the floor on. A list that is answered this surely is told unasked.
+# A hit is possibly relevant from the floor on. Where nobody asked for it, it must be a little more.
+# A list that is answered this surely is told unasked.
 FLOOR = 0.40
+WORTH_TELLING = 0.44
 RELEVANT = 0.55
 TOLD = 0.70
 
@@ -221,6 +223,12 @@ def _cosines(embedder: str) -> tuple[float, float]:
 
 # -- Whether a list answers, and the relevance of its hits.
 
+# Of exchanges that this much evidence speaks for, fewer are about the question than one would
+# think: of those at 0.6 a third. Below the floor and above it, the distance from the floor shrinks
+# with these powers, so the number is a probability, and the same hits pass the floor.
+_BELOW_FLOOR = 3.0
+_ABOVE_FLOOR = 2.0
+
 
 # Relevance from the odds of a hit's own evidence, and the power of its share of the best value.
 # Odds against a hit count more: most of what is found by chance has some evidence.
@@ -239,6 +247,14 @@ def relevance(own: float, share: float) -> float:
     if odds < 0.0:
         odds *= _AGAINST
     return _probability(odds) * most_relevance(share)
+
+
+def talk_relevance(value: float) -> float:
+    """Return the relevance of an exchange as a probability, from its `relevance` by evidence."""
+    if value < FLOOR:
+        return FLOOR * math.pow(value / FLOOR, _BELOW_FLOOR)
+    above = (value - FLOOR) / (1.0 - FLOOR)
+    return FLOOR + (1.0 - FLOOR) * math.pow(above, _ABOVE_FLOOR)
 
 
 def most_relevance(share: float) -> float:

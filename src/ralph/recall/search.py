@@ -33,6 +33,7 @@ from ralph.recall.score import (
     own_relevance,
     relevance,
     relevance_word,
+    talk_relevance,
     what_the_answer_adds,
     why,
 )
@@ -103,6 +104,10 @@ class Question(msgspec.Struct, frozen=True):
         return query_tokens(self.rest if self.days else self.text)
 
 
+# What was said, or what sums it up.
+_TALK = frozenset({EXCHANGE, SUMMARY})
+
+
 class Candidate(msgspec.Struct, dict=True, eq=False):
     """A record that may be the answer, found by one of its passages.
 
@@ -160,7 +165,14 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         """How relevant it is, compared with the others of its memory."""
         if self.fixed is not None:
             return self.fixed
-        return relevance(self.own, self.share)
+        value = relevance(self.own, self.share)
+        return talk_relevance(value) if self.record.kind in _TALK else value
+
+    @property
+    def most_relevance(self) -> float:
+        """How relevant it is at most; cheaper, because it needs no evidence."""
+        value = most_relevance(self.share)
+        return talk_relevance(value) if self.record.kind in _TALK else value
 
     @property
     def alone(self) -> float:
@@ -549,7 +561,7 @@ def _that_may_reach(min_score: float, candidates: list[Candidate]) -> list[Candi
     """
     for end in range(len(candidates), 0, -1):
         one = candidates[end - 1]
-        if round(most_relevance(one.share), 4) >= min_score:
+        if round(one.most_relevance, 4) >= min_score:
             return candidates[:end]
     return []
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ralph.recall import Hit
-from ralph.recall.score import FLOOR, RELEVANT, TOLD
+from ralph.recall.score import FLOOR, TOLD, WORTH_TELLING
 from ralph.records.conversation import SUMMARY, Exchange
 
 # How relevant a conversation must be compared with the best one: next to a good answer, weak ones
 # only distract.
-_BESIDE_THE_BEST = 0.85
+_BESIDE_THE_BEST = 0.75
 # A hit that answers so surely by itself is told beside any other.
 _SURE = 0.97
 
@@ -50,14 +50,14 @@ def worth_telling(
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
     belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
     relevant hit that surely answers by itself, or has at least the share `beside` of the best
-    one's relevance. Further hits from it need only be possibly relevant. Without a bar, every
+    one's relevance. Further hits from it need only reach the floor. Without a bar, every
     hit may be told.
     """
     if answered(hits) < bar:
         return []
     floor = min(FLOOR, bar)
     best = max((hit.score or 0.0 for hit in hits), default=0.0)
-    least = min(RELEVANT, bar)
+    least = min(WORTH_TELLING, bar)
     chosen: dict[str, list[Hit]] = {}
     for hit in hits:
         score = hit.score or 0.0

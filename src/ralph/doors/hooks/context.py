@@ -23,7 +23,7 @@ from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
-from ralph.recall.score import FLOOR, RELEVANT
+from ralph.recall.score import FLOOR, WORTH_TELLING
 from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
@@ -160,7 +160,7 @@ def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     """Return the few hits to tell, the most relevant first, at most two from one conversation."""
     once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
-    return [hit for hit in told if (hit.score or 0.0) >= RELEVANT][:_PROMPT_HITS]
+    return [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING][:_PROMPT_HITS]
 
 
 def questions_of(prompt: str) -> list[str]:
