@@ -23,6 +23,7 @@ BENCHES = {
     "everything": "one search over iterations, conversations and knowledge together",
     "page": "start, every view and memory of the page in the browser",
     "server": "searches per second of two servers on one PostgreSQL, compared with an echo",
+    "replay": "what hooks would have told the model in real sessions",
     "paths": "how many files and functions each data path crosses",
 }
 
