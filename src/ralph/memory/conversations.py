@@ -51,6 +51,15 @@ class SavedExchange(msgspec.Struct, frozen=True):
     fresh: bool
 
 
+class ProjectCount(msgspec.Struct, frozen=True):
+    """How much one project has in Ralph's home, and when the last exchange ended."""
+
+    project: str
+    conversations: int
+    exchanges: int
+    last: str
+
+
 class Conversations:
     """The conversations of one project, or of none. Can also search those of other projects."""
 
@@ -219,6 +228,19 @@ class Conversations:
         for stream in self.within(everywhere):
             found |= stream.history.conversations
         return found
+
+    def other_projects(self) -> list[ProjectCount]:
+        """Return what each other project has in Ralph's home, the latest first."""
+        counts = []
+        for stream in self.within(True)[1:]:
+            states = stream.history.conversations.values()
+            if not states:
+                continue
+            latest = max(states, key=lambda state: state.last)
+            exchanges = sum(state.exchanges for state in states)
+            project = latest.conversation.project
+            counts.append(ProjectCount(project, len(states), exchanges, latest.last))
+        return sorted(counts, key=lambda count: count.last, reverse=True)
 
     def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
         """Return a conversation by its id or a prefix of it."""

@@ -134,10 +134,19 @@ def trend(newest_first: Iterable[Event]) -> float | None:
 
 
 def stats(
-    ralph: Ralph, *, since: str | None = None, until: str | None = None, feature: str | None = None
+    ralph: Ralph,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    feature: str | None = None,
+    everywhere: bool = False,
 ) -> Stats:
-    """Count the work of these days, both included; for one feature, without recalls."""
-    work = events(ralph, features=None if feature is None else [feature], since=since, until=until)
+    """Count the work of these days, both included; for one feature, without recalls.
+
+    `everywhere`: also count the sessions of other projects.
+    """
+    features = None if feature is None else [feature]
+    work = events(ralph, features=features, since=since, until=until, everywhere=everywhere)
     return Stats(
         usage(work, "total"),
         sorted(grouped(work, lambda one: local_day(one.at)), key=lambda row: row.key),

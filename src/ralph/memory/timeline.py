@@ -105,17 +105,19 @@ def events(
     text: str = "",
     since: str | None = None,
     until: str | None = None,
+    everywhere: bool = False,
 ) -> Events:
     """Return matching iterations and exchanges, newest first; `text` must occur in them literally.
 
-    An exchange that was also an iteration is listed as the iteration.
+    An exchange that was also an iteration is listed as the iteration. `everywhere`: also exchanges
+    of other projects.
     """
     first, end = moments_between(since, until)
     # As written in JSON; the case of ASCII letters does not matter.
     wanted = msgspec.json.encode(text.strip())[1:-1].lower()
     found = [
         record
-        for record in _records(ralph, kinds, features)
+        for record in _records(ralph, kinds, features, everywhere)
         if first <= record.at < end
         and (not wanted or wanted in record.body.lower())
         and (not outcomes or any(one.outcome in outcomes for one in Events([record])))
@@ -125,7 +127,10 @@ def events(
 
 
 def _records(
-    ralph: Ralph, kinds: Collection[str], features: Sequence[str] | None
+    ralph: Ralph,
+    kinds: Collection[str],
+    features: Sequence[str] | None,
+    everywhere: bool = False,
 ) -> Iterator[Record]:
     """Yield the records of iterations and exchanges, each event once."""
     told: set[str | None] = set()
@@ -137,9 +142,13 @@ def _records(
                     told.add(exchange_of_run(record.source.run))
                     if not kinds or KIND in kinds:
                         yield record
-    if features is None and (not kinds or EXCHANGE in kinds) and ralph.conversations.exist:
-        said = ralph.conversations.stream.history.records.values()
-        yield from (one for one in said if one.kind == EXCHANGE and one.id not in told)
+    if features is not None or (kinds and EXCHANGE not in kinds):
+        return
+    if everywhere or ralph.conversations.exist:
+        for stream in ralph.conversations.within(everywhere):
+            for record in stream.history.records.values():
+                if record.kind == EXCHANGE and record.id not in told:
+                    yield record
 
 
 def _event(record: Record, body: _Body) -> Event:

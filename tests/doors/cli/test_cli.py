@@ -184,7 +184,7 @@ def test_no_project_is_one_line_that_says_how_to_make_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    ran = ralph("failures")
+    ran = ralph("task", "list")
 
     assert ran.code == 1
     assert ran.out == ""
@@ -231,7 +231,7 @@ def test_an_error_shows_its_traceback_only_when_asked(
     ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RALPH_DEBUG", "1")
-    ran = ralph("recent", "--project", tmp_path)
+    ran = ralph("task", "list", "--project", tmp_path)
 
     assert ran.code == 1
     assert "Traceback" in ran.err

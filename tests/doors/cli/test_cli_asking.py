@@ -185,8 +185,8 @@ def test_files_prints_the_published_shape(ralph: Line, words: None) -> None:
         {"path": "src/login.py", "actions": ["created"], "count": 1, "last_iteration": 1},
     ]
     assert ralph.well("files").out.splitlines()[:2] == [
-        "path          actions         iterations  last",
-        "src/app.py    modified, read           2     2",
+        "path          actions         times  last",
+        "src/app.py    modified, read      2  iteration 2",
     ]
 
 
@@ -201,7 +201,7 @@ def test_files_of_several_features_name_their_feature(ralph: Line, words: None) 
         ("src/app.py", "auth"),
         ("src/app.py", "web"),
     }
-    assert "feature" in ralph.well("files").out.splitlines()[0]
+    assert ralph.well("files").out.splitlines()[1].split()[-1] in {"auth", "web"}
     [alone] = ralph.well("files", "--feature", "web", "--json").json
     assert "feature" not in alone
 

@@ -479,7 +479,6 @@ def test_an_empty_list_of_conversations_suggests_what_helps(ralph: Line) -> None
 
     assert told.startswith("No conversations here yet. ")
     assert "hooks install" not in told
-    assert "`--everywhere` lists those of other projects." in told
 
 
 def test_a_list_of_conversations_says_that_there_are_more(ralph: Line, project: Path) -> None:

@@ -229,8 +229,9 @@ def test_they_serve_outside_of_projects_too(
     assert ralph.well("rag").out.startswith("RAG Status: ENABLED")
     ralph.well("workers", "run", "--once")
     assert list(elsewhere.iterdir()) == []
-    missing = ralph("workers", "status", "--project", elsewhere)
-    assert (missing.code, "ralph init" in missing.complaint) == (1, True)
+    assert "STOPPED" in ralph.well("workers", "status", "--project", elsewhere).out
+    missing = ralph("workers", "status", "--project", elsewhere / "gone")
+    assert (missing.code, "there is no folder" in missing.complaint) == (1, True)
 
 
 def test_a_summary_is_found_when_it_is_asked_for(

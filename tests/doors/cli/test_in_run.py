@@ -272,3 +272,20 @@ def test_the_environment_tells_what_a_run_works_on() -> None:
     assert current_run({"RALPH_TASK": "1"}) == CurrentRun(None, "1", "")
     assert current_run({"RALPH_TASK": "", "RALPH_FEATURE": ""}) == CurrentRun("", "", "")
     assert current_run({"RALPH_FEATURE": "a"}) == CurrentRun("a", "", "")
+
+
+def test_an_agent_learns_nothing_of_other_projects(
+    ralph: Line, enter: Enter, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    ralph.well("conversations", "import", "-", stdin=json.dumps(CONVERSATION))
+    monkeypatch.chdir(project)
+    assert "other project" in ralph.well("search", "kubernetes").out
+
+    enter()
+
+    for words in (("recent",), ("search", "kubernetes"), ("failures",)):
+        assert "other project" not in ralph.well(*words).out
+        assert "may not call" in ralph(*words, "--everywhere").complaint

@@ -204,10 +204,13 @@ def is_named() -> bool:
 
 
 def found_project() -> Project | None:
-    """Return the project around this folder, if any; one named by `--project` must exist."""
+    """Return the project around this folder, if any; a folder that was named must exist."""
     from ralph.memory.project import find_project
 
-    return the_project() if project_given() else find_project(start_folder(), home=home_folder())
+    start = start_folder()
+    if is_named() and not start.is_dir():
+        raise NotAProject(f"there is no folder {start}")
+    return find_project(start, home=home_folder())
 
 
 def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
@@ -218,18 +221,19 @@ def project_config(*, optional: bool = False) -> tuple[Project | None, Config, P
 
 
 def conversations_folder() -> Path:
-    """Return where to look for conversations; a named project must exist."""
-    return the_project().root if is_named() else start_folder()
+    """Return where to look for conversations; a folder that was named must exist."""
+    found = found_project() if is_named() else None
+    return found.root if found else start_folder()
 
 
 @contextlib.contextmanager
 def opened(
-    *, anywhere: bool = False, patience_s: float = _PATIENCE_S, captures: bool = False
+    *, anywhere: bool = True, patience_s: float = _PATIENCE_S, captures: bool = False
 ) -> Iterator[Ralph]:
-    """Open the project's memory; show a bar for a long sync, and each warning as a line.
+    """Open the memory of this folder; show a bar for a long sync, and each warning as a line.
 
-    `anywhere`: outside a project, open the conversations that belong to none. `captures`: keep new
-    records here, even while a server refuses the token.
+    `anywhere`: outside a project, open what the folder has without one; otherwise that is an error.
+    `captures`: keep new records here, even while a server refuses the token.
     """
     from ralph.memory.ralph import open_ralph
 
@@ -238,7 +242,7 @@ def opened(
             deliver(ralph)
             yield ralph
         return
-    if anywhere and not is_named() and found_project() is None:
+    if anywhere and found_project() is None:
         from ralph.chat import open_memory
 
         with warnings_noted(), open_memory(start_folder(), waits=True) as ralph:
@@ -280,6 +284,17 @@ def deliver(ralph: Any) -> None:
         note(f"not on the server yet: {waiting}" + ("" if away else f" ({error})"))
 
 
+def elsewhere(ralph: Ralph) -> str:
+    """Return a sentence on what other projects have, for a list that is empty here; or ""."""
+    if ralph.remote or in_agents_run():
+        return ""
+    projects = ralph.conversations.other_projects()
+    if not projects:
+        return ""
+    total = plural(sum(count.conversations for count in projects), "conversation")
+    return f"{total} in {plural(len(projects), 'other project')}: add --everywhere."
+
+
 def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:
     """Return the memory of one feature, or of all."""
     return ralph.features() if feature is None else [ralph.feature(feature)]
@@ -315,7 +330,7 @@ def feature_notes(feature: str | None) -> list[str]:
 
 def last_iteration(feature: str) -> int:
     """Return the number of the feature's latest iteration, 0 before the first."""
-    with opened() as ralph:
+    with opened(anywhere=False) as ralph:
         found = ralph.feature(feature).iterations()
         return max((located.record.number for located, _ in found), default=0)
 

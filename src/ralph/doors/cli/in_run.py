@@ -47,7 +47,7 @@ _WORK = _READING | {
     "recent": Call(but=("everywhere",), feature="feature"),
     "log": Call(but=("everywhere",), feature="feature"),
     "remember": Call(but=("private",), feature="feature"),
-    "failures": _OWN,
+    "failures": Call(but=("everywhere",), feature="feature"),
     "files": _OWN,
     "show": Call(but=("everywhere",)),  # shows records of the run's feature
     "prompt": Call(task="task_id"),

@@ -56,12 +56,15 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     Examples:
       ralph conversations list --limit 5 --tag release
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         found = ralph.conversations.list(everywhere=everywhere, tags=tags)
+        empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
+        elsewhere = "" if found or everywhere else context.elsewhere(ralph)
+        if elsewhere:
+            empty = f"{empty or 'No conversations in this folder.'} {elsewhere}"
     listed, more = found[:limit], len(found) - limit
     fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
     value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
-    empty = f"No conversation here has the tag {' and '.join(tags)}." if tags else ""
     notes = [f"and {more} more; to list them: --limit {len(found)}"] if more > 0 else []
     return Result(value, recall.conversation_table(listed, empty=empty), notes=notes)
 
@@ -78,7 +81,7 @@ def show(wanted: str, everywhere: bool) -> Result:
     Examples:
       ralph conversations show 3f9a1c20
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         hit = ralph.get(wanted, everywhere=everywhere, scope=CONVERSATIONS_ALONE)
         if hit.kind == "document":
             return Result(hit.record, recall.opened(ralph, hit).view)
@@ -102,7 +105,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
       ralph conversations tag 3f9a1c20 release urgent
       ralph conversations tag 3f9a1c20 urgent --remove
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         found = details(memory, conversation=conversation)
@@ -120,7 +123,7 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
     Examples:
       ralph conversations rename 3f9a1c20 The flaky gateway test
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = details(ralph.conversations, conversation=conversation).conversation
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
@@ -138,7 +141,7 @@ def rate(wanted: str, value: str) -> Result:
     Examples:
       ralph conversations rate 3f9a1c20 up
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         memory = ralph.conversations
         hit = ralph.get(wanted, scope=CONVERSATIONS_ALONE)
         for one in memory.exchanges(hit.id) if hit.kind == "conversation" else [hit]:
@@ -164,7 +167,7 @@ def private(exchanges: tuple[str, ...]) -> Result:
     Examples:
       ralph conversations private 3f9a1c20 7be4d00f
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         ids = list(dict.fromkeys(ralph.conversations.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
     text = f"Forgot {plural(len(ids), 'exchange')}, in journal and index."
@@ -232,7 +235,7 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph conversations prune --dry-run
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         found = prune_conversations(ralph.conversations, dry_run=dry_run)
     exchanges, empty = plural(found.exchanges, "exchange"), plural(found.conversations, _EMPTY)
     return pruned_result(found, exchanges, empty, dry_run=dry_run)
@@ -241,7 +244,7 @@ def prune(dry_run: bool) -> Result:
 @conversations.command()
 def retry() -> Result:
     """Let the workers try again what they gave up."""
-    with context.opened(anywhere=True):
+    with context.opened():
         start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()

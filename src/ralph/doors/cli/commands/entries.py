@@ -158,7 +158,7 @@ def _feature_history(feature: Feature) -> dict[str, Any]:
     from ralph.memory.stats import feature_usage
 
     try:
-        with context.opened() as ralph:
+        with context.opened(anywhere=False) as ralph:
             used = feature_usage(ralph, feature.name)
     except MemoryOff as error:  # the plan works without memory
         note(f"its iterations are not counted: {error}")
@@ -181,7 +181,7 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_index(name: str) -> str:
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         if ralph.remote:  # the server manages its own index
             return ""
         try:

@@ -88,7 +88,7 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
         raise click.UsageError("Give a FILE or an entry by options, not both.")
     if file is None and entry_type is None:
         raise click.UsageError("Choose a --type, or give a FILE; - is stdin.")
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         memory = ralph.knowledge
         entries = (
             [_option_entry(memory, str(entry_type), given, unverified)]
@@ -234,7 +234,7 @@ def query(
     if not text and error_message is None:
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         settings, floor = ralph.config.settings, only["min_score"]
         only["max_results"] = limit
         if failure:
@@ -262,7 +262,7 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
       ralph knowledge context 42
       ralph knowledge context "add retries to the HTTP client"
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         task = _task(about[0]) if len(about) == 1 else None
         words = " ".join(about)
         if task is not None:
@@ -294,7 +294,7 @@ def _technology(ralph: Ralph, given: str | None) -> str | None:
 @knowledge.command()
 def patterns() -> Result:
     """List all patterns, the most reported first."""
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         found = ralph.knowledge.patterns()
     stages = "`ralph knowledge capture` stages what was learned"
     empty = f"No patterns yet. {stages}, `ralph knowledge checkpoint` publishes it."
@@ -305,7 +305,7 @@ def patterns() -> Result:
 @_pattern_argument
 def show(pattern: str) -> Result:
     """Show one pattern with its entries. PATTERN is its id or the beginning of it."""
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         return cards.pattern_result(ralph.knowledge, ralph.knowledge.pattern(pattern))
 
 
@@ -327,7 +327,7 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
       ralph knowledge outcome 3f9a1c20 worked --task 42
     """
     worked = result == "worked"
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         memory = ralph.knowledge
         wanted = memory.pattern(pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
@@ -346,7 +346,7 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph knowledge prune --dry-run
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         found = ralph.knowledge.prune(dry_run=dry_run)
     gone = f"{plural(found.patterns, 'pattern')} without entries"
     return cards.pruned_result(found, _entries(found.entries), gone, dry_run=dry_run)
@@ -384,7 +384,7 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
       ralph gate reject 42 --type design --feedback "Keep the session in a cookie."
     """
     planned, name, notes = _planned(task)
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         waiting = gates.reject(ralph, name, gate_type, feedback, **_about(ralph, planned, only))
         rejected, fresh = waiting.gate, waiting.fresh
         if planned is not None:
@@ -424,7 +424,7 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
       ralph gate approve 42 --type design --approach "Signed session cookies."
     """
     planned, name, notes = _planned(task)
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         approved = gates.approach_of(ralph, name) if approach is None else approach
         captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
     if captured:
@@ -437,7 +437,7 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
 @gate.command("list")
 def list_gates() -> Result:
     """List the rejections that wait for an approval."""
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         found = gates.gates(ralph)
     rows = [
         (

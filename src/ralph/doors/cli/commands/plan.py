@@ -131,7 +131,7 @@ def braindump(file: str | None, yes: bool, accept: bool, **options: Any) -> Resu
     """
     if accept == (file is not None) or (accept and (yes or any(options.values()))):
         raise click.UsageError("Give a FILE, or --accept alone.")
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         done = None if accept else _planned(ralph, str(file), options)
         proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
@@ -234,7 +234,7 @@ def prompt(task_id: str, review: bool) -> Result:
     """
     plan = context.the_plan()
     task = plan.task(task_id)
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:

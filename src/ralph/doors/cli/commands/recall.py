@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,17 @@ from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import RalphError
 from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
+from ralph.records.conversation import Exchange
 from ralph.text.sanitize import plain_date
 from ralph.text.times import local_today, moments_between, time_range
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.conversation_stream import ConversationState
+    from ralph.memory.conversations import ProjectCount
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
     from ralph.records import JournalRecord
-    from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
     from ralph.records.note import Author
 
@@ -42,6 +44,7 @@ _TITLE_CHARS = 80
 _ID = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]*")
 # How many results below the minimum score to explain if there are none above it.
 _LEFT_OUT = 3
+_NOTHING_YET = "Nothing is in memory here yet."
 NO_CONVERSATIONS = (
     "No conversations here yet. Hooks record them (`ralph hooks status` shows where), and `ralph "
     "conversations import` imports earlier ones."
@@ -97,7 +100,7 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
     text = " ".join(query)
     given["kinds"] += ("conversation", "document") if given.pop("conversations") else ()
     given["kinds"] += ("lesson",) if given.pop("knowledge") else ()
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         names = [memory.name for memory in ralph.features()] if feature else []
         names += context.plan_features() if feature else []
         if given["min_score"] is None:
@@ -111,6 +114,8 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
             notes.append("this project does not use shared knowledge (knowledge_receive is false)")
         floor = f"{given['min_score']:.2f}"
         empty = "" if answer else _why_nothing(ralph, text, floor)
+        if not (answer or given["everywhere"]):
+            empty = _empty(ralph, empty)
     if feature is not None and feature not in names:
         listed = ", ".join(dict.fromkeys(names)) or "none yet"
         notes.append(f"no feature {feature!r} in memory (features: {listed})")
@@ -177,8 +182,8 @@ def recent(count: int | None, feature: str | None, **given: Any) -> Result:
     """
     from ralph.records.iteration import RECENT_COUNT
 
-    hits = _recent(RECENT_COUNT if count is None else count, feature, given)
-    return _hits(hits, "Nothing is in memory here yet.")
+    hits, empty = _recent(RECENT_COUNT if count is None else count, feature, given, _NOTHING_YET)
+    return _hits(hits, empty)
 
 
 @click.command(cls=Command)
@@ -194,7 +199,8 @@ def log(feature: str | None, **given: Any) -> Result:
       ralph log --since 7d --kind iteration
     """
     given["since"] = given["since"] or (None if given["until"] else "1d")
-    hits = _recent(1000, feature, given)
+    nothing = "Nothing in that time. `ralph log --since 30d` looks further back."
+    hits, empty = _recent(1000, feature, given, nothing)
 
     def show(page: Page) -> None:
         day = ""
@@ -208,22 +214,37 @@ def log(feature: str | None, **given: Any) -> Result:
             text = f"{' ' if outcome else ''}{cards.one_line_of(hit)}"
             page.line(cards.short_id(hit.id), place, cards.styled(outcome), text, indent=2)
         if not hits:
-            page.line("Nothing in that time. `ralph log --since 30d` looks further back.")
+            page.line(empty)
 
     return Result([cards.hit_json(hit) | {"at": hit.at} for hit in hits], show)
 
 
-def _recent(count: int, feature: str | None, given: dict[str, Any]) -> list[Hit]:
+def _recent(
+    count: int, feature: str | None, given: dict[str, Any], empty: str
+) -> tuple[list[Hit], str]:
+    """Return the latest records, and what to say if there are none."""
     _check_days(given)
-    with context.opened(anywhere=True) as ralph:
-        return ralph.recent(count, scope=_scope(), **_of(feature), **given)
+    with context.opened() as ralph:
+        hits = ralph.recent(count, scope=_scope(), **_of(feature), **given)
+        if not (hits or given["everywhere"]):
+            empty = _empty(ralph, empty)
+        return hits, empty
+
+
+def _empty(ralph: Ralph, empty: str) -> str:
+    """Add to what is said of an empty list where else there is something."""
+    return f"{empty} {context.elsewhere(ralph)}".rstrip()
 
 
 @click.command(cls=Command)
 @context.option("--task", "Only attempts at this task.", "ID")
 @context.feature_option
-def failures(task: str | None, feature: str | None) -> Result:
+@context.everywhere_option
+def failures(task: str | None, feature: str | None, everywhere: bool) -> Result:
     """List attempts that failed or timed out, of one feature or of all, newest first.
+
+    Without --feature and --task, also what failed in sessions: exchanges that were broken off, or
+    that met an error nobody solved.
 
     \b
     Examples:
@@ -233,7 +254,24 @@ def failures(task: str | None, feature: str | None) -> Result:
 
     with context.opened() as ralph:
         hits = merged(context.memories(ralph, feature), lambda memory: memory.failed_attempts(task))
-    return _hits(hits, "No failed attempts in memory here.")
+        if feature is None and task is None:
+            hits += [hit for hit in _exchanges(ralph, everywhere) if _failed(hit.record)]
+            hits.sort(key=lambda hit: hit.at, reverse=True)
+        empty = "No failed attempts in memory here."
+        if not (hits or everywhere):
+            empty = _empty(ralph, empty)
+    return _hits(hits, empty)
+
+
+def _exchanges(ralph: Ralph, everywhere: bool) -> list[Hit]:
+    """Return the exchanges of sessions, newest first, without those that are iterations, too."""
+    kinds = ("conversation",)
+    hits = ralph.recent(sys.maxsize, kinds=kinds, everywhere=everywhere, scope=_scope())
+    return [hit for hit in hits if isinstance(hit.record, Exchange)]
+
+
+def _failed(exchange: Exchange) -> bool:
+    return exchange.status == "failed" or any(not error.resolution for error in exchange.errors)
 
 
 def _hits(hits: list[Hit], empty: str) -> Result:
@@ -243,7 +281,10 @@ def _hits(hits: list[Hit], empty: str) -> Result:
 @click.command(cls=Command)
 @context.feature_option
 def files(feature: str | None) -> Result:
-    """List the files that iterations touched, of one feature or of all, most touched first.
+    """List the files that were touched, most touched first.
+
+    These are the files of iterations, of one feature or of all, and without --feature also those of
+    sessions.
 
     \b
     Examples:
@@ -251,16 +292,52 @@ def files(feature: str | None) -> Result:
     """
     with context.opened() as ralph:
         memories = context.memories(ralph, feature)
-        found = [(memory.name, file) for memory in memories for file in memory.files()]
-    found.sort(key=lambda pair: -pair[1].count)
-    several = len(memories) > 1
-    heads = ("path", "actions", "iterations", "last", "feature")[: 4 + several]
-    rows = [
-        [f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration), *[name] * several]
-        for name, f in found
+        sessions = _exchanges(ralph, everywhere=False) if feature is None else []
+    found = [
+        plain(file) | {"feature": memory.name} for memory in memories for file in memory.files()
     ]
-    value = [plain(f) | ({"feature": name} if several else {}) for name, f in found]
-    return Result(value, Table(heads, rows, "No files in memory here yet."))
+    found += _files_of(sessions)
+    found.sort(key=lambda file: -file["count"])
+    several = len({file["feature"] for file in found}) > 1
+    heads = ("path", "actions", "times", "last", "where")[: 4 + several]
+    rows = [
+        [file["path"], ", ".join(file["actions"]), str(file["count"]), *_last_and_where(file)]
+        for file in found
+    ]
+    if not several:
+        for file in found:
+            del file["feature"]
+    shown = [row[: len(heads)] for row in rows]
+    return Result(found, Table(heads, shown, "No files in memory here yet."))
+
+
+def _files_of(exchanges: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Return the files that sessions touched, each with what was done and when last."""
+    found: dict[str, dict[str, Any]] = {}
+    for hit in exchanges:  # newest first
+        for path, actions in _actions(hit.record).items():
+            if path not in found:
+                latest = {"feature": None, "last": hit.at}
+                found[path] = {"path": path, "actions": [], "count": 0, **latest}
+            file = found[path]
+            file["actions"] += [action for action in actions if action not in file["actions"]]
+            file["count"] += 1
+    return list(found.values())
+
+
+def _actions(exchange: Exchange) -> dict[str, list[str]]:
+    """Return what an exchange did with each file."""
+    done: dict[str, list[str]] = {}
+    for file in exchange.files_touched:
+        done.setdefault(file.path, []).append(file.action)
+    return done
+
+
+def _last_and_where(file: dict[str, Any]) -> tuple[str, str]:
+    """Return when a file was touched last, and by what."""
+    if file["feature"] is None:
+        return plain_date(file["last"]), "sessions"
+    return f"iteration {file['last_iteration']}", file["feature"]
 
 
 # -- remember
@@ -284,7 +361,7 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
     words = " ".join(text)
     if words == "-":
         words = context.text_of(context.read_input(words), context.shown_name(words))
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
         note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by)
@@ -316,7 +393,7 @@ def show(record_id: str, everywhere: bool) -> Result:
     Examples:
       ralph show 3f9a1c20
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
 
 
@@ -333,7 +410,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
     Examples:
       ralph open 3f9a1c20
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         hit = ralph.get(record_id, everywhere=everywhere)
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
@@ -424,8 +501,7 @@ def conversation_table(talks: list[ConversationState], current: str = "", empty:
         facts = (str(item.exchanges), talk.source, talk.project, " ".join(words))
         rows.append((cards.short_id(talk.id), cards.minute(item.last), *facts))
     heads = ("id", "last", "exchanges", "source", "project", "title")
-    elsewhere = "`--everywhere` lists those of other projects."
-    return Table(heads, rows, empty or f"{NO_CONVERSATIONS} {elsewhere}")
+    return Table(heads, rows, empty or NO_CONVERSATIONS)
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
@@ -477,15 +553,18 @@ def _show_iteration(page: Page, hit: Hit, place: JournalRecord) -> None:
 
 
 @click.command(cls=Command)
-def status() -> Result:
+@context.everywhere_option
+def status(everywhere: bool) -> Result:
     """Show whether memory is working and what's in it.
+
+    With --everywhere, also what each other project has.
 
     The exit code is 1 if memory is off: the index cannot be used, or the server does not answer.
     """
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         found, plain_folder = look(ralph), not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
         if plain_folder:
@@ -493,19 +572,32 @@ def status() -> Result:
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
         paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
+        beside = {name: count for name, count in found.memories.items() if name != "feature"}
+        is_empty = not (found.features or any(count["journalled"] for count in beside.values()))
+        projects = None
+        if everywhere and not ralph.remote:
+            projects = ralph.conversations.other_projects()
+        elsewhere = context.elsewhere(ralph) if is_empty and not everywhere else ""
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))
         if paused is not None:
             page.line((f"{paused}; nothing is recorded", "yellow"))
         page.line(where)
-        beside = {name: one for name, one in found.memories.items() if name != "feature"}
-        if not (found.features or any(one["journalled"] for one in beside.values())):
+        if is_empty:
             # A token for one feature gets no counts; if the server is down, they are unknown.
-            if beside if ralph.remote else ralph.store.journals.trouble() is None:
+            if elsewhere:
+                page.line(f"Nothing is saved for this folder. {elsewhere}")
+            elif beside if ralph.remote else ralph.store.journals.trouble() is None:
                 empty = "Memory is empty. Save iterations with: ralph record"
                 page.line(NO_CONVERSATIONS if plain_folder else empty)
-            return
+        else:
+            show_counts(page)
+        if projects is not None:
+            page.line()
+            page.show(_project_table(projects))
+
+    def show_counts(page: Page) -> None:
         page.line()
         heads = ("feature", "journaled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
@@ -518,11 +610,24 @@ def status() -> Result:
                 counts = f"{plural(one['journalled'], 'record')}, {one['indexed']} indexed"
                 page.line(f"{names[name]}: {counts}{waiting}")
 
-    return Result(
-        plain(found) | {"paused": paused.since if paused else None, "waiting": waiting},
-        show,
-        code=0 if found.available else 1,
-    )
+    value = plain(found) | {"paused": paused.since if paused else None, "waiting": waiting}
+    if projects is not None:
+        value["projects"] = plain(projects)
+    return Result(value, show, code=0 if found.available else 1)
+
+
+def _project_table(projects: Sequence[ProjectCount]) -> Table:
+    rows = [
+        (
+            count.project or "(no project)",
+            str(count.conversations),
+            str(count.exchanges),
+            cards.minute(count.last),
+        )
+        for count in projects
+    ]
+    heads = ("other project", "conversations", "exchanges", "last")
+    return Table(heads, rows, "No other project has conversations.")
 
 
 def _status_row(count: FeatureCount) -> tuple[Span, ...]:

@@ -84,7 +84,7 @@ def _record_file(file: str, flags: dict[str, Any]) -> Result:
         if len(iterations) > 2000 and sys.stderr.isatty():
             note(f"recording {plural(len(iterations), 'iteration')}")
         sources = [Source(file=name, line=line) for line, _ in plain_records]
-        with context.opened() as ralph:
+        with context.opened(anywhere=False) as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
     unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
@@ -199,7 +199,7 @@ def _record_run(
     """Save a run of an agent as one iteration; print a note for each line that cannot be read."""
     todo = "Add --feature NAME, or set one: ralph focus NAME."
     flags = _focused(flags, "an agent's output does not name a feature", name, todo)
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         root = str(ralph.project.root)
         captured, complaints = clients.read(lines, file=name, root=root, dialect=dialect)
         # A run without an id gets one from its content, so the same output is the same record.

@@ -74,10 +74,10 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
         asked = "; ".join(wish.text for wish in waiting)
         note(f"ignored, because you have not allowed it: {asked}. To see and allow it: ralph trust")
     if dry_run:
-        with context.opened() as ralph:
+        with context.opened(anywhere=False) as ralph:
             found = preview(ralph, options)
         return render.Result(found, partial(_show_preview, found))
-    memory = context.opened(captures=True)
+    memory = context.opened(anywhere=False, captures=True)
     with memory as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         progress = None if ralph.remote else ralph.store.progress

@@ -28,7 +28,10 @@ _MOST_ROWS = 10
 @context.option("--since", "On this day or later: 2026-02-07, 7d, today.", "DAY")
 @context.option("--until", "On this day or before.", "DAY")
 @context.feature_option
-def stats(by: str | None, since: str | None, until: str | None, feature: str | None) -> Result:
+@context.everywhere_option
+def stats(
+    by: str | None, since: str | None, until: str | None, feature: str | None, everywhere: bool
+) -> Result:
     """Show cost, tokens and success rate by day, feature and model.
 
     Iterations of the loop and your own sessions are counted. The success rate is the share of
@@ -42,8 +45,11 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
     """
     from ralph.memory.stats import stats as count
 
-    with context.opened(anywhere=True) as ralph:
-        found = count(ralph, since=since, until=until, feature=feature)
+    with context.opened() as ralph:
+        found = count(ralph, since=since, until=until, feature=feature, everywhere=everywhere)
+        nothing = "No matching work in memory yet. `ralph run` and hooks record it."
+        if not (found.by_day or everywhere):
+            nothing = f"{nothing} {context.elsewhere(ralph)}".rstrip()
 
     def show(page: Page) -> None:
         page.line((_summary(found.total), "bold"))
@@ -54,7 +60,6 @@ def stats(by: str | None, since: str | None, until: str | None, feature: str | N
             page.line()
             _show_recall(page, found.recall)
 
-    nothing = "No matching work in memory yet. `ralph run` and hooks record it."
     return Result(found, show if found.by_day or found.recall.recalls else nothing)
 
 

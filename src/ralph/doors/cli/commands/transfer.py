@@ -104,7 +104,7 @@ def import_(file: str, own: bool) -> Result:
     """
     name = context.shown_name(file)
     lines = io.BytesIO(context.read_input(file))
-    with context.opened() as ralph:
+    with context.opened(anywhere=False) as ralph:
         found = import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
 
@@ -149,7 +149,7 @@ def backup(file: Path) -> Result:
     """
     from ralph.memory.backup import back_up  # loads the ZIP library, which only this needs
 
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         done = back_up(ralph, _in_folder(file.expanduser()))
     projects = plural(len(done.projects), "project")
     text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
@@ -173,7 +173,7 @@ def restore(file: Path, into: Path | None) -> Result:
     """
     from ralph.memory.backup import restore as bring_back
 
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         done = bring_back(ralph, file.expanduser(), into=into and into.expanduser().absolute())
     counts = f"{done.known} already known, {done.forgotten} stay forgotten"
     text = f"Restored {plural(done.added, 'record')} ({counts})."
@@ -199,7 +199,7 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         memory = ralph.conversations
         names = portable_ids(memory.store.home) if everywhere else None
         exported = conversation_json.export_conversations(
@@ -248,18 +248,17 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
     if folder is not None or any(flags.values()):
         raise click.UsageError(f"PATH, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data, name = context.read_input(source), context.shown_name(source)
-    with context.opened(anywhere=True) as ralph:
-        memory, project = ralph.conversations, context.found_project()
-        root = project.root.name if project else ""
+    with context.opened() as ralph:
+        memory = ralph.conversations
         found = conversation_json.import_conversations(
-            memory.store, memory.stream, data, name=name, project=root
+            memory.store, memory.stream, data, name=name, project=ralph.project.root.name
         )
         prune_if_due(memory)
     return _imported(found)._replace(code=0)
 
 
 def _read_sessions(client: str, folder: str | None, everything: bool, follow: bool) -> Result | int:
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         place = Path(folder).expanduser() if folder else None
@@ -390,7 +389,7 @@ def forget(
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
     reason: str | None = chosen.pop("reason")
-    with context.opened(anywhere=chosen["conversations"] or bool(ids)) as ralph:
+    with context.opened() as ralph:
         if ralph.remote:
             single = () if reason or any(chosen.values()) else ids
             return _forget_there(ralph, single, yes=yes, dry_run=dry_run)

@@ -49,7 +49,7 @@ def why(session: str | None) -> Result:
         raise NotFound(what, todo="Hooks and `ralph run` note what they show: ralph hooks status")
     own = [one for one in events if one.session == names[-1]]
     own = [one for one in own if one.shown or one.saved or one.late_s]
-    with context.opened(anywhere=True) as ralph:
+    with context.opened() as ralph:
         ids = dict.fromkeys(identity for one in own for identity, _ in one.shown)
         records = {identity: _record(ralph, identity) for identity in ids}
     value = [_event(one, records) for one in own]
