@@ -104,8 +104,6 @@ def main(args: Sequence[str]) -> int:
     options.add_argument("--first", type=count, help="only the first sessions of each history")
     options.add_argument("--silent", action="store_true", help="do not tell of the progress")
     given = options.parse_args(args)
-    if not hasattr(os, "fork"):
-        raise BadInput("a replay forks its hooks", todo="Run it on Linux or macOS.")
     tell = (lambda text: None) if given.silent else teller(5.0)
     results = [replay(folder, first=given.first, tell=tell) for folder in given.folders]
     rows = [row for result in results for row in _rows(result)]
@@ -347,6 +345,8 @@ def _about(session: PastSession, place: int) -> str:
 
 def _in_a_fork(work: Callable[[], object], data: bytes = b"") -> bytes:
     """Run something in a child process with this on stdin; return what it wrote to stdout."""
+    if sys.platform == "win32":
+        raise BadInput("a replay forks its hooks", todo="Run it on Linux or macOS.")
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as written:
         given.write(data)
         given.flush()
