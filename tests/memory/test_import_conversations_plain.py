@@ -338,7 +338,7 @@ def test_the_document_says_its_version_and_every_field(kept: Kept) -> None:
     assert set(conversation["exchanges"][0]) == {
         *("id", "user", "assistant", "started", "completed", "status", "tokens_used"),
         *("cost_usd", "model", "errors", "decisions", "files_touched", "messages"),
-        "stumbles",
+        *("stumbles", "checks"),
     }
 
 

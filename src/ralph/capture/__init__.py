@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ralph.records import Complaint
-from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, Outcome
+from ralph.records.iteration import CheckRun, Decision, ErrorSeen, FileTouched, Iteration, Outcome
 
 # The name of an output format; the modules in clients/ define them.
 Dialect = str
@@ -58,6 +58,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[ErrorSeen, ...] = ()
     decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
+    checks: tuple[CheckRun, ...] = ()
     tokens_used: int | None = None
     cost_usd: float | None = None
     duration_ms: int | None = None

@@ -16,13 +16,21 @@ from typing import Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Live, TerminalReason, decisions, outputs, shell
+from ralph.capture import AgentRun, Live, TerminalReason, checks, decisions, outputs, shell
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment, sentences, session_name
 from ralph.capture.rules import pattern
 from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
-from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched, Outcome
+from ralph.records.iteration import (
+    MOST_CHECKS,
+    CheckRun,
+    Decision,
+    ErrorSeen,
+    FileAction,
+    FileTouched,
+    Outcome,
+)
 from ralph.text.redact import redact
 from ralph.text.sanitize import marked, strip_marked
 from ralph.text.signature import signature
@@ -87,6 +95,7 @@ class RunFindings(LineReader):
         self._failing = False
         self._just_checked = False
         self._announced = ""
+        self._checks: dict[str, bool] = {}
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
@@ -354,6 +363,7 @@ class RunFindings(LineReader):
     ) -> None:
         """Read a finished command of the main agent: keep its errors, and see what it solved."""
         self._judge(command, ran, failed=failed)
+        self._note_checks(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
             return
         if ran.errors or self.attempts.may_be(command):
@@ -395,6 +405,20 @@ class RunFindings(LineReader):
             went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
             if went != "unclear":
                 self._prove("passed" if went == "well" else "failed")
+
+    def _note_checks(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
+        """Note how the tests, builds, linters and starts of the project in a line went."""
+        folder = self.place(ran.here) or ""
+        if ran.text is None or not (folder or ran.here in {"", *self._roots}):
+            return  # it shows something else, or was run outside the project
+        call = shell.shell_call(command, ran.here)
+        went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
+        is_verdict = any(error.error_type in JUDGED for error in ran.errors)
+        for text, passed in checks.checks_in(call, went, folder=folder, is_verdict=is_verdict):
+            self._checks.pop(text, None)
+            self._checks[text] = passed
+        while len(self._checks) > MOST_CHECKS:
+            del self._checks[next(iter(self._checks))]
 
     def _tried(
         self,
@@ -523,6 +547,7 @@ class RunFindings(LineReader):
             files_touched=tuple(
                 FileTouched(redact(path), action) for path, action in self._files.items()
             ),
+            checks=tuple(CheckRun(redact(text), went) for text, went in self._checks.items()),
             terminal_reason=reason,
             title=redact(self.account.title),
             outcome=self._outcome(reason),

@@ -30,7 +30,7 @@ from ralph.memory.store import Store, is_before, moment_given
 from ralph.records import conversation as schema
 from ralph.records import utc
 from ralph.records.conversation import Conversation, Exchange, Message, Summary
-from ralph.records.iteration import Decision, ErrorSeen, FileTouched
+from ralph.records.iteration import CheckRun, Decision, ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
 VERSION = 1
@@ -173,6 +173,7 @@ class _PlainExchange(msgspec.Struct, kw_only=True):
     decisions: tuple[Decision, ...] | None = None
     files_touched: tuple[FileTouched, ...] | None = None
     stumbles: dict[str, _Count] | None = None
+    checks: tuple[CheckRun, ...] | None = None
     messages: tuple[Message, ...] | None = None
 
 

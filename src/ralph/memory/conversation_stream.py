@@ -67,6 +67,7 @@ def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
         ),
         decisions=tuple(map(fit_texts, exchange.decisions[: iteration.MOST_DECISIONS])),
         files_touched=iteration.strongest(exchange.files_touched)[: iteration.MOST_FILES],
+        checks=tuple(map(fit_texts, exchange.checks[-iteration.MOST_CHECKS :])),
         messages=_messages(exchange.messages),
     )
     if not (ready.user or ready.assistant):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
-from ralph.records.iteration import Decision, ErrorSeen, FileTouched
+from ralph.records.iteration import CheckRun, Decision, ErrorSeen, FileTouched
 from ralph.records.note import NOTE, Note
 
 CONVERSATION = "conversation"
@@ -70,6 +70,8 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     files_touched: tuple[FileTouched, ...] = ()
     # Calls that the client itself turned down, by what they have in common ("Unknown skill: x").
     stumbles: dict[str, int] = {}
+    # The tests, builds, linters and starts of the project that were run, the last one last.
+    checks: tuple[CheckRun, ...] = ()
     messages: tuple[Message, ...] = ()
     completed: str | None = None
     id: str = ""

@@ -43,6 +43,7 @@ SHORT_TEXT_CHARS = 300  # for every other text
 MOST_ERRORS = 50
 MOST_DECISIONS = 50
 MOST_FILES = 500
+MOST_CHECKS = 20
 # The most of a record's text that is embedded.
 EMBEDDING_CHARS = 4000
 _SHORT_THOUGHTS_CHARS = 500
@@ -79,6 +80,13 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     def accepts_plan(self) -> bool:
         """Whether it is the title of a plan that a person accepted."""
         return self.description.startswith(ACCEPTED_PLAN)
+
+
+class CheckRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command that tests, builds, lints or runs the project, and whether it passed last."""
+
+    command: str
+    passed: bool = True
 
 
 class FileTouched(msgspec.Struct, frozen=True):
