@@ -352,6 +352,17 @@ _LOCK_TIMEOUT_S = 5.0
 _LARGEST_COPY_BYTES = 64 * 1024 * 1024
 
 
+def projects_with(ralph: Ralph, match: str) -> list[str]:
+    """Return the names of other projects whose conversations or documents contain this text."""
+    words = Words((), match)
+    found: set[str] = set()
+    for stream in ralph.conversations.within(True)[1:]:
+        if any(words.match_in(record.body) for record in stream.records()):
+            states = stream.history.conversations.values()
+            found.update(state.conversation.project for state in states)
+    return sorted(found)
+
+
 class Words:
     """The words of forgotten records, to search for elsewhere."""
 

@@ -97,6 +97,7 @@ def test_a_folder_without_init_can_be_named(ralph: Line, shop: Path, empty_folde
         ("recent",),
         ("log", "--since", "9999d"),
         ("failures",),
+        ("files",),
         ("status",),
         ("stats",),
         ("conversations", "list"),
@@ -139,3 +140,33 @@ def test_status_lists_the_other_projects(ralph: Line, empty_folder: Path) -> Non
 def test_stats_count_the_sessions_of_all_projects(ralph: Line, empty_folder: Path) -> None:
     assert ralph.well("stats", "--json").json["total"]["exchanges"] == 0
     assert ralph.well("stats", "--everywhere", "--json").json["total"]["exchanges"] == 2
+
+
+def test_plan_lists_are_empty_without_init_and_say_why(ralph: Line, shop: Path) -> None:
+    for words in (("learning", "list"), ("focus",)):
+        assert "ralph init" in ralph.well(*words).out
+
+    assert ralph.well("learning", "list", "--json").json == []
+    assert ralph.well("focus", "--json").json is None
+    assert ralph.well("knowledge", "staged", "--json").json == []
+    assert list(shop.iterdir()) == []
+
+
+def test_an_export_names_the_conversations_it_leaves_out(ralph: Line, shop: Path) -> None:
+    assert "without this folder's 1 conversation" in ralph.well("export", "-").err
+
+
+def test_an_empty_export_says_that_other_projects_have_something(
+    ralph: Line, empty_folder: Path
+) -> None:
+    assert "1 other project" in ralph.well("conversations", "export", "-").err
+    assert ralph.well("conversations", "export", "-", "--everywhere").err == ""
+
+
+def test_forgetting_by_text_names_the_projects_that_have_it(
+    ralph: Line, empty_folder: Path
+) -> None:
+    ran = ralph.well("forget", "--match", "Umlauts", "--dry-run")
+
+    assert "Other projects have it: shop." in ran.out
+    assert "Other projects" not in ralph.well("forget", "--match", "zebra", "--dry-run").out

@@ -677,7 +677,7 @@ def test_status_outside_a_project_says_that_hooks_stay_silent(
 
     assert status(ralph)["project"] is None
     assert (
-        "is in no Ralph project: hooks stay silent. Run: ralph init"
+        "is in no Ralph project: hooks stay silent. Run `ralph hooks install --user`"
         in ralph.well("hooks", "status").out
     )
 

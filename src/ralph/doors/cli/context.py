@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ralph.plan.store import Plan
 
 _PATIENCE_S = 0.5
+NO_PLAN = "features and tasks belong to a project with a plan. To start one: ralph init"
 _VALUE, _ITEM = re.compile(r"\S"), re.compile(r"[^\s,]")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")

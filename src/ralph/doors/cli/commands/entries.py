@@ -425,6 +425,8 @@ def list_learnings(feature: str | None) -> Result:
     Examples:
       ralph learning list --feature user-login
     """
+    if feature is None and not (context.server_address() or context.found_project()):
+        return Result([], f"No learnings here: {context.NO_PLAN}")
     plan = context.the_plan()
     if feature is not None:
         return _learnings(plan.feature(feature))

@@ -180,7 +180,8 @@ def status() -> Result:
         str(paused): paused,
         f"project {found.project}": found.project,
         f"{outside} save its sessions in {home_folder()}": saves,
-        f"{outside} stay silent. Run: ralph init": True,
+        f"{outside} stay silent. Run `ralph hooks install --user` to save the sessions of every "
+        "folder, or `ralph init` to make this one a project": True,
     }
     line = next(text for text, applies in lines.items() if applies)
 

@@ -197,7 +197,7 @@ def staged(all_projects: bool) -> Result:
     Examples:
       ralph knowledge staged --all-projects
     """
-    with context.opened(anywhere=all_projects) as ralph:
+    with context.opened() as ralph:
         found, own = ralph.knowledge.staged("*"), ralph.project.id
     if not all_projects:
         # Imported entries wait for the user who imported them, whichever project they name.

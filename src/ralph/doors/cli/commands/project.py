@@ -292,6 +292,8 @@ def focus(feature: str | None, task_id: str | None, is_new: bool, clear: bool) -
     """
     if clear and feature is not None:
         raise click.UsageError("--clear cannot be used with a feature.")
+    if feature is None and not (context.server_address() or context.found_project()):
+        return Result(None, f"No focus here: {context.NO_PLAN}")
     project = context.the_project()
     if clear:
         projects.clear_focus(project)

@@ -280,7 +280,8 @@ def _hits(hits: list[Hit], empty: str) -> Result:
 
 @click.command(cls=Command)
 @context.feature_option
-def files(feature: str | None) -> Result:
+@context.everywhere_option
+def files(feature: str | None, everywhere: bool) -> Result:
     """List the files that were touched, most touched first.
 
     These are the files of iterations, of one feature or of all, and without --feature also those of
@@ -292,7 +293,10 @@ def files(feature: str | None) -> Result:
     """
     with context.opened() as ralph:
         memories = context.memories(ralph, feature)
-        sessions = _exchanges(ralph, everywhere=False) if feature is None else []
+        sessions = _exchanges(ralph, everywhere) if feature is None else []
+        empty = "No files in memory here yet."
+        if not (memories or sessions or everywhere):
+            empty = _empty(ralph, empty)
     found = [
         plain(file) | {"feature": memory.name} for memory in memories for file in memory.files()
     ]
@@ -308,7 +312,7 @@ def files(feature: str | None) -> Result:
         for file in found:
             del file["feature"]
     shown = [row[: len(heads)] for row in rows]
-    return Result(found, Table(heads, shown, "No files in memory here yet."))
+    return Result(found, Table(heads, shown, empty))
 
 
 def _files_of(exchanges: Sequence[Hit]) -> list[dict[str, Any]]:

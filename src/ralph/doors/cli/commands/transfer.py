@@ -62,7 +62,11 @@ def export(file: str, feature: str | None) -> Result | None:
     """
     with context.opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
+        sessions = [] if feature else ralph.conversations.list()
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
+    if sessions:
+        talks = plural(len(sessions), "conversation")
+        note(f"without this folder's {talks}; for those: ralph conversations export FILE")
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
 
 
@@ -205,7 +209,10 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
         exported = conversation_json.export_conversations(
             memory.within(everywhere), project_ids=names, **chosen
         )
+        elsewhere = "" if exported or everywhere else context.elsewhere(ralph)
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
+    if elsewhere:
+        note(f"no conversations here. {elsewhere}")
     exchanges = sum(len(each.exchanges) for each in exported)
     text = _talks_text(len(exported), exchanges)
     value = {"file": file, "conversations": len(exported), "exchanges": exchanges}
@@ -414,6 +421,7 @@ def forget(
                     todo="Add --yes to do it.",
                     refusal="Nothing was forgotten.",
                 )
+        hint = "" if choice.count or choice.places else _matches_elsewhere(ralph, chosen["match"])
         gone = None if dry_run else keeping.forget(ralph, choice, reason=reason)
     done = gone or keeping.Forgotten(0, [], choice.remains)
     lines = [f"Also removed: {', '.join(done.copies)}."] if done.copies else []
@@ -421,7 +429,8 @@ def forget(
         beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
         lines.insert(0, f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
     listed = dry_run and (choice.count or choice.places)
-    lines = lines or [_DRY_RUN if listed else "No record matches; nothing was forgotten."]
+    nothing = f"No record matches; nothing was forgotten. {hint}".rstrip()
+    lines = lines or [_DRY_RUN if listed else nothing]
     lines += [f"Still there: {remaining}" for remaining in done.remains]
     records_json = [
         {"id": each, "feature": key.name if key.memory == FEATURES and key.name != NOTES else None}
@@ -432,6 +441,20 @@ def forget(
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
     return Result(value, lines, notes=notes)
+
+
+def _matches_elsewhere(ralph: Ralph, text: str | None) -> str:
+    """Say which other projects have conversations with this text."""
+    if not text or context.in_agents_run():
+        return ""
+    projects = keeping.projects_with(ralph, text)
+    if not projects:
+        return ""
+    names = ", ".join(projects[:_SHOWN])
+    more = len(projects) - _SHOWN
+    if more > 0:
+        names += f" and {more} more"
+    return f"Other projects have it: {names}. Run this in their folder, or add --project DIR."
 
 
 def _forget_there(there: Any, ids: tuple[str, ...], *, yes: bool, dry_run: bool) -> Result:
