@@ -25,10 +25,11 @@ import msgspec
 
 from bench.histories import Moment, PastSession, in_time_order, read_history
 from bench.report import Tell, count, parser, teller
-from ralph.doors.hooks import call, context, messages, session_end
+from ralph.doors.hooks import call, context, messages, session_end, tool_answers, tool_moments
 from ralph.errors import BadInput, RalphError
 from ralph.memory.followup import NEXT_ACTIONS, named_actions, was_used
 from ralph.memory.ralph import open_ralph
+from ralph.records.iteration import ErrorSeen
 from ralph.text.tokens import estimate_tokens
 
 # Hooks run as long as they need: a replay is about what they tell, not how fast they are.
@@ -38,9 +39,11 @@ _ENVIRONMENT = {
     "RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false",
     "OPENBLAS_NUM_THREADS": "1",
     "NO_COLOR": "1",
+    # A person was at the client, so commands may be held.
+    "CLAUDE_CODE_SESSION_ATTENDED": "1",
 }
 # Loaded before the fork: each hook would load them again.
-_LOADED = (context, messages, session_end)
+_LOADED = (context, messages, session_end, tool_answers)
 _ACTIONS = ("read", "edit", "command")
 _SHOWN_CHARS = 600
 _COMPARED_CHARS = 60
@@ -69,6 +72,8 @@ class Told(msgspec.Struct, kw_only=True):
     request: int
     stands: str
     held: bool = False
+    # For a held call: how it ended in the session, "failed" or "passed".
+    ended: str = ""
     used: bool | None = None
     lines: list[dict[str, Any]] = []
     next: list[str] = []
@@ -217,6 +222,7 @@ class _Replay:
                 request=moment.request + 1,
                 stands=_DENIED if held else _STANDS.get(moment.event, moment.event),
                 held=held,
+                ended=_end_of(session, place) if held else "",
                 used=any(uses) if uses else None,
                 lines=lines,
                 next=[action[:_SHOWN_CHARS] for action in actions],
@@ -235,24 +241,18 @@ class _Replay:
             "transcript_path": str(file.path),
             "cwd": str(self._place.project),
             "hook_event_name": call.EVENTS[moment.event],
+            "attended": True,
             **json.loads(file.moved(json.dumps(moment.fields).encode())),
         }
         words = [moment.event, "--project", str(self._place.project), "--agent", session.agent]
-        output = _in_a_fork(lambda: call.serve(words), json.dumps(fields).encode())
+        serve = tool_moments.serve_tool if moment.event == "pre-tool-use" else call.serve
+        output = _in_a_fork(lambda: serve(words), json.dumps(fields).encode())
         answer: dict[str, Any] = json.loads(output).get("hookSpecificOutput", {}) if output else {}
         return answer
 
     def _note_repeated(self, session: PastSession, moment: Moment) -> None:
         """Note a failure that memory knows a fix for; a hook may or may not tell it."""
-        from ralph.clients.claude_code import tool_errors
-
-        errors = tool_errors(
-            str(moment.fields.get("tool_name")),
-            moment.fields.get("tool_input"),
-            str(moment.fields.get("error")),
-            root=str(self._place.project),
-            cwd=None,
-        )
+        errors = _errors(moment, str(moment.fields.get("error")), str(self._place.project))
         found = _forked_value(lambda: _known_fix(self._place, [one.message for one in errors]))
         if not found:
             return
@@ -271,6 +271,14 @@ class _Replay:
                 before=before,
             )
         )
+
+
+def _errors(moment: Moment, output: str, root: str = "/") -> tuple[ErrorSeen, ...]:
+    """Return the errors in the output of a tool call."""
+    from ralph.clients.claude_code import tool_errors
+
+    tool = str(moment.fields.get("tool_name"))
+    return tool_errors(tool, moment.fields.get("tool_input"), output, root=root, cwd=None)
 
 
 def _known_fix(place: _Place, messages: Sequence[str]) -> tuple[str, str] | None:
@@ -315,6 +323,18 @@ def _next_actions(session: PastSession, place: int) -> list[str]:
         if len(found) == NEXT_ACTIONS:
             break
     return found
+
+
+def _end_of(session: PastSession, place: int) -> str:
+    """Return how the call of a moment ended, and the beginning of its output."""
+    name = _call_of(session.moments[place])
+    for moment in session.moments[place + 1 :]:
+        if _call_of(moment) == name:
+            output = moment.fields.get("error") or moment.fields.get("tool_response") or ""
+            # A pipe may hide the exit code of a command that failed.
+            failed = moment.event == "post-tool-use-failure" or bool(_errors(moment, str(output)))
+            return f"{'failed' if failed else 'passed'}: {output}"[:_SHOWN_CHARS]
+    return ""
 
 
 def _call_of(moment: Moment) -> str:
@@ -407,6 +427,8 @@ def summarized(results: Sequence[Replayed]) -> dict[str, Any]:
         "repeated_failures": len(repeated),
         "fix_before_the_tool_ran": sum(one.before for one in repeated),
         "held": sum(one.held for one in told),
+        "held_that_passed": sum(one.held and one.ended.startswith("passed") for one in told),
+        "commands": moments["command"],
     }
 
 
@@ -420,7 +442,8 @@ def _show(summary: dict[str, Any]) -> None:
         write(f"{name:<24}" + "".join(f"{cell:>11}" for cell in [*cells, used]) + "\n")
     write(
         f"repeated failures with a known fix: {summary['repeated_failures']}, told before the tool"
-        f" ran: {summary['fix_before_the_tool_ran']}; held: {summary['held']}\n"
+        f" ran: {summary['fix_before_the_tool_ran']}; held: {summary['held']} of"
+        f" {summary['commands']} commands, of which {summary['held_that_passed']} passed\n"
     )
 
 

@@ -6,9 +6,13 @@ Importing this package does nothing; names are loaded when they are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+# As type checkers know it. Loading `typing` takes half as long as starting Python, and every hook
+# would do it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ralph.errors import RalphError as RalphError
     from ralph.memory.ralph import Ralph as Ralph
     from ralph.memory.ralph import open_ralph as open_ralph

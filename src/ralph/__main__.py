@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # as in `ralph/__init__.py`
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> None:
@@ -63,6 +67,10 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.hooks.worker import run_worker
 
         return run_worker(rest[1:])
+    if word == "hook" and "pre-tool-use" in rest:
+        from ralph.doors.hooks.tool_moments import serve_tool
+
+        return serve_tool(rest)
     if word == "hook":
         from ralph.doors.hooks.call import serve as answer
 

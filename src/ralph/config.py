@@ -132,6 +132,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     qdrant_binary: str | None = _own(None, "a Qdrant program that Ralph starts and stops")
     hook_capture: bool = _switch("hooks save sessions")
     hook_inject: bool = _switch("hooks give the model relevant memories")
+    hook_files: bool = _switch("tell what is known about a file when it is opened or changed")
+    hook_holds: bool = _switch("hold a command once that failed the same way in two sessions")
+    hook_checks: bool = _switch("hold or ask about what a person's approved rules forbid")
+    hook_holds_unattended: bool = _trusted(
+        False, "also hold where no person is at the client, as in `claude -p`", free=(False,)
+    )
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
     )

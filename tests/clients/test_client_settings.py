@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,17 @@ from hypothesis import strategies as st
 from ralph.clients.codex import CodexSetup
 from ralph.clients.gemini import GeminiSetup
 from ralph.clients.hook_settings import ClaudeCodeSetup, HooksSetup, hooks_in, wanted_hooks
-from ralph.clients.setup import NAMED, RalphCall, SettingsEdit, apply, hook_call, server_call
+from ralph.clients.setup import (
+    NAMED,
+    TOOL_EVENT,
+    RalphCall,
+    SettingsEdit,
+    apply,
+    hook_call,
+    server_call,
+)
 from ralph.errors import BadInput
+from ralph.memory.moments_table import table_file
 
 WHERE = Path("settings.json")
 CLAUDE, CODEX = ClaudeCodeSetup(), CodexSetup()
@@ -287,10 +297,22 @@ def test_a_hook_is_silent_and_ends_well_whatever_becomes_of_ralph(
     odd.write_text('#!/bin/sh\necho "$@"\necho noise >&2\nexit 2\n', encoding="utf-8")
     odd.chmod(0o755)
 
+    home = tmp_path / "home"
+    project = (tmp_path / "project" / "below").resolve()
+    project.mkdir(parents=True)
+    table = Path(table_file(str(project.parent), str(home)))
+    table.parent.mkdir(parents=True)
+    table.write_text("a row\n", encoding="utf-8")
+
     def run(command: str, environ: dict[str, str]) -> tuple[int, bytes, bytes]:
-        environ = {"PATH": "/usr/bin:/bin", **environ}
+        environ = {"PATH": "/usr/bin:/bin", "RALPH_HOME": str(home), **environ}
         ran = subprocess.run(
-            [shell, "-c", command], env=environ, capture_output=True, check=False, timeout=30
+            [shell, "-c", command],
+            cwd=project,
+            env=environ,
+            capture_output=True,
+            check=False,
+            timeout=30,
         )
         return ran.returncode, ran.stdout, ran.stderr
 
@@ -300,8 +322,49 @@ def test_a_hook_is_silent_and_ends_well_whatever_becomes_of_ralph(
         assert known is not None
         assert run(command, {}) == (0, b"", b"")
         assert run(command, {"RALPH_COMMAND": "/nowhere/ralph"}) == (0, b"", b"")
-        said = f"hook {known[1]}\n".encode()
+        of_table = f" --project {project.parent}" if known[1] == TOOL_EVENT else ""
+        said = f"hook {known[1]}{of_table}\n".encode()
         assert run(command, {"RALPH_COMMAND": str(odd)}) == (0, said, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_tool_hook_starts_nothing_in_a_project_without_a_table(
+    tmp_path: Path, shell: str
+) -> None:
+    project = tmp_path / "it's $HOME"
+    project.mkdir()
+    home = tmp_path / "home"
+    calls = tmp_path / "calls"
+    program = tmp_path / "ralph"
+    program.write_text(f"#!/bin/sh\necho called >>{shlex.quote(str(calls))}\n", encoding="utf-8")
+    program.chmod(0o755)
+    table = Path(table_file(str(project), str(home)))
+    table.parent.mkdir(parents=True)
+
+    def run() -> None:
+        ran = subprocess.run(
+            [shell, "-c", BY_NAME.hook(TOOL_EVENT)],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "RALPH_HOME": str(home),
+                "RALPH_COMMAND": str(program),
+                "CLAUDE_PROJECT_DIR": str(project),
+            },
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+    run()
+    assert not calls.exists()
+    table.touch()  # an empty table has nothing to say either
+    run()
+    assert not calls.exists()
+    table.write_text("a row\n", encoding="utf-8")
+    run()
+    assert calls.read_text(encoding="utf-8") == "called\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")

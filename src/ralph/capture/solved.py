@@ -62,7 +62,7 @@ _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tid
 # Never given as a solution.
 _DESTROYS = pattern("destroys")
 # The call itself was wrong, not the project, if the line contains what the error names.
-_WRONG = re.compile(
+WRONG_CALL = re.compile(
     rf"{USAGE.pattern}|{pattern('misplaced').pattern}|ignored by one of your|No version is set",
     re.I,
 )
@@ -195,7 +195,7 @@ class Attempts:
         solutions of earlier errors that it got past."""
         solved: list[tuple[str, str]] = []
         over = [self._failed[name] for name in names if name in self._failed]
-        if any(_WRONG.search(failed.error.message) for failed in over):
+        if any(WRONG_CALL.search(failed.error.message) for failed in over):
             return []
         for name, failed in list(self._failed.items()):
             if name in names or begun <= failed.last or failed.call is None or failed.until:
@@ -377,7 +377,7 @@ class Attempts:
 
 def _blamed(error: ErrorSeen, line: str) -> str:
     """Return the word of a line that an error is about; "" if the call itself was not wrong."""
-    if not _WRONG.search(error.message):
+    if not WRONG_CALL.search(error.message):
         return ""
     for blamed in reversed(pattern("blamed").findall(error.message)):
         folder = f"{blamed}/" if len(blamed) > 3 else "\0"

@@ -49,13 +49,24 @@ _GUARDED = (
     '/*|?:*) "$r" hook EVENT 2>/dev/null;; esac || exit 0'
 )
 _EVENT = "[a-z-]+(?: --agent [a-z]+)?"
-_GUARDED_HOOK = re.compile(re.escape(_GUARDED).replace("EVENT", f"(?P<event>{_EVENT})"))
+# A hook before every tool call would start Python every time. So its shell first looks for a table
+# of moments, in the folders above the session's, and ends if there is none.
+TOOL_EVENT = "pre-tool-use"
+_TABLE = (
+    'd=$(cd -P "${CLAUDE_PROJECT_DIR:-.}" && pwd -P); '
+    'while [ -n "$d" ] && [ ! -s "${RALPH_HOME:-$HOME/.ralph}/cache/moments$d/table.tsv" ]; '
+    'do d=${d%/*}; done; [ -n "$d" ] || exit 0; '
+)
+_TABLE_ARGUMENT = ' --project "$d"'
+_GUARDED_HOOK = re.compile(
+    re.escape(_GUARDED).replace("EVENT", rf"(?P<event>{_EVENT})(?:{re.escape(_TABLE_ARGUMENT)})?")
+)
 _WORD = r"""(?:"[^"]*"|'[^']*'|[^\s;&|<>"'])+"""
 # A hook of ours: a call of Ralph, an event, and a part that makes it fail silently. A command that
 # does more than that is somebody else's, whatever it calls.
 _HOOK = re.compile(
     rf"(?P<call>{_WORD}(?:(?: -[EIP])* -m ralph)?) hook (?P<event>{_EVENT})"
-    r"(?: 2>/dev/null)?(?: \|\| exit 0)?"
+    rf"(?:{re.escape(_TABLE_ARGUMENT)})?(?: 2>/dev/null)?(?: \|\| exit 0)?"
 )
 _PROGRAM = re.compile(r"(?:.*[/\\])?ralph(?:\.exe)?", re.S | re.I)
 
@@ -72,6 +83,11 @@ class RalphCall(msgspec.Struct, frozen=True):
 
     def hook(self, event: str) -> str:
         """Return the shell command of a hook."""
+        if event.startswith(TOOL_EVENT):
+            return _TABLE + self._hook(event + _TABLE_ARGUMENT)
+        return self._hook(event)
+
+    def _hook(self, event: str) -> str:
         if self.program == NAMED:
             return _GUARDED.replace("EVENT", event)
         return f"{shlex.join([self.program, *self.words])} hook {event} 2>/dev/null || exit 0"
@@ -120,6 +136,7 @@ def hook_call(command: object) -> tuple[RalphCall, str] | None:
     """Return the call and the event of a hook that Ralph wrote, or None for anybody else's."""
     if not isinstance(command, str):
         return None
+    command = command.removeprefix(_TABLE)
     if guarded := _GUARDED_HOOK.fullmatch(command):
         return RalphCall(NAMED), guarded["event"]
     if found := _HOOK.fullmatch(command):

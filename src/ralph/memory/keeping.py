@@ -24,6 +24,7 @@ from ralph.memory import store
 from ralph.memory.conversation_stream import folded, texts_of
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
+from ralph.memory.moments import remove_moments, write_moments
 from ralph.memory.plan_stream import LEARNING, FeatureLearning, plan_content
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import read_marks, write_marks
@@ -283,6 +284,8 @@ def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen everywhere Ralph stores it; return what is gone and what is left."""
+    # Rows of the table of moments may quote it: it is written anew when everything is gone.
+    remove_moments(ralph)
     records = chosen_records(ralph, choice)
     words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
@@ -305,6 +308,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     wait = "is used by an active run: finish it with `ralph run`, then forget again"
     left = [f"{place} is in your plan: edit it there" for place in plan_places(ralph, words)]
     left += [f"{folder} {wait}" for folder in _runs(ralph, words)]
+    write_moments(ralph)
     return Forgotten(len(gone) + len(choice.learnings), copies, [*choice.remains, *left, *old])
 
 

@@ -71,6 +71,11 @@ class Ralph:
         return self.store.project
 
     @property
+    def reads_private_notes(self) -> bool:
+        """Whether this is a person's own memory, not one that is served to others."""
+        return self._private_notes
+
+    @property
     def where(self) -> str:
         """The project's folder, or its address on a server."""
         return str(self.project.root)
@@ -129,8 +134,12 @@ class Ralph:
 
         A private note is stored in Ralph's home, where others who have the project do not see it.
         """
+        from ralph.memory.moments import write_moments  # hooks start faster without it
+
         note = make_note(clean_text(text), feature=feature, by=by)
-        return (self.conversations if private else self.notes).remember(note)
+        saved = (self.conversations if private else self.notes).remember(note)
+        write_moments(self)
+        return saved
 
     def remember_all(
         self,

@@ -25,7 +25,7 @@ from ralph.text.times import moments_between
 
 # Outcomes that say how an iteration went. Others were stopped, refused, or unknown.
 _JUDGED = ("success", "partial", "failure", "timeout")
-_SHELLS = frozenset(
+SHELLS = frozenset(
     "bash powershell shell run_shell_command exec_command shell_command local_shell_call"
     " container.exec".split()
 )
@@ -226,7 +226,7 @@ def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]])
     since = min((one.at for one in recalls), default="9")
     for exchange in (one for held in exchanges.values() for one in held):
         mine = given.get(exchange.id, [])
-        commands = [m for m in exchange.messages if m.tool.lower() in _SHELLS]
+        commands = [m for m in exchange.messages if m.tool.lower() in SHELLS]
         if not commands or (exchange.completed or "") < since:
             continue
         given_first = any(not one.after for one in mine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from ralph.memory.moments_table import ASK, HOLD, REPEAT
 from ralph.prompt.build import TextBounds, TextRoom, day, framed, one_line, outcome, render
 from ralph.recall import KINDS, Hit
 from ralph.records.conversation import Conversation, Document, Exchange
@@ -30,6 +31,7 @@ _FIX_CHARS = 200
 # A longer message of a person is a plan or a report.
 _PLAN_CHARS = 400
 _BEFORE_CHARS = 400
+_ABOUT_FILE_CHARS = 400
 _DECISIONS = 2
 _ERRORS = 1
 _FILES = 4
@@ -79,6 +81,23 @@ def before_text(found: Solved, bounds: TextBounds) -> str:
         f"{one_line(found.solution, _BEFORE_CHARS)}",
     ]
     return framed("before", [("", lines)], bounds)
+
+
+def file_text(lines: Sequence[str], bounds: TextBounds) -> str:
+    """Return what is known about a file that is opened, as many lines as fit."""
+    return framed(
+        "file", [("", [f"- {one_line(line, _ABOUT_FILE_CHARS)}" for line in lines])], bounds
+    )
+
+
+# The template of the reason for each kind of row in the table of moments.
+_REASONS = {REPEAT: "hold", HOLD: "hold_rule", ASK: "ask_rule"}
+
+
+def hold_text(kind: str, line: str, bounds: TextBounds) -> str:
+    """Return on one line why a tool call is held; a person sees it, too."""
+    text = framed(_REASONS[kind], [("", [one_line(line, _ABOUT_FILE_CHARS)])], bounds)
+    return " ".join(text.split())
 
 
 def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:

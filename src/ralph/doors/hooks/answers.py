@@ -56,11 +56,15 @@ def answer_start(call: HookCall) -> str:
 
 
 def refresh(call: HookCall, ralph: Ralph) -> None:
-    """Make the text again after something was saved, so that the next session need not."""
+    """Make the text and the table of moments again after something was saved."""
     from ralph.doors.hooks.context import text_now
+    from ralph.memory.moments import write_moments
 
-    if not _on_a_server(call) and _stored_brief(call) is None:
+    if _on_a_server(call):
+        write_moments(ralph)
+    elif _stored_brief(call) is None:
         _store(call, _state(call, ralph.project.ids), text_now(call, ralph))
+        write_moments(ralph)
 
 
 def _make_brief(call: HookCall) -> StoredBrief:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EVENTS = {
     "session-start": "SessionStart",
     "user-prompt-submit": "UserPromptSubmit",
+    "pre-tool-use": "PreToolUse",
     "post-tool-use-failure": "PostToolUseFailure",
     "stop": "Stop",
     "stop-failure": "StopFailure",
@@ -116,6 +117,8 @@ class HookCall:
         # The line that the user sees, and whether the event's main work is done.
         self.message = ""
         self.done = False
+        # Whether a tool call is held: "deny" or "ask". Then the text is the reason.
+        self.decision = ""
         # Whether the memory of this folder is on a server.
         self.remote = os.path.realpath(root) in server_folders(home)
         # The length of the transcript when this event ended its exchange.
@@ -180,12 +183,15 @@ class HookCall:
 # -- one event
 
 
-def serve(argv: list[str]) -> int:
-    """Handle one event and return 0. Whatever goes wrong becomes a line in the log."""
+def serve(argv: list[str], data: bytes | None = None) -> int:
+    """Handle one event and return 0. Whatever goes wrong becomes a line in the log.
+
+    `data` is the input, if it was read already.
+    """
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(USAGE)
         return 0
-    if sys.stdin is not None and sys.stdin.isatty():
+    if data is None and sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(USAGE)
         return 0
     project, agent, words = _words(argv)
@@ -204,7 +210,7 @@ def serve(argv: list[str]) -> int:
 
     watch = HookTimer(_USUAL_S, late)
     try:
-        event_input, trouble = _read(read_stdin())
+        event_input, trouble = _read(read_stdin() if data is None else data)
         root = find_root(_starts(project, event_input), home)
         if root:
             disk.protect(home)
@@ -257,6 +263,10 @@ def _event(word: str, event_input: dict[str, Any]) -> str:
 
 def _answer(call: HookCall) -> str:
     """Handle the event; return the text for the model, or ""."""
+    if call.event == "pre-tool-use":
+        from ralph.doors.hooks.tool_answers import answer_tool
+
+        return answer_tool(call)
     run = current_run()
     if run is None:
         _note_session(call)
@@ -348,8 +358,14 @@ def _say(call: HookCall, text: str) -> None:
         answer["systemMessage"] = call.message
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
-    if text:
-        name = call.text("hook_event_name") or EVENTS[call.event]
+    name = call.text("hook_event_name") or EVENTS[call.event]
+    if call.decision:
+        answer["hookSpecificOutput"] = {
+            "hookEventName": name,
+            "permissionDecision": call.decision,
+            "permissionDecisionReason": text,
+        }
+    elif text:
         answer["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": text}
     if not answer:
         return

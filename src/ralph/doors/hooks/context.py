@@ -112,11 +112,12 @@ def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
     if not settings.hook_inject:
         return StoredBrief("", [], settings.hook_messages)
     now = brief(ralph, plan_view(call), focus_of(call, ralph))
-    text = brief_text(now, _bounds(_SESSION_TOKENS))
+    text = brief_text(now, text_bounds(_SESSION_TOKENS))
     return StoredBrief(text, brief_ids(now, text), settings.hook_messages)
 
 
-def _bounds(budget_tokens: int) -> TextBounds:
+def text_bounds(budget_tokens: int) -> TextBounds:
+    """Return the room for a text of this many tokens."""
     return TextBounds(own_command(agent_environment()), budget_tokens, MOST_CHARS)
 
 
@@ -147,7 +148,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
         later = {hit.id: how for hit in chosen if (how := _later(ralph, hit))}
     question = " ".join(questions_of(prompt))
-    if text := recalled_text(chosen, question, _bounds(_PROMPT_TOKENS), later=later):
+    if text := recalled_text(chosen, question, text_bounds(_PROMPT_TOKENS), later=later):
         call.sessions.note_recalled(call.session, [hit.id for hit in chosen])
         # Some records may not have fit.
         shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]
@@ -287,7 +288,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
         call.sessions.note_recalled(call.session, [told])
         call.note_shown([(found.id, None)], after=command_mark(str(command or "")) or "-")
         call.message = shown_message(1) if settings.hook_messages else ""
-    return before_text(found, _bounds(_FAILURE_TOKENS))
+    return before_text(found, text_bounds(_FAILURE_TOKENS))
 
 
 def _solved_error(

@@ -23,6 +23,8 @@ from typing import Any
 
 from ralph import disk
 
+# The beginning of the mark of a command that was held.
+HELD = "held "
 # The client of a note that names none.
 _CLAUDE = "claude"
 # The suffix of a file that is still being written. A hook that is killed leaves it behind.
@@ -76,7 +78,8 @@ class Session:
             self.transcript, self.agent = value, str(line.get("agent", _CLAUDE))
         elif kind == "begin":  # another process may run the session now
             self.clients, self.looks = [], 0
-            self.recalled_ids = self.recalled_ids if value is True else []
+            if value is not True:  # a new context: only what was held stays held once
+                self.recalled_ids = [one for one in self.recalled_ids if one.startswith(HELD)]
         elif kind == "prompt":
             self.missed_prompt, self.under_way = self.missed_prompt or self.under_way, True
         elif kind == "kept" and isinstance(value, int):

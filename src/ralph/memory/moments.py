@@ -1,0 +1,87 @@
+"""Write the table of moments: what hooks may say about a command or a file of this project.
+
+The table is made from the newest sessions and the notes, after anything was saved or forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph import disk
+from ralph.memory.moments_table import MOST_ROWS, REPEAT, MomentRow, table_file
+from ralph.memory.repeats import Repeat, proven_repeats
+from ralph.text.sanitize import plain_date, plain_id, sanitize_line
+from ralph.text.tokens import plural, shorten
+
+if TYPE_CHECKING:
+    from ralph.memory.ralph import Ralph
+    from ralph.records.conversation import Exchange
+
+# How many of the newest sessions are read.
+_SESSIONS_READ = 200
+_ID_CHARS = 12
+_MESSAGE_CHARS = 160
+
+
+def write_moments(ralph: Ralph) -> None:
+    """Write the project's table; remove it if there is nothing to say.
+
+    A memory on a server has none: what its people said is not on this machine.
+    """
+    if ralph.remote or not ralph.reads_private_notes:
+        return
+    file = Path(table_file(str(ralph.project.root), str(ralph.project.home)))
+    rows = moment_rows(ralph) if ralph.config.settings.hook_inject else []
+    if not rows:
+        remove_moments(ralph)
+        return
+    text = "".join(f"{row.encoded()}\n" for row in rows[:MOST_ROWS])
+    with contextlib.suppress(OSError):  # a read-only or full home has no table, only its journals
+        disk.make_folder(file.parent)
+        disk.replace(file, text.encode("utf-8", "replace"), mode=0o600)
+
+
+def remove_moments(ralph: Ralph) -> None:
+    """Remove the project's table, so that nothing that is to be forgotten is told any more."""
+    Path(table_file(str(ralph.project.root), str(ralph.project.home))).unlink(missing_ok=True)
+
+
+def moment_rows(ralph: Ralph) -> list[MomentRow]:
+    """Return the rows of the table, the most important first."""
+    settings = ralph.config.settings
+    exchanges = _newest_exchanges(ralph)
+    rows: list[MomentRow] = []
+    if settings.hook_holds:
+        rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
+    return rows
+
+
+def _newest_exchanges(ralph: Ralph) -> list[Exchange]:
+    """Return the exchanges of the newest sessions, in time order."""
+    if not ralph.conversations.exist:
+        return []
+    history = ralph.conversations.stream.history
+    talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
+    names = [name for name, _ in talks[-_SESSIONS_READ:]]
+    exchanges = history.read_exchanges(names)
+    return sorted(exchanges, key=lambda exchange: exchange.completed or "")
+
+
+def _repeat_row(repeat: Repeat) -> MomentRow:
+    """Return the row of a proven repeat. Its line is the reason that the model reads."""
+    often = plural(repeat.sessions, "earlier session")
+    last = plain_date(repeat.last)
+    when = f", the last on {last}" if last else ""
+    message = shorten(sanitize_line(repeat.message), _MESSAGE_CHARS).rstrip(" .")
+    fix = sanitize_line(repeat.fix).replace("`", "'")
+    identity = plain_id(repeat.id, _ID_CHARS)
+    line = f"It failed in {often}{when}: {message}. What worked instead: `{fix}` [{identity}]"
+    return _row(REPEAT, "command", repeat.shape.key, repeat.sessions, repeat.id, line)
+
+
+def _row(kind: str, subject: str, key: str, count: int, identity: str, line: str) -> MomentRow:
+    plain_key = " ".join(key.split())
+    return MomentRow(kind, subject, plain_key, count, plain_id(identity), json.dumps(line))
