@@ -626,7 +626,7 @@ def _request(prompt: str) -> str:
 def _without_frames(text: str) -> str:
     """Return a text without colors, rows of tables and lines drawn on a screen."""
     text = pattern("ansi").sub("", text)
-    return "\n".join(line for line in text.split("\n") if not pattern("frame").match(line))
+    return "\n".join(line for line in text.split("\n") if not pattern("drawn").match(line))
 
 
 def _with_commits(text: str, commits: list[str]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
 from difflib import unified_diff
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,46 +17,38 @@ from typing import NamedTuple
 import msgspec
 
 from ralph.capture import shell
-from ralph.capture.lines import clip, sentences
+from ralph.capture.lines import clip
 from ralph.capture.outputs import USAGE
-from ralph.capture.rules import names, pattern
+from ralph.capture.reasons import (
+    LONGEST_TEXT,
+    Echoed,
+    Subject,
+    error_words,
+    rare_words,
+    reason,
+    reason_after,
+)
+from ralph.capture.rules import pattern
 from ralph.records.iteration import ErrorSeen
-from ralph.text.rarity import usual_rarity
 from ralph.text.redact import redact
-from ralph.text.tokens import tokens
 
 ELSEWHERE = "a file outside the project"
 LONGEST = 480
-_HUNKS = 300
+# How many characters of the edits are shown: fewer if there is no room for the reason.
+_HUNKS = (300, 180, 100)
 _MOST_OPEN = 50
 _MOST_STEPS = 200
 _MOST_LINES = 120
 _AROUND = 20
 _MOST_TOLD = 3
-_LONGEST_SENTENCE = 220
-_LONGEST_TEXT = 4000
 _LONGEST_WORD = 140
 _NEAR = 8
 _NEAR_COMMIT = 20
 # A program that is missing stays missing, so it may be found much later.
 _NEAR_PROGRAM = 60
-# A reason shares a word this rare with what it explains, or several less rare ones, in nats.
-_RARE_NATS = 3.0
-_SHARED_NATS = 6.0
-_COMMON_NATS = 2.0
 _MOST_SOLVED = 20
 _GOT_PAST = " got past it"
 
-Echoed = Callable[[str], bool]
-
-_BECAUSE = pattern("because")
-_EXPLAINS = re.compile(
-    rf"{_BECAUSE.pattern}|\b(?:missing|forgot|never|instead of|needs?|needed|requires?|must|wrong"
-    r"|incorrect|mismatch|too (?:early|late|small|large|long|short)|not|was|were|no|has|expects?"
-    r"|replaced|switched|removed|renamed|use|uses|which|isn't|doesn't|n't)\b",
-    re.I,
-)
-_OPENING = pattern("opening")
 _FIXES = re.compile(r"(?:^|[\s:])(?:-w|--fix|--write|fmt|format|fix|lint:fix|tidy)\b")
 # Never given as a solution.
 _DESTROYS = pattern("destroys")
@@ -106,7 +97,7 @@ class Attempts:
         self._steps: deque[_AttemptStep] = deque(maxlen=_MOST_STEPS)
         self._said: deque[_AttemptStep] = deque(maxlen=6)
         # Errors solved just now: the agent's next words may say why.
-        self._fresh: dict[str, tuple[ErrorSeen, str]] = {}
+        self._fresh: dict[str, tuple[Subject, list[str]]] = {}
         # What was solved since the person last spoke.
         self._solved: dict[str, str] = {}
         # Tests that were removed, and why.
@@ -138,7 +129,7 @@ class Attempts:
         back whose work is not visible here."""
         if self._failed:
             self._time += 1
-            self._steps.append(_AttemptStep(self._time, did, what[:_LONGEST_TEXT], edit))
+            self._steps.append(_AttemptStep(self._time, did, what[:LONGEST_TEXT], edit))
 
     def edit(self, edit: FileEdit) -> None:
         """Note a change of a file; a change that undoes an earlier one removes that one instead."""
@@ -152,7 +143,8 @@ class Attempts:
             if failed.error.error_type == "test" and _drops(edit, failed.error.message):
                 del self._failed[name]
                 said = self._told_since(failed)
-                why = _sentence(said, failed.error, lambda text: False, edit.old)
+                subject = Subject(failed.error.message, edit.old)
+                why = reason(said, subject, lambda text: False)
                 self.dropped.append((failed.error.message.partition(": ")[0], why))
 
     def ask(self, text: str) -> None:
@@ -172,20 +164,19 @@ class Attempts:
         """Return the errors whose solutions of this turn a person's words are against."""
         if not pattern("rejects").match(text):
             return []
-        words = _rare(text[:_LONGEST_TEXT])
-        return [name for name, solution in self._solved.items() if words & _rare(solution)]
+        words = rare_words(text[:LONGEST_TEXT])
+        return [name for name, claim in self._solved.items() if words & rare_words(claim)]
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """Note what the agent said; return better solutions of the errors it has just solved."""
-        better = [
-            (name, _joined(solution, why))
-            for name, (error, solution) in self._fresh.items()
-            if (why := _sentence([text[:_LONGEST_TEXT]], error, echoed, solution, _BECAUSE))
-        ]
+        better: list[tuple[str, str]] = []
+        for name, (subject, claims) in self._fresh.items():
+            if why := reason_after(text[:LONGEST_TEXT], subject, echoed):
+                better.append((name, _with_reason(claims, why)))
         self._fresh.clear()
         if self._failed:
             self._time += 1
-            self._said.append(_AttemptStep(self._time, "said", text[:_LONGEST_TEXT]))
+            self._said.append(_AttemptStep(self._time, "said", text[:LONGEST_TEXT]))
         return better
 
     def get_past(
@@ -317,41 +308,29 @@ class Attempts:
         instead: str,
         echoed: Echoed,
     ) -> str:
+        """Return how an error was solved, and the agent's sentence that says why."""
         if not instead and not _may_fix(steps, failed.error):
             return ""
-        retried = pattern("passing").search(failed.error.message) is not None
-        changes = _edits(steps, failed.error)
-        done = [part for part in (changes, _ran(steps)) if part]
-        if instead:
-            done = [instead]
-        elif failed.call and call.text != failed.call.text:
-            given = _given(call.text, failed.call.text)
-            if given:
-                # It is often the whole solution, so it comes first.
-                done.insert(0, f"with `{given}`")
-            elif not done and not (retried or shell.is_check(call.line)):
-                done = list(filter(None, [shell.instead_of(call, failed.call)]))
-        why = _sentence(self._told_since(failed), failed.error, echoed, "; ".join(done))
-        if not done and (paths := dict.fromkeys(step.edit.path for step in steps if step.edit)):
-            if not why:
-                return ""  # many changes, and nothing says which one helped
-            done.append(f"edited {_few(list(paths))}")
-        person = [step.what for step in steps if step.did == "person"]
-        if person and 12 <= len(person[-1]) <= _LONGEST_WORD:
-            done.append(f'the person said "{_code(" ".join(person[-1].split()), _LONGEST_WORD)}"')
-        if not done:
+        change = _change(failed, steps, call, instead, _HUNKS[0])
+        differs = _difference(call, failed) if instead else "; ".join(change)
+        subject = Subject(failed.error.message, differs)
+        why = reason(self._told_since(failed), subject, echoed)
+        edited = list(dict.fromkeys(step.edit.path for step in steps if step.edit))
+        if not change and edited and not why:
+            return ""  # many changes, and nothing says which one helped
+        claims = []
+        for hunk_chars in _HUNKS:
+            parts = _change(failed, steps, call, instead, hunk_chars)
+            if not parts and edited:
+                parts = [f"edited {_few(edited)}"]
+            claims.append(_claim(failed, steps, call, instead, parts))
+        if not claims[0]:
             return ""
-        whole = "; ".join(done)
-        if instead:
-            whole += "" if instead.endswith(_GOT_PAST) else " passed"
-        elif f"ran `{shell.short(call.line)}`" not in done:
-            whole += f"; then `{_proof(call, failed)}` passed"
-        whole = f"{whole[:1].upper()}{whole[1:]}."
         if not why:
-            self._fresh[name] = failed.error, whole
+            self._fresh[name] = subject, claims
         if len(self._solved) < _MOST_SOLVED:
-            self._solved[name] = whole
-        return _joined(whole, why)
+            self._solved[name] = claims[0]
+        return _with_reason(claims, why)
 
     def _told_since(self, failed: _FailedCall) -> list[str]:
         """Return the agent's words since the failure, newest first."""
@@ -447,14 +426,14 @@ def _given(text: str, before: str) -> str:
     return _code(" ".join(new).rstrip(";"), _LONGEST_WORD)
 
 
-def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
+def _edits(steps: list[_AttemptStep], error: ErrorSeen, hunk_chars: int) -> str:
     """Return the edits that bear on the error as hunks, and the other files by name."""
     edits = [step.edit for step in steps if step.edit]
-    words = _names(error.message)
+    words = error_words(error.message)
 
     def weight(edit: FileEdit) -> int:
         here = 2 if error.file_path and edit.path == error.file_path else 0
-        return here + min(3, len(words & _names(f"{edit.old} {edit.new}")))
+        return here + min(3, len(words & error_words(f"{edit.old} {edit.new}")))
 
     # If there are many edits, or another agent's, show only those that bear on the error.
     least = 2 if any(step.did == "agent" for step in steps) else int(len(edits) > _MOST_TOLD)
@@ -462,7 +441,7 @@ def _edits(steps: list[_AttemptStep], error: ErrorSeen) -> str:
     best = best[:_MOST_TOLD]
     told: dict[str, list[str]] = {}
     for edit in best:
-        hunk = _hunk(edit, len(best))
+        hunk = _hunk(edit, hunk_chars // len(best))
         if hunk and not any(hunk in hunks for hunks in told.values()):
             told.setdefault(edit.path, []).append(hunk)
     if not best:
@@ -491,7 +470,7 @@ def _bears_on(edit: FileEdit, error: ErrorSeen) -> bool:
     """Whether an edit is in the error's file, or shares a name with its message."""
     if error.file_path and edit.path == error.file_path:
         return True
-    return bool(_names(error.message) & _names(f"{edit.path} {edit.old} {edit.new}"))
+    return bool(error_words(error.message) & error_words(f"{edit.path} {edit.old} {edit.new}"))
 
 
 def _few(names: list[str]) -> str:
@@ -500,8 +479,8 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[-_MOST_TOLD:]) + more
 
 
-def _hunk(edit: FileEdit, share: int) -> str:
-    """Return what an edit removed and added, without unchanged lines, cut to its share of room."""
+def _hunk(edit: FileEdit, room: int) -> str:
+    """Return what an edit removed and added, without unchanged lines, cut to the room."""
     old, new = edit.old.splitlines()[:_MOST_LINES], edit.new.splitlines()[:_MOST_LINES]
     diff = list(unified_diff(old, new, n=0, lineterm=""))[2:]
     gone, put = (_telling([line[1:] for line in diff if line[0] == sign]) for sign in "-+")
@@ -510,7 +489,7 @@ def _hunk(edit: FileEdit, share: int) -> str:
     if same >= 2 * _AROUND:
         start = gone.rfind(" ", 0, same - _AROUND) + 1
         gone, put = f"\u2026{gone[start:]}", f"\u2026{put[start:]}"
-    most = _HUNKS // share // max(1, bool(gone) + bool(put)) - 4
+    most = room // max(1, bool(gone) + bool(put)) - 4
     sides = (("-", gone), ("+", put))
     return " ".join(f"{sign}`{_code(text, most)}`" for sign, text in sides if text)
 
@@ -540,79 +519,62 @@ def _ran(steps: list[_AttemptStep]) -> str:
     return f"ran {_few(told)}" if told else ""
 
 
-def _names(text: str) -> frozenset[str]:
-    """Return the words of a text that may name something, in lower case."""
-    return frozenset(re.findall(r"[A-Za-z_]\w{3,}", text[:_LONGEST_TEXT].lower())) - names("common")
+def _change(
+    failed: _FailedCall,
+    steps: list[_AttemptStep],
+    call: shell.ToolAttempt,
+    instead: str,
+    hunk_chars: int,
+) -> list[str]:
+    """Return what was changed between the call that failed and the one that passed, in parts."""
+    if instead:
+        return [instead]
+    parts = [part for part in (_edits(steps, failed.error, hunk_chars), _ran(steps)) if part]
+    if failed.call is None or call.text == failed.call.text:
+        return parts
+    if variables := _given(call.text, failed.call.text):
+        # They are often the whole solution, so they come first.
+        return [f"with `{variables}`", *parts]
+    if parts or pattern("passing").search(failed.error.message) or shell.is_check(call.line):
+        return parts
+    other = shell.instead_of(call, failed.call)
+    return [other] if other else []
 
 
-@lru_cache(maxsize=_MOST_STEPS)
-def _subject(text: str) -> frozenset[str]:
-    """Return the stems of a text, without folders and what looks like a search pattern."""
-    words = (word for word in text[:_LONGEST_TEXT].split() if len(word) <= 80 and "|" not in word)
-    bare = (pattern("home").sub("", word) for word in words)
-    return frozenset(tokens(" ".join(bare)))
+def _difference(call: shell.ToolAttempt, failed: _FailedCall) -> str:
+    """Return the words in which the call that passed differs from the one that failed."""
+    before = failed.call.line.split() if failed.call else []
+    now = call.line.split()
+    return " ".join([word for word in now if word not in before])
 
 
-def _rare(text: str) -> frozenset[str]:
-    """Return the stems of a text that are rare enough to be its subject."""
-    return frozenset(one for one in _subject(text) if usual_rarity(one) > _RARE_NATS)
-
-
-def _is_about(sentence: str, error: ErrorSeen, change: str, *, explicit: bool) -> bool:
-    """Whether a sentence shares a rare word, or several, with the error or with the change.
-
-    One that is `explicit` about a cause needs less.
-    """
-    said = _subject(sentence)
-    hunks = " ".join(word for word in change.split() if "/" not in word)
-    with_error = [usual_rarity(one) for one in said & _subject(error.message)]
-    with_change = [usual_rarity(one) for one in said & _subject(hunks)]
-    most = max(with_error, default=0.0)
-    if most > _RARE_NATS or (explicit and most >= _COMMON_NATS):
-        return True
-    if most >= _RARE_NATS and sum(with_error) >= _SHARED_NATS:
-        return True
-    rarest = max(with_change, default=0.0)
-    return rarest > _RARE_NATS and (explicit or rarest + most >= _SHARED_NATS)
-
-
-def _is_about_another(sentence: str, error: ErrorSeen) -> bool:
-    """Whether a sentence names a test, but not the one that failed."""
-    tests = pattern("test name").findall(sentence)
-    return bool(tests) and not any(test in error.message for test in tests)
-
-
-def _sentence(
-    texts: list[str],
-    error: ErrorSeen,
-    echoed: Echoed,
-    change: str,
-    explains: re.Pattern[str] = _EXPLAINS,
+def _claim(
+    failed: _FailedCall,
+    steps: list[_AttemptStep],
+    call: shell.ToolAttempt,
+    instead: str,
+    change: list[str],
 ) -> str:
-    """Return the agent's sentence that best says why; `texts` has the newest first."""
-    words, best, most = _names(error.message), "", 1.4
-    for age, text in enumerate(texts[:4]):
-        for sentence in sentences(text):
-            plain = _OPENING.sub("", pattern("markup").sub("", " ".join(sentence.split())).strip())
-            if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
-                continue
-            because = _BECAUSE.search(plain)
-            if pattern("announces").match(plain) or not explains.search(plain):
-                continue
-            if pattern("pre-existing").search(plain) or _is_about_another(plain, error):
-                continue
-            worth = 1.0 + min(2, len(words & _names(plain))) + (2 if because else 0)
-            # The first words after a failure are about it.
-            worth += 0.5 if age == len(texts) - 1 else -0.4 * age
-            worth += 0.5 if "`" in plain else 0
-            explicit = age == len(texts) - 1 and pattern("failing").search(plain) is not None
-            about = worth > most and _is_about(plain, error, change, explicit=explicit)
-            if about and not echoed(plain):
-                best, most = plain, worth
-    return best[:1].upper() + best[1:] if best.partition(" ")[0].isalpha() else best
+    """Return what was changed and what then passed, as a sentence; "" without any change."""
+    parts = list(change)
+    person = [step.what for step in steps if step.did == "person"]
+    if person and 12 <= len(person[-1]) <= _LONGEST_WORD:
+        parts.append(f'the person said "{_code(" ".join(person[-1].split()), _LONGEST_WORD)}"')
+    if not parts:
+        return ""
+    whole = "; ".join(parts)
+    if instead:
+        whole += "" if instead.endswith(_GOT_PAST) else " passed"
+    elif f"ran `{shell.short(call.line)}`" not in parts:
+        whole += f"; then `{_proof(call, failed)}` passed"
+    return f"{whole[:1].upper()}{whole[1:]}."
 
 
-def _joined(solution: str, why: str) -> str:
-    solution = clip(solution, LONGEST - 1)
-    whole = f'{solution} "{why}"' if why else solution
-    return whole if len(whole) <= LONGEST else solution
+def _with_reason(claims: list[str], why: str) -> str:
+    """Return the longest of the claims that leaves room for the reason."""
+    if why:
+        for claim in claims:
+            whole = f'{claim} "{why}"'
+            if len(whole) <= LONGEST:
+                return whole
+    return clip(claims[0], LONGEST - 1)
