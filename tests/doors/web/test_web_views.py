@@ -11,7 +11,8 @@ import pytest
 from browsing import Browser, served_page
 
 from ralph import disk
-from ralph.config import store
+from ralph.clients.drift import save_counts
+from ralph.config import home_folder, store
 from ralph.memory import gates
 from ralph.memory.activity import note_activity
 from ralph.memory.project import Project
@@ -33,6 +34,21 @@ def plan_of(browser: Browser) -> Plan:
 
 def record_ids(text: str) -> list[str]:
     return re.findall(r'href="/record/([^"]+)"', text)
+
+
+# -- what clients write that Ralph does not know
+
+
+@pytest.mark.parametrize("path", ["/", "/conversations"])
+def test_the_page_says_when_a_client_writes_much_that_ralph_does_not_know(
+    browser: Browser, path: str
+) -> None:
+    assert "unknown to this version" not in browser.get(path)
+    met = {"user_message": 62, "tool_<b>batch": 9, "tool_batch": 38}
+    save_counts(home_folder(), "codex", "0.150.1", met)
+    text = browser.get(path)
+    assert "Codex 0.150: 38 % of events unknown to this version of Ralph (tool batch)" in text
+    assert "Update Ralph: it may keep less of these sessions." in text
 
 
 # -- badge and frame

@@ -8,6 +8,8 @@ from typing import Literal
 
 from starlette.responses import Response
 
+from ralph.clients.drift import drift_told
+from ralph.config import home_folder
 from ralph.doors.web.page import SHORT_ID, PageCall, paged
 from ralph.errors import BadInput
 from ralph.memory import conversations, documents
@@ -30,7 +32,12 @@ def list_conversations(call: PageCall) -> Response:
     counts = Counter(tag for state in listed for tag in state.tags)
     rows, paging = paged([one for one in listed if _fits(one, wanted, text)], call.number)
     return call.page(
-        "conversations.html", rows=rows, paging=paging, tags=counts.most_common(_TAGS), tag=wanted
+        "conversations.html",
+        rows=rows,
+        paging=paging,
+        tags=counts.most_common(_TAGS),
+        tag=wanted,
+        drift=drift_told(home_folder()),
     )
 
 

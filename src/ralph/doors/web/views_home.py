@@ -12,6 +12,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from ralph import disk
+from ralph.clients.drift import drift_told
+from ralph.config import home_folder
 from ralph.doors.web.page import PageCall, money, paged, tokens_text
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
@@ -89,6 +91,7 @@ def home(call: PageCall) -> Response:
     return call.page(
         "home.html",
         running=running(call),
+        drift=drift_told(home_folder()),
         lately=lately,
         nothing=not any(rows for _, rows in lately) and not call.memory.recent(1),
         mistakes=history.mistakes(call.memory),
