@@ -347,6 +347,11 @@ class OpenExchange(ABC):
         )
 
 
+# Raise this when readers read more of sessions than before: files that were imported by an older
+# reader are then read again from their beginning.
+READER_VERSION = 2
+
+
 class SessionReader(ABC):
     """Reads a session's file, from its beginning or from where an exchange ended."""
 
@@ -365,6 +370,8 @@ class SessionReader(ABC):
         self._finished: list[SessionExchange] = []
         # How often each name was met.
         self.met: dict[str, int] = {}
+        # The keys of exchanges that an older reader made of what nobody asked.
+        self.no_prompts: list[str] = []
 
     def feed(self, line: bytes) -> list[SessionExchange]:
         """Read one line with its line end; return the exchanges it finished. Never raises."""

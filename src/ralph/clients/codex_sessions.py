@@ -604,8 +604,10 @@ class Rollout(lines.SessionReader):
     def _is_clients(self) -> None:
         """The client did not say that the message before was a person's."""
         if self._unsure is not None:
-            item, _ = self._unsure
+            item, at = self._unsure
             self._unsure = None
+            if len(self.no_prompts) < MOST_TYPED:
+                self.no_prompts.append(self._key_of(item, at))
             self._inject(content_text(item.get("content"))[:_READ])
 
     def _ask(self, item: Mapping[str, Any], message: UserMessage, begins_at: int) -> None:
@@ -620,7 +622,7 @@ class Rollout(lines.SessionReader):
         at = begins_at if self._turn_at is None else self._turn_at
         self._close(at)
         # A turn has one id, however often its line is copied; without an id, use the position.
-        key = turn or text_of(item.get("id")) or f"{self.head.session}@{begins_at}"
+        key = turn or self._key_of(item, begins_at)
         start = msgspec.structs.replace(self._start, head=self.head)
         self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
         opened.is_marked = self._is_marked
@@ -629,6 +631,10 @@ class Rollout(lines.SessionReader):
             opened.see_injected(text)
         opened.ask(typed)
         self._turn_at, self._turn, self._put_in = None, turn, []
+
+    def _key_of(self, item: Mapping[str, Any], at: int) -> str:
+        """Return the name of a message outside of turns: its id, else its position."""
+        return text_of(item.get("id")) or f"{self.head.session}@{at}"
 
     def _inject(self, text: str) -> None:
         if self._open is not None:

@@ -216,6 +216,7 @@ class ConversationContent(msgspec.Struct, frozen=True):
 
     Summaries and ratings name what they are about. `project_ids` is for another machine: the id
     the conversation is stored under, and the id made from the project's first commit.
+    `no_exchanges` are ids of exchanges that an older reader made of what nobody asked.
     """
 
     conversation: Conversation
@@ -224,24 +225,32 @@ class ConversationContent(msgspec.Struct, frozen=True):
     summaries: Sequence[Summary] = ()
     ratings: Mapping[str, Literal[-1, 0, 1]] = {}
     project_ids: Sequence[str] = ()
+    no_exchanges: Sequence[str] = ()
 
 
 class SavedConversations(msgspec.Struct):
     """Which conversations grew, the new exchanges by id, and how many exchanges were known.
 
-    Forgotten exchanges are known, too, and stay forgotten.
+    Forgotten exchanges are known, too, and stay forgotten. `renewed` are the ids of exchanges that
+    came again with more in them; they are among the new ones under another id.
     """
 
     conversations: set[str]
     exchanges: dict[str, Exchange]
     known: int = 0
+    renewed: list[str] = []
+
+
+# Why an exchange was forgotten that was read again.
+RENEWED = "read again by a newer version, which read more"
 
 
 class ConversationImport(msgspec.Struct, kw_only=True):
     """The result of an import; `conversations` counts those that are new or grew.
 
-    `known` counts exchanges that were saved or forgotten before. `waiting` exchanges are still in
-    progress and left for the next import. `files` were read, `unchanged` files have nothing new,
+    `known` counts exchanges that were saved or forgotten before; `renewed` those of the new ones
+    that replace what an older version read. `waiting` exchanges are still in progress and left for
+    the next import. `files` were read, `unchanged` files have nothing new,
     and `unread` lists files that could not be read, and why. `elsewhere` counts sessions of other
     projects and `subagents` those of sub-agents, which are left out; `projects` counts other
     projects that got conversations. `drift` says which clients wrote much that this version of
@@ -251,6 +260,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     conversations: int = 0
     exchanges: int = 0
     known: int = 0
+    renewed: int = 0
     waiting: int = 0
     files: int = 0
     unchanged: int = 0
@@ -367,6 +377,90 @@ class ConversationStream(Stream):
         living = {one.record.id for part in self.parts for one in part._fold.records()}
         return living | self.forgotten()
 
+    def save_again(self, talks: Sequence[ConversationContent]) -> SavedConversations:
+        """Save them; an exchange that an older version of Ralph read replaces it if it holds more.
+
+        A client changes what it writes, and a reader that does not know it keeps a question and an
+        answer, but no errors and no files.
+        """
+        reasons = self.reasons()
+        stale: list[str] = []
+        renewed: list[str] = []
+        ready: list[ConversationContent] = []
+        changed: list[ConversationContent] = []
+        for talk in talks:
+            before = len(stale)
+            stale += [name for name in talk.no_exchanges if self._is_question_alone(name)]
+            exchanges: list[Exchange] = []
+            ratings = dict(talk.ratings)
+            for exchange in talk.exchanges:
+                name = exchange.id
+                while reasons.get(name) == RENEWED:
+                    name = schema.renewed_id(name)
+                if self._holds_less(name, exchange):
+                    stale.append(name)
+                    rating = self.history.ratings.get(name)
+                    name = schema.renewed_id(name)
+                    renewed.append(name)
+                    if rating is not None:
+                        ratings[name] = rating
+                exchanges.append(msgspec.structs.replace(exchange, id=name))
+            ready.append(msgspec.structs.replace(talk, exchanges=exchanges, ratings=ratings))
+            if len(stale) > before:
+                changed.append(ready[-1])
+        saved = self.save(ready)
+        # First the new, then the old: nothing is lost if this ends in between.
+        if stale:
+            self.forget(stale, reason=RENEWED)
+            self._title_again(changed)
+        saved.renewed = renewed
+        return saved
+
+    def _holds_less(self, name: str, now: Exchange) -> bool:
+        """Whether the saved exchange holds no files, or no errors either, and this one does."""
+        if not _holds_work(now):
+            return False
+        saved = self._saved_exchange(name)
+        if saved is None:
+            return False
+        if now.files_touched and not saved.files_touched:
+            return True
+        return bool(now.errors) and not _holds_work(saved)
+
+    def _saved_exchange(self, name: str) -> Exchange | None:
+        record = self.history.records.get(name)
+        if record is None or record.kind != schema.EXCHANGE:
+            return None
+        with contextlib.suppress(BadRecord):  # `verify` reports it
+            exchange: Exchange = schema.content_of(record)
+            return exchange
+        return None
+
+    def _is_question_alone(self, name: str) -> bool:
+        """Whether a saved exchange has neither an answer nor anything that was done."""
+        saved = self._saved_exchange(name)
+        return saved is not None and not (saved.assistant or saved.messages or _holds_work(saved))
+
+    def _title_again(self, talks: Sequence[ConversationContent]) -> None:
+        """Give conversations the title that is read now; one that a person gave stays."""
+        history = self.history
+        named: set[str] = set()
+        for record in history.records.values():
+            if record.kind == schema.LABEL:
+                label: Label = schema.content_of(record)
+                if label.title:
+                    named.add(label.target)
+        titles: list[Record] = []
+        for talk in talks:
+            title = prepared_conversation(talk.conversation).title
+            state = history.conversations.get(talk.conversation.id)
+            if state is None or state.conversation.id in named:
+                continue
+            if title and title != state.conversation.title:
+                titled = Label(target=talk.conversation.id, title=title)
+                titles.append(schema.record_of(titled, id=uuid.uuid4().hex[:16]))
+        self.append(titles)
+
     def save(
         self, talks: Iterable[ConversationContent], *, begins: bool = True
     ) -> SavedConversations:
@@ -480,6 +574,10 @@ class ConversationStream(Stream):
             ):
                 found.append(conversation)
         return found
+
+
+def _holds_work(exchange: Exchange) -> bool:
+    return bool(exchange.files_touched or exchange.errors)
 
 
 def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:

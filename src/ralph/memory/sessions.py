@@ -24,6 +24,7 @@ import msgspec
 from ralph import disk
 from ralph.capture.decisions import session_title
 from ralph.capture.lines import (
+    READER_VERSION,
     FileStamp,
     SessionExchange,
     SessionHead,
@@ -102,8 +103,12 @@ def conversations_of(
     session: str,
     title: str | None,
     project: str = "",
+    no_prompts: Sequence[str] = (),
 ) -> list[ConversationContent]:
-    """Group exchanges into conversations; those copied from another session belong to that one."""
+    """Group exchanges into conversations; those copied from another session belong to that one.
+
+    `no_prompts` are the keys of exchanges that an older reader made of what nobody asked.
+    """
     by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
         if any(own in one.user for own in _OWN_PROMPTS):
@@ -120,7 +125,9 @@ def conversations_of(
             created=some[0].captured.started_at,
         )
         exchanges = [_exchange(conversation.id, one) for one in some]
-        found.append(ConversationContent(conversation, exchanges))
+        keys = {one.key for one in some}
+        nothing = [exchange_id(conversation.id, key) for key in no_prompts if key not in keys]
+        found.append(ConversationContent(conversation, exchanges, no_exchanges=nothing))
     return found
 
 
@@ -158,7 +165,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much of a file is saved, and how the file looked then.
 
     `waits_s`: its last exchange was in progress; it counts as finished once the file has not
-    changed for this long.
+    changed for this long. `reader` is the version of the reader.
     """
 
     size: int = 0
@@ -168,6 +175,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     crc: int = 0
     title: str = ""
     waits_s: float = 0.0
+    reader: int = 0
 
 
 class _Marks(msgspec.Struct):
@@ -308,6 +316,8 @@ class Importer:
 
     def _look_at(self, path: Path, done: int) -> None:
         mark = self._marks.get(str(path), Mark())
+        if mark.reader < READER_VERSION:
+            mark = Mark()
         stamp = self._files.session_stamp(path)
         quiet_s = abs(self._clock() - stamp.mtime_ns / 1e9)
         same = (mark.size, mark.mtime_ns) == stamp
@@ -406,6 +416,7 @@ class Importer:
             session=source.head.session,
             title=reader.title,
             project=source.home.project,
+            no_prompts=reader.no_prompts,
         )
         self._talks.setdefault(source.home, []).extend(talks)
         self._new_marks[str(source.path)] = msgspec.structs.replace(
@@ -413,6 +424,7 @@ class Importer:
             line=mark.line - _newlines(source.file, mark.offset, at),
             crc=beginning(source.file, mark.offset),
             title=reader.title or "",
+            reader=READER_VERSION,
         )
         source.file.seek(at)
 
@@ -428,10 +440,11 @@ class Importer:
                 if home not in self._streams:
                     own, *also = home.ids
                     self._streams[home] = ConversationStream(own, self._store, also=also)
-                saved = self._streams[home].save(free)
+                saved = self._streams[home].save_again(free)
                 self._grown |= saved.conversations
                 self._result.exchanges += len(saved.exchanges)
                 self._result.known += saved.known
+                self._result.renewed += len(saved.renewed)
         if marks:
             self._marks |= marks
             write_marks(self._marks_file, self._marks)

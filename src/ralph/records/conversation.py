@@ -165,6 +165,11 @@ def exchange_id(conversation: str, key: str) -> str:
     return short_id(_NAMESPACE, EXCHANGE, conversation, key)
 
 
+def renewed_id(exchange: str) -> str:
+    """Return the id of an exchange that was read again and then held more."""
+    return short_id(_NAMESPACE, EXCHANGE, exchange)
+
+
 def summary_id(target: str, covers: int) -> str:
     """Return the id of the summary of this many exchanges of a target: it is made once."""
     return said_id(SUMMARY, target, str(covers))

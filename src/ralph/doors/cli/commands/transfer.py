@@ -317,6 +317,7 @@ def _imported(found: ConversationImport) -> Result:
         found.waiting, "session may still be running; its", "sessions may still be running; their"
     )
     remarks = {
+        f"{found.renewed} of which an older version had read less": found.renewed,
         f"{found.known} known": found.known,
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
         f"{running} last exchange comes with the next import": found.waiting,
