@@ -141,15 +141,24 @@ def each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
 # -- processes
 
 
-def fresh(command: Sequence[str], *, home: Path) -> Callable[[], str]:
-    """Return an operation that runs a command in a new process and returns its output."""
-    environment = child_environment(home)
+def fresh(
+    command: Sequence[str],
+    *,
+    home: Path,
+    given: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Callable[[], str]:
+    """Return an operation that runs a command in a new process and returns its output.
+
+    `given` is its input, `environment` more variables.
+    """
+    environment = child_environment(home) | dict(environment or {})
 
     def run() -> str:
         done = subprocess.run(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

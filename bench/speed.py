@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sqlite3
@@ -57,6 +58,8 @@ NUMPY = 'python -c "import numpy"'
 _SIZES = "1000,10000,100000"
 _WARM_UP = 3
 _TARGET_SIZE = 10_000  # below it, a search has little more than its fixed cost
+# So much longer may a record and the start of a session take in a long memory than in a short one.
+_GROWTH = 1.5
 
 
 def main(args: Sequence[str]) -> int:
@@ -97,11 +100,28 @@ def run(
                 if name in only and (name != "start" or number == 0):
                     tell(f"{size:,}: {name}")
                     rows += MEASURES[name](place, repeat)
-    return rows
+    return [*rows, *_growth(rows)]
+
+
+def _growth(rows: Sequence[Row]) -> list[Row]:
+    """Compare a record and the start of a session in the longest memory and in the shortest."""
+    grown: list[Row] = []
+    for what in (_ONE_RECORD, _SESSION_START):
+        found = sorted((row for row in rows if row.what == what), key=lambda row: row.size or 0)
+        if len(found) > 1:
+            short, long = found[0], found[-1]
+            # Both in units of `python -c pass`, which was measured with each of them.
+            both = Compared((long.ratio * short.reference,), (short.ours,))
+            named = f"the same with {short.size:,} records"
+            target = Target(ratio=_GROWTH)
+            grown.append(row_of(f"{what}, grown", long.size, both, named, target=target))
+    return grown
 
 
 # -- fresh processes
 
+_ONE_RECORD = "ralph record, one iteration, fresh process"
+_SESSION_START = "SessionStart hook after a change, fresh process"
 _SEARCH = """
 import sys
 from ralph import open_ralph
@@ -165,6 +185,38 @@ def cold(place: BenchProject, repeat: int) -> list[Row]:
         "fresh process to first record kept": (python(_REMEMBER, *where), NO_TARGET),
     }
     return beside_numpy(place, measures, rounds=2 * repeat)
+
+
+def process(place: BenchProject, repeat: int) -> list[Row]:
+    """Measure what a person waits for most often, each time in a new process."""
+    environment = {"RALPH_SUMMARIZER_CONVERSATION_ENABLED": "false"}
+    environment |= {"RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false", "RALPH_HOOK_TIMEOUT_S": "60"}
+    record = [*ralph_command(), "--project", str(place.project), "record", "-", "--json"]
+    start = [*ralph_command(), "--project", str(place.project), "hook", "session-start"]
+    rounds, warm_up = 4 * repeat, 1
+    new = iter(_new_iterations(place, rounds + warm_up))
+    starts = itertools.count()
+
+    def save() -> str:
+        given = json.dumps({**next(new), "feature": FEATURE})
+        return fresh(record, home=place.home, given=given)()
+
+    def begin() -> None:
+        # Something was saved since the last session, so the text is made again.
+        given = {"session_id": f"bench-{next(starts)}", "cwd": str(place.project)}
+        # Another environment counts as a change, too.
+        around = {**environment, "RALPH_BENCH": given["session_id"]}
+        told = fresh(start, home=place.home, given=json.dumps(given), environment=around)()
+        if "additionalContext" not in told:
+            raise RalphError("the start of a session was told nothing", where="scripts/bench")
+
+    operations: dict[str, Callable[[], object]] = {_ONE_RECORD: save, _SESSION_START: begin}
+    operations["python"] = fresh(python("pass"), home=place.home)
+    times = in_turns(operations, rounds=rounds, warm_up=warm_up)
+    return [
+        row_of(what, place.size, Compared(times[what], times["python"]), "python -c pass")
+        for what in (_ONE_RECORD, _SESSION_START)
+    ]
 
 
 def beside_numpy(
@@ -533,6 +585,7 @@ MEASURES: dict[str, Callable[[BenchProject, int], list[Row]]] = {
     "ingest": ingest,
     "disk": size_on_disk,
     "memory": memory,
+    "process": process,
     "cold": cold,
     "search": search,
     "remember": remember,

@@ -29,6 +29,8 @@ WHATS = {
     "fresh process to first answer, open_ralph()",
     "fresh process to first answer, ralph search --json",
     "fresh process to first record kept",
+    "ralph record, one iteration, fresh process",
+    "SessionStart hook after a change, fresh process",
     "warm search",
     "one remember",
     "remember until another process finds it",

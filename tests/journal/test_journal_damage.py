@@ -15,8 +15,9 @@ from journaling import living, note, summary
 
 from ralph.errors import JournalError
 from ralph.journal import Fold
-from ralph.journal.file import JsonlJournal, scan
+from ralph.journal.file import JsonlJournal
 from ralph.journal.line import MAX_LINE_BYTES, write_record
+from ralph.journal.position import scan
 from ralph.records import JournalRecord
 
 A = write_record(note("a", 1))

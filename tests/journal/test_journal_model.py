@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from journaling import forgotten, note, unnumbered
 
 from ralph.errors import RecordForgotten
-from ralph.journal import Fold
+from ralph.journal import Fold, Selection
 from ralph.journal.file import JsonlJournal
+from ralph.journal.ledger import Ledger
 from ralph.records import Record
 
 Key = tuple[str, str]  # id and digest
@@ -32,6 +35,7 @@ class Branch:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.ledger = Ledger(path.parent / "ledgers", path.name)
         self.journal = JsonlJournal(path)
         self.fold = Fold(JsonlJournal(path))
         self.position: str | None = None
@@ -194,7 +198,77 @@ class JournalLaw(RuleBasedStateMachine):
             assert branch.journal.verify()[0] == len(branch.living)
 
 
+# What may be wrong in a ledger although it looks whole.
+LIES = (
+    "UPDATE head SET last_number = 0",
+    "DELETE FROM entry WHERE row = 1",
+    "DELETE FROM entry",
+    "DELETE FROM head",
+    "UPDATE entry SET start = start + 1",
+)
+
+
+class LedgerLaw(JournalLaw):
+    """The law holds with a ledger, too, whatever happens to the ledger."""
+
+    @rule(name=branches)
+    def reopen(self, name: str) -> None:
+        branch = self.branches[name]
+        branch.journal = with_ledger(branch)
+
+    @rule(name=branches)
+    def delete_the_ledger(self, name: str) -> None:
+        self.branches[name].ledger.path.unlink(missing_ok=True)
+
+    @rule(name=branches)
+    def take_the_ledger_of_the_other(self, name: str) -> None:
+        other = self.branches["theirs" if name == "ours" else "ours"].ledger
+        if other.path.exists():
+            shutil.copy(other.path, self.branches[name].ledger.path)
+
+    @rule(name=branches, statement=st.sampled_from(LIES))
+    def let_the_ledger_lie(self, name: str, statement: str) -> None:
+        path = self.branches[name].ledger.path
+        if path.exists():
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                with contextlib.suppress(sqlite3.DatabaseError):  # it was damaged before
+                    connection.execute(statement)
+                connection.commit()
+
+    @rule(name=branches, size=st.sampled_from([0, 100, 5000]))
+    def damage_the_ledger(self, name: str, size: int) -> None:
+        path = self.branches[name].ledger.path
+        if path.exists():
+            with path.open("rb+") as file:
+                file.seek(size)
+                file.write(b"damage" * 50)
+
+    @rule(name=branches, count=st.integers(0, 3), run=runs)
+    def select(self, name: str, count: int, run: str) -> None:
+        branch = self.branches[name]
+        everything = Fold(JsonlJournal(branch.path)).records()
+        ids = {*list(branch.stones)[:1], *(located.record.id for located in everything[:1])}
+        for selection in (
+            Selection(kinds=("iteration",), newest=count),
+            Selection(run=run),
+            Selection(ids=ids),
+        ):
+            selected = Fold(with_ledger(branch)).select(selection)
+            assert selected == selection.of(everything)
+        ever = {*branch.stones, *(record_id for record_id, _ in branch.records)}
+        assert Fold(with_ledger(branch)).known({*ids, "unknown"}) == ids & ever
+
+
+def with_ledger(branch: Branch) -> JsonlJournal:
+    """The journal as a new process opens it, with a ledger for every line."""
+    return JsonlJournal(branch.path, ledger=branch.ledger, ledger_step_bytes=0)
+
+
 JournalLaw.TestCase.settings = settings(
     max_examples=examples(50), stateful_step_count=25, deadline=None
 )
+LedgerLaw.TestCase.settings = settings(
+    max_examples=examples(25), stateful_step_count=20, deadline=None
+)
 test_any_order_of_events_keeps_the_law_of_the_journal = JournalLaw.TestCase
+test_any_order_of_events_keeps_the_law_with_a_ledger = LedgerLaw.TestCase

@@ -275,7 +275,7 @@ class Summarizer(Worker):
                     else:
                         self._skipped.add(exchange)
         # A forgotten summary is not written again, and an empty text gets none.
-        done = memory.stream.met() | self._skipped
+        done = memory.stream.known([each.key for each in found]) | self._skipped
         found = [each for each in found if each.key not in done]
         return sorted(found, key=lambda each: each.at, reverse=True)
 

@@ -6,8 +6,8 @@ A journal knows record envelopes and tombstones, not record bodies. Only `forget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -46,6 +46,37 @@ class Batch(msgspec.Struct, frozen=True):
     done: bool
 
 
+class Selection(msgspec.Struct, frozen=True):
+    """Which live records are wanted: of these kinds, of this run, or with these ids.
+
+    `newest`: only this many of each kind, by time.
+    """
+
+    kinds: tuple[str, ...] = ()
+    ids: Collection[str] = ()
+    run: str | None = None
+    newest: int | None = None
+
+    def of(self, records: Iterable[JournalRecord]) -> list[JournalRecord]:
+        """Return those of the live records that are wanted, in the given order."""
+        wanted = [located for located in records if self._wants(located.record)]
+        if self.newest is None:
+            return wanted
+        by_kind: dict[str, list[JournalRecord]] = {}
+        for located in wanted:
+            by_kind.setdefault(located.record.kind, []).append(located)
+        newest: set[int] = set()
+        for found in by_kind.values():
+            found.sort(key=lambda located: (located.record.at, located.line))
+            newest |= {id(located) for located in found[max(0, len(found) - self.newest) :]}
+        return [located for located in wanted if id(located) in newest]
+
+    def _wants(self, record: Record) -> bool:
+        if record.kind in self.kinds or record.id in self.ids:
+            return True
+        return self.run is not None and record.source.run == self.run
+
+
 class Followed(Protocol):
     """The part of a journal that an index needs to follow it."""
 
@@ -70,6 +101,17 @@ class Journal(Followed, Protocol):
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """Return how many records can be read, and every problem found."""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A journal that can return a few records without being read as a whole."""
+
+    def select(self, selection: Selection) -> list[JournalRecord] | None:
+        """Return some of the live records in journal order; None if it must be read."""
+
+    def known(self, ids: Collection[str]) -> set[str] | None:
+        """Return those of the ids that it has or had; None if it must be read."""
 
 
 class Journals(Protocol):
@@ -149,6 +191,27 @@ class Fold:
         """Return the live records after the first `count`, as of now."""
         self._look()
         return self._listed[count:]
+
+    def select(self, selection: Selection) -> list[JournalRecord]:
+        """Return some of the live records in journal order, as of now.
+
+        If none were read yet, a long journal is asked for these alone.
+        """
+        if self.position is None and isinstance(self._journal, Selective):
+            found = self._journal.select(selection)
+            if found is not None:
+                return found
+        return selection.of(self.records())
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return those of the ids that the journal has or had, as of now."""
+        if self.position is None and isinstance(self._journal, Selective):
+            found = self._journal.known(ids)
+            if found is not None:
+                return found
+        self._look()
+        living = {located.record.id for located in self._listed}
+        return {record_id for record_id in ids if record_id in living or record_id in self._reasons}
 
     def reasons(self) -> Mapping[str, str]:
         """Return why each forgotten record was forgotten, by id, as of now."""

@@ -9,9 +9,9 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 from urllib.parse import quote, unquote
 from zlib import crc32
 
@@ -19,110 +19,50 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
-from ralph.journal import Appended, Batch, Drafts, Ids, Stones, read_position, write_position
+from ralph.journal import (
+    Appended,
+    Batch,
+    Drafts,
+    Ids,
+    Selection,
+    Stones,
+    read_position,
+    write_position,
+)
 from ralph.journal import line as entries
-from ralph.journal.line import AppenderState, Check, Step, Unreadable, read_line, read_lines
+from ralph.journal.ledger import Ledger, LedgerOff, LedgerView, ledger_goes_on
+from ralph.journal.line import AppenderState, Check, Unreadable, read_line, read_lines
+from ralph.journal.position import (
+    BUFFER_BYTES,
+    NO_FILE,
+    TAIL_BYTES,
+    FilePosition,
+    position_at,
+    resume,
+    scan,
+    tail_hash,
+)
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
 FREE_SPACE = "Free up disk space or fix the permissions, then try again."
-_BUFFER_BYTES = 1024 * 1024
-# Covers several whole lines: lines that differ only in their envelopes must not look the same.
-_TAIL_BYTES = 16 * 1024
 # About half a million records. A cloned repository can ship a huge file that compresses well.
 _LARGEST_BYTES = 1 << 30
+# So much of a journal may be missing in its ledger. Reading it takes a few milliseconds, and a
+# journal that is not longer needs no ledger.
+_LEDGER_STEP_BYTES = 256 * 1024
 # Finds the ids of records, but not of tombstones, in a damaged line.
 _BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % entries.FORGOTTEN.encode())
-
-
-def scan(
-    file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0, crc: int = 0
-) -> Iterator[Step]:
-    """Yield each line from the offset on. Together the steps cover every byte of the file."""
-    file.seek(offset)
-    seen_crlf = False
-    while raw := file.readline(max_line_bytes + 1):
-        line += 1
-        start, notes = offset, list[str]()
-        ended = raw.endswith(b"\n")
-        offset += len(raw)
-        crc = crc32(raw, crc)
-        if not ended and len(raw) > max_line_bytes:  # skip the rest without loading it
-            raw = b""
-            while not ended and (more := file.readline(_BUFFER_BYTES)):
-                offset += len(more)
-                crc = crc32(more, crc)
-                ended = more.endswith(b"\n")
-            notes.append(f"is {offset - start} bytes long, over the limit of {max_line_bytes}")
-        if start == 0 and raw.startswith(entries.BOM):
-            raw = raw[len(entries.BOM) :]
-            notes.append("begins with a byte order mark; it was ignored")
-        if raw.endswith(b"\r\n") and not seen_crlf:
-            seen_crlf = True
-            notes.append("ends with CRLF (other lines may too); it was read anyway")
-        entry: Record | Tombstone | None = None
-        digest, torn = "", False
-        if text := raw.strip(b" \t\r\n"):
-            try:
-                entry, digest = read_line(text)
-            except Unreadable as error:
-                torn = not ended
-                notes.append(f"is torn: it {error}" if torn else str(error))
-        yield Step(line, start, offset, crc, entry, digest, "; ".join(notes) or None, torn, ended)
-        if not ended:
-            return  # anything a writer appends now is the rest of this line, not a new one
-
-
-# -- A position in a journal's file, and how to check that the bytes before it are unchanged.
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class FilePosition(msgspec.Struct, frozen=True):
-    """How far a file was read, and enough about it to notice that it was replaced.
-
-    `line` counts the lines that end before the offset. `crc` covers all bytes before the offset,
-    and `tail` is a hash of the last of them.
-    """
-
-    offset: _Count
-    line: _Count
-    inode: int
-    size: int
-    mtime_ns: int
-    crc: int
-    tail: str
-    done: bool
-
-
-_NO_FILE = FilePosition(0, 0, 0, 0, 0, 0, "", done=True)
-
-
-def _position(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, done: bool) -> str:
-    inode, size, mtime_ns = stat.st_ino, stat.st_size, stat.st_mtime_ns
-    return write_position(FilePosition(offset, line, inode, size, mtime_ns, crc, tail, done))
-
-
-def _tail_hash(file: BinaryIO, offset: int) -> str:
-    """A hash of the last bytes before the offset."""
-    start = max(0, offset - _TAIL_BYTES)
-    file.seek(start)
-    return entries.short_hash(file.read(offset - start))
-
-
-def _crc_of(file: BinaryIO, end: int) -> int:
-    """The crc of everything before the offset."""
-    file.seek(0)
-    crc = 0
-    while (left := end - file.tell()) > 0 and (data := file.read(min(left, _BUFFER_BYTES))):
-        crc = crc32(data, crc)
-    return crc
 
 
 def disk_error(what: str, path: Path, error: OSError, todo: str) -> JournalError:
     """Return the error for a failed read or write; `{}` in `what` becomes the reason."""
     todo = getattr(error, "todo", None) or todo
     return JournalError(what.format(error.strerror or error), where=str(path), todo=todo)
+
+
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 class JsonlJournal(msgspec.Struct, eq=False):
@@ -132,6 +72,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
     name: str = ""
     lock_timeout_s: float = LOCK_TIMEOUT_S
     max_line_bytes: int = entries.MAX_LINE_BYTES
+    ledger: Ledger | None = None
+    ledger_step_bytes: int = _LEDGER_STEP_BYTES
     state: AppenderState = msgspec.field(default_factory=AppenderState)
 
     def __post_init__(self) -> None:
@@ -145,22 +87,18 @@ class JsonlJournal(msgspec.Struct, eq=False):
         """
         if not drafts:
             return []
+        if self.state.position is None:
+            self._extend_ledger()
+        uses_ledger = True
         while True:
-            with self._locked() as fd:
-                try:
-                    state = self._catch_up()
-                    state.last_number = max(state.last_number, above)
-                    appended, fresh = state.plan(drafts, self.name, check, self.max_line_bytes)
-                    data = b"".join(line for _, line in fresh)
-                    if data:
-                        self._write(fd, data)
-                except BaseException:
-                    self.state = AppenderState()  # it may contain unwritten records
-                    raise
-                if not data or disk.is_current(fd, self.path):
-                    return appended
-                # A program that ignores the lock (git, an editor) replaced the file meanwhile.
-                self.state = AppenderState()
+            try:
+                appended = self._append(drafts, above, check, uses_ledger=uses_ledger)
+            except LedgerOff:
+                uses_ledger = False  # the journal itself has everything
+                continue
+            if appended is not None:
+                self._extend_ledger()
+                return appended
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Return the entries after the position, at most `limit` lines."""
@@ -170,7 +108,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
         except FileNotFoundError:
             at = read_position(position, FilePosition)
             restarted = position is not None and (at is None or at.inode != 0)
-            return Batch((), (), (), write_position(_NO_FILE), restarted, done=True)
+            return Batch((), (), (), write_position(NO_FILE), restarted, done=True)
 
     def unchanged(self, position: str | None) -> bool:
         """Return True only if nothing was written since the position. Cheap, for every query."""
@@ -186,6 +124,39 @@ class JsonlJournal(msgspec.Struct, eq=False):
         except OSError:
             return False  # reading reports why
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
+
+    def select(self, selection: Selection) -> list[JournalRecord] | None:
+        """Return some of the live records in journal order; None if the journal must be read."""
+        try:
+            with self._with_ledger() as found:
+                if found is None:
+                    return None
+                file, view, newer = found
+                gone = {stone.id for stone in newer.tombstones}
+                wanted = [place for place in view.places(selection) if place.id not in gone]
+                wanted.sort(key=lambda place: place.line)
+                records = [view.record_at(place, file, self.name) for place in wanted]
+                for located in newer.records:
+                    if located.record.id not in gone and not view.is_forgotten(located.record.id):
+                        records.append(located)
+        except (LedgerOff, FileNotFoundError):
+            return None
+        contents = {(each.record.id, each.record.digest): each for each in reversed(records)}
+        return selection.of(reversed(contents.values()))
+
+    def known(self, ids: Collection[str]) -> set[str] | None:
+        """Return those of the ids that it has or had; None if the journal must be read."""
+        try:
+            with self._with_ledger() as found:
+                if found is None:
+                    return None
+                _, view, newer = found
+                known = view.known(ids)
+        except (LedgerOff, FileNotFoundError):
+            return None
+        known |= {located.record.id for located in newer.records}
+        known |= {stone.id for stone in newer.tombstones}
+        return known.intersection(ids)
 
     def forget(self, ids: Ids, *, reason: str | None = None, stones: Stones = ()) -> list[str]:
         """Delete records for good, leave a tombstone for each, and return the ids that existed."""
@@ -214,7 +185,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        with self._reading(), disk.open_reader(self.path, buffering=_BUFFER_BYTES) as file:
+        with self._reading(), disk.open_reader(self.path, buffering=BUFFER_BYTES) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST_BYTES:
                 raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_BYTES} bytes")
             yield file
@@ -229,16 +200,48 @@ class JsonlJournal(msgspec.Struct, eq=False):
             todo = "Fix the file's permissions, then try again."
             raise disk_error("cannot read the journal ({})", self.path, error, todo) from error
 
+    @contextlib.contextmanager
+    def _with_ledger(self) -> Iterator[tuple[BinaryIO, LedgerView, Batch] | None]:
+        """Yield the file, its ledger, and what was appended since; None without a ledger."""
+        if self.ledger is None:
+            yield None
+            return
+        with self._opened() as file:
+            if _size(file) <= self.ledger_step_bytes:
+                yield None
+                return
+            if not self.ledger.is_near(file, self.ledger_step_bytes):
+                self.ledger.extend(file, self.max_line_bytes)
+            with self.ledger.view() as view:
+                head = view.trusted_head(file)
+                if head is None:
+                    yield None
+                else:
+                    yield file, view, self._read(file, head.position, None)
+
+    def _extend_ledger(self) -> None:
+        """Add what was appended to the ledger, if it is much."""
+        if self.ledger is None:
+            return
+        at = read_position(self.state.position, FilePosition)
+        if at is not None and at.offset <= self.ledger.offset + self.ledger_step_bytes:
+            return
+        with contextlib.suppress(LedgerOff, JournalError, OSError), self._opened() as file:
+            if _size(file) <= self.ledger.offset + self.ledger_step_bytes:
+                return
+            if not self.ledger.is_near(file, self.ledger_step_bytes):
+                self.ledger.extend(file, self.max_line_bytes)
+
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
-        start = (resumed := self._resume(file, position, stat)) or _NO_FILE
+        start = (resumed := resume(file, position, stat)) or NO_FILE
         offset, line, crc = start.offset, start.line, start.crc
         records: list[JournalRecord] = []
         stones: list[Tombstone] = []
         file.seek(offset)
         # Read many lines at once until something looks wrong, then the rest line by line.
-        while limit is None and (data := file.read(_BUFFER_BYTES)):
-            data += file.readline(_BUFFER_BYTES)
+        while limit is None and (data := file.read(BUFFER_BYTES)):
+            data += file.readline(BUFFER_BYTES)
             found = read_lines(data, self.name, line)
             if found is None:
                 del data  # a line may be long
@@ -253,32 +256,57 @@ class JsonlJournal(msgspec.Struct, eq=False):
             last = whole[-1]
             offset, crc = last.end, last.crc
             line = last.line if last.ended else last.line - 1
-        end = _position(stat, offset, line, crc, _tail_hash(file, offset), done=done)
+        end = position_at(stat, offset, line, crc, tail_hash(file, offset), done=done)
         restarted = resumed is None and position is not None
         more, more_stones, complaints = entries.sort_steps(self.name, steps)
         every, buried = (*records, *more), (*stones, *more_stones)
         return Batch(every, buried, complaints, end, restarted, done)
 
-    def _resume(
-        self, file: BinaryIO, position: str | None, stat: os.stat_result
-    ) -> FilePosition | None:
-        """Return the position if the bytes before it are unchanged, else None."""
-        at = read_position(position, FilePosition)
-        if at is None:
-            return None
-        if at.inode == 0 and at.offset == 0:
-            return at  # there was no file before: everything is new, nothing was removed
-        if at.inode != stat.st_ino or at.offset > stat.st_size:
-            return None
-        if stat.st_size == at.size and stat.st_mtime_ns != at.mtime_ns:
-            # Edited in place, or an append has just begun: the mtime changes before the size.
-            return at if _crc_of(file, at.offset) == at.crc else None
-        return at if _tail_hash(file, at.offset) == at.tail else None
-
     # -- writing
 
-    def _catch_up(self) -> AppenderState:
+    def _append(
+        self, drafts: Drafts, above: int, check: Check | None, *, uses_ledger: bool
+    ) -> list[Appended] | None:
+        """Append all drafts; None if another program has replaced the file meanwhile."""
+        with self._locked() as fd, self._older_entries(fd, uses_ledger=uses_ledger) as older:
+            try:
+                state = self._catch_up(older)
+                state.last_number = max(state.last_number, above)
+                appended, fresh = state.plan(drafts, self.name, check, self.max_line_bytes)
+                data = b"".join(line for _, line in fresh)
+                if data:
+                    self._write(fd, data)
+            except BaseException:
+                self.state = AppenderState()  # it may contain unwritten records
+                raise
+            if not data or disk.is_current(fd, self.path):
+                return appended
+            # A program that ignores the lock (git, an editor) replaced the file meanwhile.
+            self.state = AppenderState()
+            return None
+
+    @contextlib.contextmanager
+    def _older_entries(self, fd: int, *, uses_ledger: bool) -> Iterator[LedgerView | None]:
+        """Yield the ledger, unless this process has read the whole journal itself."""
+        whole = self.state.position is not None and self.state.base is None
+        short = os.fstat(fd).st_size <= self.ledger_step_bytes
+        if self.ledger is None or not uses_ledger or whole or short:
+            yield None
+            return
+        with self.ledger.view() as view:
+            yield view
+
+    def _catch_up(self, older: LedgerView | None) -> AppenderState:
         """Return the state of the file now, reading only from where this process last stopped."""
+        if self.state.base is not None and not ledger_goes_on(older, self.state.base):
+            self.state = AppenderState()
+        if self.state.position is None and older is not None:
+            with self._opened() as file:
+                head = older.trusted_head(file)
+            if head is not None:
+                self.state = AppenderState(head.last_number, head.position, base=head.position)
+        if self.state.base is not None:
+            self.state.older = older
         if self.unchanged(self.state.position):
             return self.state
         batch = self.read(self.state.position)
@@ -293,8 +321,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
 
     def _write(self, fd: int, data: bytes) -> None:
         size = os.fstat(fd).st_size
-        os.lseek(fd, max(0, size - _TAIL_BYTES), os.SEEK_SET)
-        last = os.read(fd, _TAIL_BYTES)
+        os.lseek(fd, max(0, size - TAIL_BYTES), os.SEEK_SET)
+        last = os.read(fd, TAIL_BYTES)
         if last and not last.endswith(b"\n"):  # a torn last line stays, on its own line
             data = b"\n" + data
         disk.write_all(fd, data)
@@ -304,9 +332,9 @@ class JsonlJournal(msgspec.Struct, eq=False):
         if at is not None and at.offset == size:
             # Our next append need not read back what we just wrote.
             line = at.line + data.count(b"\n")
-            tail = entries.short_hash((last + data)[-_TAIL_BYTES:])
+            tail = entries.short_hash((last + data)[-TAIL_BYTES:])
             crc = crc32(data, at.crc)
-            end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
+            end = position_at(os.fstat(fd), size + len(data), line, crc, tail, done=True)
             self.state.position = end
         else:  # the state must never include entries after its position
             self.state = AppenderState()
@@ -371,11 +399,19 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE
 class JournalFolder:
     """The journals of one memory, each in a file named after it."""
 
-    def __init__(self, path: Path, shown: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shown: str = "",
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        ledgers: Path | None = None,
+    ) -> None:
         self.path = path
         self.where = str(path)
         self._shown = shown
         self._lock_timeout_s = lock_timeout_s
+        # The folder for the ledgers of long journals.
+        self._ledgers = ledgers
         self._open: dict[str, JsonlJournal] = {}
         # The journals that existed when the folder was last read.
         self._named: frozenset[str] = frozenset()
@@ -392,7 +428,10 @@ class JournalFolder:
                     todo = "Use the name as it was written first."
                     raise BadInput(what, where=self.where, todo=todo)
             shown = f"{self._shown}/{file.name}" if self._shown else file.name
-            self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
+            ledger = Ledger(self._ledgers, file.name) if self._ledgers else None
+            self._open[name] = JsonlJournal(
+                file, name=shown, lock_timeout_s=self._lock_timeout_s, ledger=ledger
+            )
         return self._open[name]
 
     def names(self) -> list[str]:

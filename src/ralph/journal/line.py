@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from sys import intern
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -155,12 +155,25 @@ def short_hash(data: bytes) -> str:
 # -- Planning an append: what it adds to the entries already in the journal.
 
 
+class OlderEntries(Protocol):
+    """The entries that an appender has not read itself."""
+
+    def numbers(self, key: str) -> tuple[tuple[str, int], ...]:
+        """Return ids and numbers by a record's digest, or by the time of a forgotten one."""
+
+    def is_forgotten(self, record_id: str) -> bool:
+        """Whether there is a tombstone for this id."""
+
+
 class AppenderState(msgspec.Struct, eq=False):
     """What an appender knows about existing entries: the last number, contents, tombstones."""
 
     last_number: int = 0
     position: str | None = None
     forgotten: set[str] = set()
+    # If it began where a ledger ends: that position, and the entries before it.
+    base: str | None = None
+    older: OlderEntries | None = None
     # Ids and numbers, by the digest of a live record or the creation time of a forgotten one.
     _numbers: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -170,6 +183,16 @@ class AppenderState(msgspec.Struct, eq=False):
         if all(other != record_id for other, _ in known):
             self._numbers[digest] = (*known, (record_id, number))
         self.last_number = max(self.last_number, number)
+
+    def _known(self, key: str) -> tuple[tuple[str, int], ...]:
+        """Return the ids and numbers of existing entries by digest or time."""
+        known = self._numbers.get(key, ())
+        return known if self.older is None else (*self.older.numbers(key), *known)
+
+    def _is_forgotten(self, record_id: str) -> bool:
+        if record_id in self.forgotten:
+            return True
+        return self.older is not None and self.older.is_forgotten(record_id)
 
     def bury(self, record_id: str, number: int, was_at: str) -> None:
         """Add an existing tombstone."""
@@ -187,10 +210,10 @@ class AppenderState(msgspec.Struct, eq=False):
         fresh: list[tuple[Record, bytes]] = []
         for draft in drafts:
             record = draft if isinstance(draft, Record) else self._number(draft)
-            if record.id in self.forgotten:
+            if self._is_forgotten(record.id):
                 what = f"record {record.id} was forgotten and cannot be added again"
                 raise RecordForgotten(what, where=name)
-            new = all(known != record.id for known, _ in self._numbers.get(record.digest, ()))
+            new = all(known != record.id for known, _ in self._known(record.digest))
             if new:
                 line = write_record(record)
                 if check:
@@ -208,7 +231,7 @@ class AppenderState(msgspec.Struct, eq=False):
         """Number the draft: as before if the journal has or had it, else with the next number."""
         record = draft(self.last_number + 1)
         for key in (record.digest, record.at):
-            for known, number in self._numbers.get(key, ()):
+            for known, number in self._known(key):
                 again = draft(number)
                 if again.id == known:
                     return again

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ralph.capture.decisions import is_plain
+from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
@@ -34,6 +35,9 @@ _RESULT_CHARS = 220
 _MISTAKE_FROM = 3
 _STUMBLES = 2
 _SESSIONS_READ = 60
+# How much of a long memory is read. What matters now is in the newest part.
+_ITERATIONS_READ = 300
+_EXCHANGES_READ = 1500
 # As git prints it: `[main 1a2b3c4] Subject`.
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100} [0-9a-f]{7,40}\] (.{3,200})$", re.M)
 
@@ -84,7 +88,9 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
         return there.brief(focus)  # type: ignore[no-any-return]
     found = [_feature(ralph, view, focus, *one) for one in _features_now(ralph, view, focus)]
     features = tuple(one for one in found if one is not None)
-    history = ralph.conversations.stream.history if ralph.conversations.exist else None
+    history: ConversationStates | None = None
+    if ralph.conversations.exist:
+        history = ralph.conversations.stream.lately(_EXCHANGES_READ)
     runs = [one.errors for now in features for one in now.told]
     notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
     sessions: list[PastSession] = []
@@ -92,13 +98,14 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
     if history is not None:
         talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
         talks = talks[-_SESSIONS_READ:]
-        met = [_met(ralph, history.exchanges.get(name, ())) for name, _ in talks]
+        met = [_met(history, history.exchanges.get(name, ())) for name, _ in talks]
         runs += [errors for errors, _ in met]
         stumbles = [made for _, made in met]
         for name, state in islice(reversed(talks), _SESSIONS):
             if exchanges := history.read_exchanges([name]):
                 sessions.append(_session(name, state.conversation.title, state.last, exchanges))
-        notes += [ralph.conversations.stream.content(one) for one in ralph.conversations.said(NOTE)]
+        private = [one for one in history.records.values() if one.kind == NOTE]
+        notes += [ralph.conversations.stream.content(one) for one in private]
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
     # A person's notes come first, then others'; the newest of each first.
@@ -126,15 +133,14 @@ _errors_in = msgspec.json.Decoder(_SeenErrors).decode
 
 
 def _met(
-    ralph: Ralph, exchanges: Sequence[str]
+    history: ConversationStates, exchanges: Sequence[str]
 ) -> tuple[tuple[ErrorSeen, ...], tuple[ErrorSeen, ...]]:
     """Return the errors of a session, and its stumbles."""
-    records = ralph.conversations.stream.history.records
     errors: list[ErrorSeen] = []
     stumbles: list[ErrorSeen] = []
     for one in exchanges:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` reports it
-            seen = _errors_in(records[one].body)
+            seen = _errors_in(history.records[one].body)
             errors += seen.errors
             stumbles += (ErrorSeen(shape, count=times) for shape, times in seen.stumbles.items())
     return tuple(errors), tuple(stumbles)
@@ -183,8 +189,8 @@ def _changed(exchange: Exchange) -> bool:
 def _feature(
     ralph: Ralph, view: PlanView, focus: Focus | None, name: str, chosen: str
 ) -> FeatureNow | None:
-    pairs = [(one, record.record.id) for record, one in ralph.feature(name).iterations()]
-    pairs.sort(key=lambda pair: (pair[0].iteration_number or 0, pair[0].timestamp or ""))
+    newest = ralph.feature(name).newest(_ITERATIONS_READ)
+    pairs = [(iteration, located.record.id) for located, iteration in newest]
     iterations = [iteration for iteration, _ in pairs]
     feature = next((one for one in view.features if one.name == name), None)
     planned = [task for task in view.tasks if task.feature == name]

@@ -13,10 +13,11 @@ import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
+from ralph.journal import Selection
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.recall import Hit
 from ralph.recall.search import Question
-from ralph.records import Complaint, Record, clean_text, iteration, utc
+from ralph.records import Complaint, JournalRecord, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
 from ralph.records.iteration import EMBEDDING_CHARS, TRUNCATED, cut, fit, fit_texts
@@ -372,10 +373,32 @@ class ConversationStream(Stream):
         """Return the ids of all forgotten records."""
         return frozenset(self.reasons())
 
-    def met(self) -> set[str]:
-        """Return the ids of all records ever saved here, forgotten or not."""
-        living = {one.record.id for part in self.parts for one in part._fold.records()}
-        return living | self.forgotten()
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return those of the ids that were ever saved here, forgotten or not."""
+        return {name for part in self.parts for name in part._fold.known(ids)}
+
+    def select(self, selection: Selection) -> list[JournalRecord]:
+        """Return some of the living records that may be seen, without reading long journals."""
+        found = [located for part in self.parts for located in part._fold.select(selection)]
+        return [located for located in found if self.shows(located.record)]
+
+    def lately(self, exchanges: int) -> ConversationStates:
+        """Return the conversations of the newest exchanges, with the tags and notes of all.
+
+        A conversation that began earlier has only its newest exchanges.
+        """
+        if any(self._seen):
+            return self.history  # all of it is read already
+        newest = self.select(Selection(kinds=(schema.EXCHANGE,), newest=exchanges))
+        names: set[str] = set()
+        for located in newest:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                names.add(_belonging(located.record.body).conversation)
+        about = self.select(Selection(kinds=(schema.LABEL, NOTE), ids=names))
+        states = ConversationStates()
+        for located in (*about, *newest):
+            states.add(located.record)
+        return states
 
     def save_again(self, talks: Sequence[ConversationContent]) -> SavedConversations:
         """Save them; an exchange that an older version of Ralph read replaces it if it holds more.
@@ -468,7 +491,10 @@ class ConversationStream(Stream):
 
         `begins`: whether to save the conversations themselves, too.
         """
-        met = self.met()
+        talks = list(talks)
+        named = {talk.conversation.id for talk in talks}
+        named |= {exchange.id for talk in talks for exchange in talk.exchanges}
+        met = self.known(named)
         records: list[Record] = []
         saved = SavedConversations(set(), {})
         for talk in talks:
@@ -485,12 +511,15 @@ class ConversationStream(Stream):
                 saved.conversations.add(conversation.id)
                 records.append(schema.record_of(ready))
             about = [schema.record_of(said, id=identity) for said, identity in self._about(talk)]
-            records += [one for one in about if one.id not in met]
+            said_before = self.known([one.id for one in about])
+            records += [one for one in about if one.id not in said_before]
         self.append(records)
         return saved
 
     def _about(self, talk: ConversationContent) -> Iterator[tuple[schema.Annotation, str]]:
         """Yield the conversation's tags, ratings and summaries that are new here, with ids."""
+        if not (talk.tags or talk.ratings or talk.summaries):
+            return
         history, name = self.history, talk.conversation.id
         here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
         state = history.conversations.get(name)

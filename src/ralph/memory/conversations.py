@@ -11,6 +11,7 @@ import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.index.sync import Synced
+from ralph.journal import Selection
 from ralph.memory import conversation_search, store
 from ralph.memory.conversation_search import Related, SearchFilter
 from ralph.memory.conversation_stream import (
@@ -150,8 +151,12 @@ class Conversations:
         conversation itself, too.
         """
         named = msgspec.structs.replace(conversation, project=conversation.project or self._project)
-        known = self.stream.history.records
         fresh = self.stream.save([ConversationContent(named, exchanges)], begins=begins).exchanges
+        before = [exchange.id for exchange in exchanges if exchange.id not in fresh]
+        known = {
+            located.record.id: located.record
+            for located in reversed(self.stream.select(Selection(ids=before)) if before else [])
+        }
 
         def saved(exchange: Exchange) -> SavedExchange:
             now_saved = fresh.get(exchange.id)
@@ -215,7 +220,7 @@ class Conversations:
 
         Forgotten records are not saved again.
         """
-        met = self.stream.met()
+        met = self.stream.known([identity for _, identity in said])
         fresh = [(one, identity) for one, identity in said if identity not in met]
         self.stream.append([schema.record_of(one, id=identity) for one, identity in fresh])
         return [identity not in met for _, identity in said]

@@ -17,7 +17,7 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
-from ralph.journal import Draft
+from ralph.journal import Draft, Selection
 from ralph.journal.file import check_name, file_name
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import KINDS, Hit
@@ -327,11 +327,17 @@ class FeatureMemory(ProjectStream):
             return self.contents()
         return list(self._read(one for one in self._fold.records() if one.record.id in ids))
 
-    def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
-        def age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:
-            return pair[0].record.number, pair[0].record.at
+    def newest(self, count: int) -> list[tuple[JournalRecord, Iteration]]:
+        """Return the newest readable iterations, oldest first, without reading a long journal."""
+        found = list(self._read(self.select(Selection(kinds=(KIND,), newest=count))))
+        return sorted(found, key=_age)
 
-        return sorted(self.iterations(), key=age, reverse=True)
+    def of_run(self, run: str) -> list[tuple[JournalRecord, Iteration]]:
+        """Return the iterations of one run of an agent, without reading a long journal."""
+        return list(self._read(self.select(Selection(run=run))))
+
+    def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
+        return sorted(self.iterations(), key=_age, reverse=True)
 
     def content(self, record: Record) -> Any:
         """Return the iteration in a record."""
@@ -369,6 +375,11 @@ class FeatureMemory(ProjectStream):
             )
             for place, text in enumerate([first, *others])
         ]
+
+
+def _age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:
+    located, _ = pair
+    return located.record.number, located.record.at
 
 
 def merged(

@@ -496,11 +496,11 @@ def unkept(
     A session that continues is read from its beginning, and its earlier exchanges may have had
     another focus.
     """
-    # A server itself knows what it has.
-    met = set[str]() if ralph.remote else ralph.conversations.stream.met()
     homes = [conversation_id(source, one.session_id or session) for one in seen]
     ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
-    return [one for identity, one in ids.items() if identity not in met]
+    # A server itself knows what it has.
+    known = set[str]() if ralph.remote else ralph.conversations.stream.known(ids)
+    return [one for identity, one in ids.items() if identity not in known]
 
 
 def keep_iteration(
@@ -518,7 +518,7 @@ def keep_iteration(
         return None
     run = run_name(seen.session_id or session, seen.key, source)
     memory = ralph.feature(work.feature)
-    if not ralph.remote and any(record.source.run == run for record in memory.records()):
+    if not ralph.remote and memory.of_run(run):
         return None
     task = work.task
     iteration = captured.to_iteration(

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,7 +21,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
-from ralph.journal import Draft, Fold, Journal, Journals
+from ralph.journal import Draft, Fold, Journal, Journals, Selection
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
 from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
@@ -34,11 +34,12 @@ from ralph.recall.search import (
     find,
     find_plainly,
 )
-from ralph.records import Complaint, Record, utc
+from ralph.records import Complaint, JournalRecord, Record, utc
 from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
-    from ralph.index import Collection, IndexView, Vectors
+    from ralph.index import Collection as IndexCollection
+    from ralph.index import IndexView, Vectors
     from ralph.journal.spool import SpooledJournals
 
 
@@ -84,6 +85,8 @@ MOST_HITS = 20
 FEATURES, CONVERSATIONS, KNOWLEDGE, TOKENS = "features", "conversations", "knowledge", "tokens"
 # Streams of a project besides its features. No feature can have these names.
 NOTES, PLAN = "~notes", "~plan"
+# The folder in a cache for the ledgers of long journals.
+LEDGERS = "ledgers"
 # The folder in Ralph's home for records that wait for a server.
 SPOOL = "spool"
 _T = TypeVar("_T")
@@ -121,7 +124,8 @@ def open_journals(
             )
     folder = home / "journal" / memory if of is None else of.journals
     shown = f"journal/{memory}" if of is None else ".ralph/db/memory"
-    return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s)
+    ledgers = (home / "cache" / memory if of is None else of.cache) / LEDGERS
+    return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s, ledgers=ledgers)
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
@@ -205,6 +209,14 @@ class Stream(ABC):
         """Return all records of any kind that are not forgotten."""
         return [located.record for located in self._fold.records()]
 
+    def select(self, selection: Selection) -> list[JournalRecord]:
+        """Return some of the live records in journal order, without reading a long journal."""
+        return self._fold.select(selection)
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return those of the ids that were ever saved here, forgotten or not."""
+        return self._fold.known(ids)
+
     def forgotten(self) -> frozenset[str]:
         """Return the ids of forgotten records."""
         return self._fold.forgotten()
@@ -259,7 +271,7 @@ class Store:
         # When the last look at the journals began, and which streams it saw. For each collection,
         # when a look at its journal began that found nothing new, and the collection at that time.
         self._names: tuple[float, set[str]] = -math.inf, set()
-        self._looks: dict[str, tuple[float, list[Collection]]] = {}
+        self._looks: dict[str, tuple[float, list[IndexCollection]]] = {}
 
     @classmethod
     def in_home(

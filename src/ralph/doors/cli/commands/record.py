@@ -209,8 +209,8 @@ def _record_run(
         memory = ralph.feature(flags["feature"])
         same = {
             located.record.id: old.timestamp
-            for located, old in memory.iterations()
-            if old.session_id == run and str(old.task_id) == str(flags["task_id"])
+            for located, old in memory.of_run(run)
+            if str(old.task_id) == str(flags["task_id"])
         }
         # Even a run that was stopped right away is recorded.
         how = captured.terminal_reason.replace("_", " ")
