@@ -32,14 +32,14 @@ from ralph.capture.shapes import Shape, failed_shape, shape_of
         (
             "pattern ./e2e/...: directory prefix e2e does not contain main module",
             "`cd e2e && go vet ./...` instead of `go vet ./e2e/...` got past it.",
-            "go vet | ./e2e/...",
+            "go | ./e2e/...",
             "cd e2e && go vet ./...",
         ),
         (
             "Error: unknown flag: --disable-all",
             "`golangci-lint run --default=none ./x` instead of `golangci-lint run --disable-all"
             " ./x` passed.",
-            "golangci-lint run | --disable-all",
+            "golangci-lint | --disable-all",
             "golangci-lint run --default=none ./x",
         ),
     ],

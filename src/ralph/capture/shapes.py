@@ -113,6 +113,9 @@ def _shape(blamed: list[str], fixes: list[list[str]], message: str) -> Shape | N
     telling = [word for word in blamed[size:] if word not in others]
     if not telling or len(telling) > _MOST_WORDS or not all(map(_PLAIN_WORD.fullmatch, telling)):
         return None
+    if all(word in message for word in telling):
+        # The error is about these words, whatever the subcommand.
+        program = program[:1]
     return Shape(program, tuple(dict.fromkeys(telling)))
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph import disk
-from ralph.memory.moments_table import MOST_ROWS, REPEAT, MomentRow, table_file
+from ralph.memory.file_moments import FileLine, file_lines, shown_line
+from ralph.memory.moments_table import FILE, MOST_ROWS, REPEAT, MomentRow, table_file
 from ralph.memory.repeats import Repeat, proven_repeats
+from ralph.records.note import NOTE, Note
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
 
@@ -56,6 +58,9 @@ def moment_rows(ralph: Ralph) -> list[MomentRow]:
     rows: list[MomentRow] = []
     if settings.hook_holds:
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
+    if settings.hook_files:
+        by_path = file_lines(exchanges, _notes(ralph), ralph.project.root)
+        rows += [_file_row(line) for lines in by_path.values() for line in lines]
     return rows
 
 
@@ -70,6 +75,19 @@ def _newest_exchanges(ralph: Ralph) -> list[Exchange]:
     return sorted(exchanges, key=lambda exchange: exchange.completed or "")
 
 
+def _notes(ralph: Ralph) -> list[Note]:
+    notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
+    if ralph.conversations.exist:
+        stream = ralph.conversations.stream
+        notes += [stream.content(record) for record in ralph.conversations.said(NOTE)]
+    return notes
+
+
+def _file_row(line: FileLine) -> MomentRow:
+    shown = shown_line(line)
+    return _row(FILE, "path", line.path, line.times, line.id, shown, origin=line.origin)
+
+
 def _repeat_row(repeat: Repeat) -> MomentRow:
     """Return the row of a proven repeat. Its line is the reason that the model reads."""
     often = plural(repeat.sessions, "earlier session")
@@ -82,6 +100,9 @@ def _repeat_row(repeat: Repeat) -> MomentRow:
     return _row(REPEAT, "command", repeat.shape.key, repeat.sessions, repeat.id, line)
 
 
-def _row(kind: str, subject: str, key: str, count: int, identity: str, line: str) -> MomentRow:
+def _row(
+    kind: str, subject: str, key: str, count: int, identity: str, line: str, *, origin: str = ""
+) -> MomentRow:
     plain_key = " ".join(key.split())
-    return MomentRow(kind, subject, plain_key, count, plain_id(identity), json.dumps(line))
+    text = json.dumps(line)
+    return MomentRow(kind, subject, plain_key, count, plain_id(identity), plain_id(origin), text)

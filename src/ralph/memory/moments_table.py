@@ -18,30 +18,43 @@ ASK = "ask"  # a person's rule: the person is asked about a command or file
 
 NAME = "table.tsv"
 MOST_ROWS = 300
-_COLUMNS = 6
+_COLUMNS = 7
 _SUBJECTS = ("command", "path")
 
 
 class MomentRow:
     """One row: what it is about, when it applies, how often it was met, its record and its line.
 
+    `origin` is the conversation that the record belongs to, which need not hear of it again.
     The key is the shape of a command (see `ralph.capture.shapes`), or a path or a pattern of paths.
     The line is JSON.
     """
 
-    __slots__ = ("count", "id", "key", "kind", "line", "subject")
+    __slots__ = ("count", "id", "key", "kind", "line", "origin", "subject")
 
-    def __init__(self, kind: str, subject: str, key: str, count: int, id: str, line: str) -> None:
+    def __init__(
+        self, kind: str, subject: str, key: str, count: int, id: str, origin: str, line: str
+    ) -> None:
         self.kind = kind
         self.subject = subject
         self.key = key
         self.count = count
         self.id = id
+        self.origin = origin
         self.line = line
 
     def encoded(self) -> str:
         """Return the row as a line of the table."""
-        return "\t".join((self.kind, self.subject, self.key, str(self.count), self.id, self.line))
+        cells = (
+            self.kind,
+            self.subject,
+            self.key,
+            str(self.count),
+            self.id,
+            self.origin,
+            self.line,
+        )
+        return "\t".join(cells)
 
     def may_apply(self, data: bytes) -> bool:
         """Whether a hook's input may be about this row: a cheap test that never misses one."""
@@ -75,5 +88,5 @@ def _row(line: str) -> MomentRow | None:
     cells = line.split("\t")
     if len(cells) != _COLUMNS or cells[1] not in _SUBJECTS or not cells[3].isdigit():
         return None
-    kind, subject, key, count, identity, text = cells
-    return MomentRow(kind, subject, key, int(count), identity, text)
+    kind, subject, key, count, identity, origin, text = cells
+    return MomentRow(kind, subject, key, int(count), identity, origin, text)

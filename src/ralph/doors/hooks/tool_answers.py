@@ -121,8 +121,10 @@ def _about_file(call: HookCall, path: str, rows: list[MomentRow], told: list[str
     mark = f"{_ABOUT_FILE}{path}"
     if not rows or mark in told or current_run() is not None:
         return ""
+    own = _conversation(call)
+    rows = [row for row in rows if not row.origin or row.origin != own]
     settings = _settings(call)
-    if not (settings.hook_inject and settings.hook_files):
+    if not (rows and settings.hook_inject and settings.hook_files):
         return ""
     from ralph.doors.hooks.context import text_bounds
     from ralph.prompt.recalled import file_text
@@ -132,6 +134,12 @@ def _about_file(call: HookCall, path: str, rows: list[MomentRow], told: list[str
         call.sessions.note_recalled(call.session, [mark])
         call.note_shown([(row.id, None) for row in rows])
     return text
+
+
+def _conversation(call: HookCall) -> str:
+    from ralph.records.conversation import conversation_id
+
+    return conversation_id(call.source, call.session)
 
 
 def _note(call: HookCall, row: MomentRow, mark: str) -> None:
