@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -128,7 +125,6 @@ def test_select_sees_what_was_written_a_moment_ago(long: Path) -> None:
     assert [each.record.source.run for each in found] == [f"r{COUNT - 1}", f"r{COUNT}", "late"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_process_that_is_killed_while_it_makes_a_ledger_does_no_harm(long: Path) -> None:
     ledger_of(long).unlink()
     script = """
@@ -145,7 +141,7 @@ def test_a_process_that_is_killed_while_it_makes_a_ledger_does_no_harm(long: Pat
     """
     with child(script, long) as process:
         assert hear(process) == "added"
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait(timeout=30)
     [appended] = opened(long).append([unnumbered("after the kill")])
     assert appended.record.number == COUNT + 1
