@@ -234,6 +234,7 @@ OTHER_FILES = {
     "index.embedders.static": "the package's model; Ralph's home",
     "index.qdrant_start": "Ralph's home",
     "index.sqlite": "Ralph's home",
+    "journal.ledger": "Ralph's home",
     "journal.session": "Ralph's home; the package",
     "journal.spool": "Ralph's home",
     "loop.agent": "the run's own folder in Ralph's home; Ralph's home",
