@@ -91,11 +91,11 @@ def _page_of(project: Any, port: int, tell: Any) -> Any:
     return page_of(project, port, tell)
 
 
-def _mcp_of(project: Any, feature: str | None, reads_only: bool) -> Any:
+def _mcp_of(project: Any, feature: str | None, reads_only: bool, shared: tuple[str, ...]) -> Any:
     """Return an MCP server over HTTP, for the REST server."""
     from ralph.doors.mcp.server import http_manager
 
-    return http_manager(project.root, feature, reads_only=reads_only)
+    return http_manager(project.root, feature, reads_only=reads_only, shared=shared)
 
 
 if __name__ == "__main__":

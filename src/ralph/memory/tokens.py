@@ -43,6 +43,8 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     created: str
     feature: str | None = None
     expires: str | None = None
+    # It belongs to a person, whose word counts as such. Otherwise what it saves is an agent's.
+    person: bool = False
 
     def allows(self, right: Right) -> bool:
         """Return whether it includes this right."""
@@ -77,6 +79,7 @@ class Tokens:
         *,
         feature: str | None = None,
         days: float | None = None,
+        person: bool = False,
     ) -> tuple[Token, str]:
         """Create a token; return it with its secret, which cannot be shown again."""
         name = " ".join(name.split())
@@ -101,6 +104,7 @@ class Tokens:
             created=now(),
             feature=feature,
             expires=expires.isoformat() if expires else None,
+            person=person,
         )
         body = msgspec.json.encode(token)
         self._journal.append([lambda n: Record(token.id, TOKEN, n, token.created, body)])

@@ -44,7 +44,7 @@ def line(
     """The command line on a machine without the project, with a token for everything."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RALPH_SERVER", server.address)
-    monkeypatch.setenv("RALPH_TOKEN", server.token("admin"))
+    monkeypatch.setenv("RALPH_TOKEN", server.token("admin", person=True))
     return Line(capsys, monkeypatch)
 
 

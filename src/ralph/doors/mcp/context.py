@@ -52,6 +52,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: bool = False
     # Leave out the tools that change anything.
     reads_only: bool = False
+    # Serve knowledge files in these paths only; None is no limit.
+    shared: tuple[str, ...] | None = None
 
 
 class _Parser(argparse.ArgumentParser):

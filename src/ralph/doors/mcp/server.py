@@ -134,14 +134,15 @@ def serve(context: ServerContext) -> None:
 
 
 def http_manager(
-    root: Path, feature: str | None, *, reads_only: bool
+    root: Path, feature: str | None, *, reads_only: bool, shared: tuple[str, ...] = ()
 ) -> StreamableHTTPSessionManager:
     """Return a server for MCP over HTTP, for a feature or for a user's own work in the project.
 
-    It keeps no session, so any process can answer the next request.
+    It keeps no session, so any process can answer the next request. A token may write the paths of
+    knowledge files, so it gets only those that are in `shared`, which the server's owner named.
     """
     mode: Mode = "focus" if feature is None else "feature"
-    options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only)
+    options = ServerOptions(mode=mode, feature=feature or "", reads_only=reads_only, shared=shared)
     server = make_server(ServerContext(options, root, is_server=True))
     return StreamableHTTPSessionManager(server, stateless=True, json_response=True)
 
@@ -187,7 +188,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
             with anyio.move_on_after(_GRACE_S, shield=True):
                 await asyncio.wrap_future(closing)
 
-    has_files = context.options.mode in ("feature", "focus")
+    has_files = context.options.mode in ("feature", "focus") and context.options.shared != ()
     return Server(
         "ralph",
         version=__version__,
@@ -314,21 +315,28 @@ class ResourceFile(NamedTuple):
 
 
 def resource_files(context: ServerContext) -> list[ResourceFile]:
-    """Return the existing knowledge files that this call may reach."""
+    """Return the existing knowledge files that this call may reach: over HTTP, shared ones only."""
     if context.find_project() is None:
         return []
     from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
     only = context.scope().feature
+    shared = context.options.shared
     found: list[ResourceFile] = []
     for feature in context.plan.read("features").features:
         for path in dict.fromkeys(feature.knowledge_paths if only in (None, feature.name) else ()):
             with contextlib.suppress(OSError):  # it was deleted in the meantime
                 # None if a link leads out of the project
-                if (file := project_file(root, path)) is not None:
+                file = project_file(root, path)
+                if file is not None and (shared is None or _is_in(file, root, shared)):
                     found.append(ResourceFile(feature.name, path, file, file.stat().st_size))
     return found
+
+
+def _is_in(file: Path, root: Path, shared: Sequence[str]) -> bool:
+    """Whether a file is one of these paths of the project, or in one of them."""
+    return any(file.is_relative_to((root / path).resolve()) for path in shared)
 
 
 def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:

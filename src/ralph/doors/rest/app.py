@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import os
 import sys
@@ -44,11 +45,14 @@ from ralph.errors import (
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.tokens import Token, Tokens
+from ralph.text.sanitize import visible
 
 PREFIX = "/v1/projects/{project}"
 _BEARER = "bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LISTS = ("kind", "feature")
+# Other methods are counted as one: anyone can send any method, without a token.
+_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 # At most this many waiting questions are announced, and so many tokens are known for it.
 _MOST_AHEAD, _MOST_SEEN = 15, 1000
 HEADERS = {
@@ -139,6 +143,9 @@ class TeamServer:
         if call is not None and not token.allows(call.right):
             what = f"this needs a token with the scope {call.right}; this one has {token.right}"
             raise Refusal(HTTPStatus.FORBIDDEN, what)
+        if call is not None and call.person and not token.person:
+            todo = "Create one with `ralph token create NAME --scope write --person`."
+            raise Refusal(HTTPStatus.FORBIDDEN, "this needs a person's token", todo=todo)
         if call is not None and call.whole and only is not None:
             raise Refusal(HTTPStatus.FORBIDDEN, "a token for one feature cannot do this")
         named = request.path_params.get("feature", only)
@@ -271,7 +278,10 @@ def make_api(server: TeamServer, *more: Route) -> ASGIApp:
         405: _missing,
         Exception: _unforeseen,
     }
-    return AccessLog(Starlette(routes=routes, exception_handlers=handlers), server)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    # A redirect would answer without a token, and name the host and scheme that the client sent.
+    app.router.redirect_slashes = False
+    return AccessLog(app, server)
 
 
 def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
@@ -289,7 +299,7 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
         if call.has_body:  # read only after the token was checked
             allowed = await server.work(allow)
             async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
-                sent = await _body(request, call, server.limits.body_bytes)
+                sent = await _argument(request, call, server.limits.body_bytes)
             body = await server.work(lambda: perform(*allowed, sent))
         else:
             server.announce(request)
@@ -303,8 +313,17 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
     return answer
 
 
-async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
+async def _argument(request: Request, call: ApiRoute, most_bytes: int) -> Any:
     """Return the argument of a call, from its body."""
+    body = await read_body(request, most_bytes)
+    try:
+        return msgspec.json.decode(body, type=call.takes)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise _unusable(f"the body cannot be used: {error}", call) from None
+
+
+async def read_body(request: Request, most_bytes: int) -> bytes:
+    """Return a request's body; refuse one that is too large or does not arrive."""
     body = bytearray()
     too_large = Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
@@ -316,11 +335,9 @@ async def _body(request: Request, call: ApiRoute, most_bytes: int) -> Any:
             body += part
             if len(body) > most_bytes:
                 raise too_large
-        return msgspec.json.decode(bytes(body), type=call.takes)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise _unusable(f"the body cannot be used: {error}", call) from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body did not arrive") from None
+    return bytes(body)
 
 
 def _query(request: Request, call: ApiRoute) -> list[Any]:
@@ -485,10 +502,11 @@ class AccessLog:
             took_s = time.monotonic() - began
             route = scope.get("route")
             path = getattr(route, "path_format", None) or "other"
-            figures.count(scope["method"], path, told["status"], took_s)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            figures.count(method, path, told["status"], took_s)
             line: dict[str, Any] = {
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "method": scope["method"],
+                "method": method,
                 "path": path,
                 **told,
                 "ms": round(took_s * 1000, 1),
@@ -502,6 +520,44 @@ def log_to_stderr(line: str) -> None:
     """Write one line of the access log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+class LogLines(logging.Handler):
+    """Writes what libraries log as lines of the access log: where from and which error.
+
+    Their messages and tracebacks may repeat what a client sent. Ralph's own warnings do not.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        line = {
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if record.name == "ralph":
+            line["message"] = visible(record.getMessage())
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+        self._log(json.dumps(line, separators=(",", ":")))
+
+
+@contextlib.contextmanager
+def logging_to(log: Callable[[str], None]) -> Iterator[None]:
+    """Write everything that this process logs, and Python's warnings, to the access log."""
+    handler = LogLines(log)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
 
 
 # -- connections
@@ -575,10 +631,11 @@ def _operation(
     names = [part[1:-1] for part in (PREFIX + call.path).split("/") if part.startswith("{")]
     place: dict[str, Any] = {"in": "path", "required": True, "schema": {"type": "string"}}
     parameters = [{"name": name, **place} for name in names]
+    whose = "a person's token" if call.person else "a token"
     operation: dict[str, Any] = {
         "operationId": call.name,
         "summary": (call.perform.__doc__ or "").strip().splitlines()[0],
-        "description": f"Needs a token with the scope {call.right}.",
+        "description": f"Needs {whose} with the scope {call.right}.",
     }
     if call.has_body:
         content = {_JSON: {"schema": schemas[call.takes]}}

@@ -36,7 +36,7 @@ class RecentQuery(Narrowing, kw_only=True):
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A note to save. With a token for one feature, `by` is always `agent`."""
+    """A note to save. `by` is `human` only with a person's token."""
 
     text: str
     feature: str = ""
@@ -84,7 +84,7 @@ class IterationsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LearningBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Something that later iterations should know."""
+    """What later iterations should know. `source` is `human` only with a person's token."""
 
     text: str
     source: Literal["human", "agent"] = "agent"

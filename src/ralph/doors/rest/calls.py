@@ -28,7 +28,7 @@ from ralph.memory.status import status
 from ralph.memory.store import Answer, short_hash
 from ralph.memory.tokens import Right, Token
 from ralph.plan import edit, fields, learnings
-from ralph.plan.model import Task
+from ralph.plan.model import ContextFile, Task
 from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
@@ -64,6 +64,10 @@ class ApiCall(msgspec.Struct, eq=False):
             return run_scope(self.token.feature)
         return PERSON if self.token.allows("orchestrator") else SESSION
 
+    def author(self, claimed: str) -> Literal["agent", "human"]:
+        """Who said it. Only a person's token can speak for a person."""
+        return "human" if self.token.person and claimed == "human" else "agent"
+
     def feature(self, name: str | None = None) -> str:
         """The name of the feature, if the token may reach it."""
         name = self.path["feature"] if name is None else name
@@ -80,7 +84,8 @@ class ApiCall(msgspec.Struct, eq=False):
 
 
 class ApiRoute(NamedTuple):
-    """One row: `takes` is the type of query or body, `whole` refuses tokens for one feature."""
+    """One row: `takes` is the type of query or body, `whole` refuses tokens for one feature,
+    `person` those that are not a person's."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -88,6 +93,7 @@ class ApiRoute(NamedTuple):
     perform: Callable[..., Any]
     takes: Any = None
     whole: bool = False
+    person: bool = False
 
     @property
     def name(self) -> str:
@@ -156,7 +162,7 @@ def forget_record(call: ApiCall, given: bodies.ForgetQuery) -> Json:
 def remember_note(call: ApiCall, given: bodies.NoteBody) -> Json:
     """Save a note of the project or of one feature."""
     feature = call.feature(given.feature or call.token.feature or "")
-    by = "agent" if call.token.feature else given.by
+    by = call.author(given.by)
     note, fresh = call.ralph.remember(given.text, feature=feature, by=by)
     return {"id": note.id, "fresh": fresh, "record": plain(note)}
 
@@ -167,6 +173,7 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
         raise BadInput(f"give 1 to {_MOST_ITERATIONS} iterations, not {len(given)}")
     for one in given:
         call.feature(str(one.get("feature", "")))
+        _sign_decisions(call, one)
     # What a session's exchange did is saved once, even if it is sent again with other words.
     known = {
         run: SavedIteration(located.record.id, located.record.kind, found, fresh=False)
@@ -181,6 +188,14 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
 def _run(iteration: Json) -> str | None:
     run = iteration.get("session_id")
     return run if isinstance(run, str) else None
+
+
+def _sign_decisions(call: ApiCall, iteration: Json) -> None:
+    """Set who decided what, as far as the token can say so."""
+    decisions = iteration.get("decisions")
+    for decision in decisions if isinstance(decisions, list) else ():
+        if isinstance(decision, dict) and "source" in decision:
+            decision["source"] = call.author(decision["source"])
 
 
 def project_brief(call: ApiCall, given: bodies.BriefQuery) -> Any:
@@ -211,12 +226,33 @@ def get_feature(call: ApiCall) -> Any:
 
 def create_feature(call: ApiCall, given: Json) -> Any:
     """Add a feature to the plan; `name` is needed."""
-    return plain(edit.create_feature(call.plan, _taken(given, "name"), given))
+    name = _taken(given, "name")
+    _sign_files(call, given, ())
+    return plain(edit.create_feature(call.plan, name, given))
 
 
 def update_feature(call: ApiCall, given: Json) -> Any:
     """Change a feature; the plan's rules apply."""
-    return plain(edit.update_feature(call.plan, call.feature(), given))
+    name = call.feature()
+    if "context_files" in given:
+        _sign_files(call, given, call.plan.feature(name).context_files)
+    return plain(edit.update_feature(call.plan, name, given))
+
+
+def _sign_files(call: ApiCall, given: Json, before: Sequence[ContextFile]) -> None:
+    """Set who added each context file: a person's token, or else an agent."""
+    files = given.get("context_files")
+    if call.token.person or files is None:
+        return
+    if not isinstance(files, list):
+        files = [files]
+    by_person = {file.path for file in before if file.source == "human"}
+    signed = []
+    for file in files:
+        entry = dict(file) if isinstance(file, dict) else {"path": file}
+        entry["source"] = "human" if str(entry.get("path")) in by_person else "auto"
+        signed.append(entry)
+    given["context_files"] = signed
 
 
 def delete_feature(call: ApiCall) -> Json:
@@ -297,13 +333,16 @@ def list_learnings(call: ApiCall) -> Any:
 
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     """Add a learning, unless another one says the same."""
-    return plain(learnings.add(call.plan, call.feature(), **asdict(given)))
+    source = call.author(given.source)
+    text, reason = given.text, given.reason
+    return plain(learnings.add(call.plan, call.feature(), text, source=source, reason=reason))
 
 
 def remove_learning(call: ApiCall, given: bodies.RemovalQuery) -> Any:
     """Remove a learning."""
     ref = call.path["learning"]
-    return plain(learnings.remove(call.plan, call.feature(), ref, reason=given.reason))
+    by = call.author("human")
+    return plain(learnings.remove(call.plan, call.feature(), ref, by=by, reason=given.reason))
 
 
 def review_learning(call: ApiCall, given: bodies.ReviewBody) -> Any:
@@ -463,7 +502,7 @@ CALLS = (
     ),
     ApiRoute("GET", "/features/{feature}/learnings", "read", list_learnings),
     ApiRoute("POST", "/features/{feature}/learnings", "write", add_learning, bodies.LearningBody),
-    ApiRoute("PATCH", _LEARNING, "write", review_learning, bodies.ReviewBody),
+    ApiRoute("PATCH", _LEARNING, "write", review_learning, bodies.ReviewBody, person=True),
     ApiRoute("DELETE", _LEARNING, "admin", remove_learning, bodies.RemovalQuery),
     ApiRoute("GET", "/tasks", "read", list_tasks, bodies.TasksQuery),
     ApiRoute("POST", "/tasks", "write", create_task, dict[str, Any]),

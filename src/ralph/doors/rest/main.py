@@ -21,7 +21,7 @@ from ralph.wire import is_loopback
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ralph.doors.rest.app import TeamServer
     from ralph.memory.project import Project
@@ -36,12 +36,12 @@ create`). Other machines can connect only with --host, and only once there is a 
 _UI = "Open the page in your browser: see, search and correct what memory has."
 _API = re.compile(r"/(?:v1(?:/|$)|projects/|healthz$|readyz$)")
 # Passed in, because doors do not import each other: the page of a project as an application, with
-# its address and a function that closes it; an MCP server for a project, a feature (or none) and
-# whether it only reads.
+# its address and a function that closes it; an MCP server for a project, a feature (or none),
+# whether it only reads, and the paths whose files it may serve.
 PageOf = Callable[
     ["Project", int, Callable[[str], None]], tuple["ASGIApp", str, Callable[[], None]]
 ]
-McpOf = Callable[["Project", str | None, bool], Any]
+McpOf = Callable[["Project", str | None, bool, tuple[str, ...]], Any]
 
 
 def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int:
@@ -62,7 +62,9 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         "--port", type=int, metavar="N", help=f"port (default: {PORT}, or any free one)"
     )
     parser.add_argument("--server", help=argparse.SUPPRESS)  # refused with a reason
-    parser.set_defaults(name=name, host="127.0.0.1", certfile=None, keyfile=None)
+    parser.set_defaults(
+        name=name, host="127.0.0.1", certfile=None, keyfile=None, log=False, share=None
+    )
     if mcp_of is not None:
         parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
@@ -70,6 +72,13 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
         )
         parser.add_argument("--keyfile", metavar="FILE", help="its key")
         parser.add_argument("--log", action="store_true", help="write an access log to stderr")
+        parser.add_argument(
+            "--share",
+            metavar="PATH",
+            action="append",
+            help="file or folder of the project whose knowledge files MCP may serve; "
+            "repeat it for more (default: none)",
+        )
     try:
         options = parser.parse_args(argv)
     except SystemExit as end:
@@ -116,8 +125,12 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
         port = listening.getsockname()[1]
         page, address = None, ""
         if is_loopback(options.host) and ":" not in options.host and not options.certfile:
-            page, address, close = page_of(projects[0], port, _tell)
-            ends.callback(close)
+            # The address is for one browser. It must not end up in a log.
+            if not options.log or sys.stdout.isatty():
+                page, address, close = page_of(projects[0], port, _tell)
+                ends.callback(close)
+            else:
+                _tell("With --log the page is only served from a terminal. Open it: ralph ui")
         api = None if mcp_of is None else _open_api(options, projects, mcp_of, home, page)
         if page is not None:
             _tell(f"The page of {projects[0].root}: {address}")
@@ -125,6 +138,10 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
             threading.Thread(target=_open, args=[address], daemon=True).start()
         else:
             ends.callback(api.close)
+            if options.log:
+                from ralph.doors.rest.app import log_to_stderr, logging_to
+
+                ends.enter_context(logging_to(log_to_stderr))
             names = ", ".join(one.root.name for one in projects)
             host = f"[{options.host}]" if ":" in options.host else options.host
             host = "HOST" if host in ("0.0.0.0", "[::]") else host  # every address of this machine
@@ -173,7 +190,7 @@ def _open_api(
     from ralph.doors.rest.app import TeamServer, limited_connection, log_to_stderr, make_api
 
     server = TeamServer(projects, tokens, home=home, log=log_to_stderr if options.log else None)
-    sessions = McpSessions(server, mcp_of)
+    sessions = McpSessions(server, mcp_of, shared=_shared(options.share or [], projects))
     connection = limited_connection(server.limits)
     return Paths(make_api(server, sessions.route), page, sessions, connection)
 
@@ -209,10 +226,10 @@ class McpSessions:
     No session is kept between requests, so any process can answer the next one.
     """
 
-    def __init__(self, server: TeamServer, mcp_of: McpOf) -> None:
+    def __init__(self, server: TeamServer, mcp_of: McpOf, *, shared: tuple[str, ...] = ()) -> None:
         from starlette.routing import Route
 
-        self.server, self._mcp_of = server, mcp_of
+        self.server, self._mcp_of, self._shared = server, mcp_of, shared
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         # The server sends no messages on its own, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", self, methods=["POST"])
@@ -231,18 +248,27 @@ class McpSessions:
         """Answer one request within what its token allows."""
         from starlette.requests import Request
 
-        server, request = self.server, Request(scope)
+        from ralph.doors.rest.app import read_body
+
+        server, request = self.server, Request(scope, receive)
         token, project = await server.work(lambda: server.allow(request, None))
+        async with server.in_time(HTTPStatus.REQUEST_TIMEOUT):
+            body = await read_body(request, server.limits.body_bytes)
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_body() -> Message:
+            return messages.pop() if messages else await receive()
+
         key = (project.id, token.feature, not token.allows("write"))
         async with self._starting:  # a request must wait until the first one started its server
             if key not in self._managers:
-                manager = self._mcp_of(project, token.feature, key[2])
+                manager = self._mcp_of(project, token.feature, key[2], self._shared)
                 await self._tasks.start(self._run, manager)
                 self._managers[key] = manager
         server.begin()
         try:
             async with server.in_time(HTTPStatus.GATEWAY_TIMEOUT):
-                await self._managers[key].handle_request(scope, receive, send)
+                await self._managers[key].handle_request(scope, receive_body, send)
         finally:
             server.calls.end()
 
@@ -269,6 +295,15 @@ def _projects(folders: list[str] | None, home: Path) -> list[Project]:
         if names.count(name) > 1:
             raise BadInput(f"two projects are called {name!r}", todo="Rename one of the folders.")
     return projects
+
+
+def _shared(paths: list[str], projects: list[Project]) -> tuple[str, ...]:
+    """The paths whose files MCP may serve; each must be in a project."""
+    for path in paths:
+        if not any((one.root / path).exists() for one in projects) or Path(path).is_absolute():
+            todo = "Give a file or folder, relative to the project."
+            raise BadInput(f"--share {path}: no served project has it", todo=todo)
+    return tuple(paths)
 
 
 @contextlib.contextmanager

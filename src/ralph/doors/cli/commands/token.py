@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ralph.memory.project import Project
 
 _DAYS = re.compile(r"([1-9][0-9]{0,4})d?")
-_FIELDS = ("id", "name", "project", "right", "feature", "created", "expires")
+_FIELDS = ("id", "name", "project", "right", "feature", "person", "created", "expires")
 
 
 @click.group(cls=Group)
@@ -34,21 +34,26 @@ def token() -> None:
 @click.argument("name")
 @context.choice("--scope", "What it may do; each includes those before it.", RIGHTS, required=True)
 @context.option("--feature", "Only this feature and the project's notes.", "NAME")
+@context.flag("--person", "It is a person's: notes and learnings saved with it are a person's.")
 @context.option("--expires", "Days until it expires (default: never).", "DAYS")
-def create(name: str, scope: Right, feature: str | None, expires: str | None) -> Result:
+def create(
+    name: str, scope: Right, feature: str | None, person: bool, expires: str | None
+) -> Result:
     """Create a token for this project and print it once.
 
     `read` searches, `write` also saves and works on the plan, `orchestrator` also uses knowledge of
-    all projects, `admin` also forgets.
+    all projects, `admin` also forgets. Without --person, everything saved with the token counts as
+    an agent's, and it cannot review learnings.
 
     \b
     Examples:
       ralph token create ci --scope read --expires 90d
       ralph token create agent --scope write --feature auth
+      ralph token create ana --scope write --person
     """
     with _tokens() as (tokens, project):
         made, secret = tokens.create(
-            name, project.id, scope, feature=feature, days=_days_in(expires)
+            name, project.id, scope, feature=feature, days=_days_in(expires), person=person
         )
 
     todo = f"Copy it now: it is not shown again. To revoke it: ralph token revoke {made.id}"
@@ -107,7 +112,7 @@ def _token_json(one: Token) -> dict[str, object]:
 def _tokens_table(found: list[Token], own: str) -> Table:
     rows = [
         [
-            *(one.id, one.name, one.right),
+            *(one.id, one.name, one.right, "person" if one.person else "agent"),
             "this" if one.project == own else one.project[:8],
             one.feature or "",
             "expired" if one.is_expired() else (one.expires or "never")[:10],
@@ -115,4 +120,4 @@ def _tokens_table(found: list[Token], own: str) -> Table:
         for one in found
     ]
     empty = "There are no tokens. Create one: ralph token create NAME --scope read"
-    return Table(["id", "name", "scope", "project", "feature", "expires"], rows, empty)
+    return Table(["id", "name", "scope", "of", "project", "feature", "expires"], rows, empty)
