@@ -20,6 +20,7 @@ VALUES = {"records"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "disk": set(),
+    "state_folders": {"disk"},
     "records": {"text"},
     "text": set(),
     "trust": {"disk"},
@@ -31,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "wire": set(),
     "index": {*VALUES, "text", "journal", "disk", "wire", "programs"},
     "recall": {*VALUES, "text", "index"},
-    "plan": {*VALUES, "text", "disk"},
+    "plan": {*VALUES, "text", "disk", "state_folders"},
     "memory": {
         *VALUES,
         "text",
@@ -44,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "plan",
         "wire",
         "disk",
+        "state_folders",
         "trust",
         "programs",
         "current_run",
@@ -60,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "capture",
         "clients",
         "disk",
+        "state_folders",
         "trust",
         "programs",
         "current_run",

@@ -94,28 +94,6 @@ def home(environ: Mapping[str, str] | None = None) -> str:
     return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), FOLDER)
 
 
-def state_folder(root: AnyPath, home_folder: AnyPath | None = None) -> str:
-    """Return the folder where this machine keeps its own state of the project at a path.
-
-    It is not in the project: files that come with a clone would pass for our own.
-    """
-    return os.path.join(home_folder or home(), "cache", "projects", state_name(root))
-
-
-def hooks_folder(root: AnyPath, home_folder: AnyPath) -> str:
-    """Return the folder where hooks keep their state of the project at a path."""
-    return os.path.join(home_folder, "cache", "hooks", state_name(root))
-
-
-def state_name(root: AnyPath) -> str:
-    """Return a name for the project at a path that no other path on this machine has."""
-    import zlib
-
-    path = os.path.realpath(root)
-    name = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:60]
-    return f"{name}-{zlib.crc32(os.fsencode(path)):08x}"
-
-
 def protect(home_folder: AnyPath) -> None:
     """Make Ralph's home, and everything already in it, private to its owner.
 
@@ -419,6 +397,18 @@ def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iter
             raise busy or Busy
         time.sleep(wait_s)
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+
+def is_locked(path: AnyPath) -> bool:
+    """Whether a process holds the lock of an existing file."""
+    try:
+        fd = open_file(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(fd)
+    finally:
+        os.close(fd)  # this releases the lock
 
 
 def is_current(fd: int, path: Path) -> bool:

@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import httpx
 from commanding import COOKIE, LOGIN
 from looping import planned
 from measuring import measured
@@ -32,12 +33,25 @@ _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 _TAG = re.compile(r"<[^>]*>")
 
 
+class PageClient(TestClient):
+    """A client that asks for views by their path in the page."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(make_app(site), base_url=ORIGIN, follow_redirects=False)
+        self._site = site
+
+    def request(self, method: str, url: Any, **given: Any) -> httpx.Response:
+        """Ask for a view below the page's own path."""
+        outside = url.startswith((self._site.base, "/enter", "/static/"))
+        return super().request(method, url if outside else self._site.base + url, **given)
+
+
 class Browser:
     """A browser that talks to the page in this process."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.client = TestClient(make_app(site), base_url=ORIGIN, follow_redirects=False)
+        self.client = PageClient(site)
 
     def enter(self) -> Browser:
         """Use the address, as `ralph ui` opens it."""
@@ -46,10 +60,10 @@ class Browser:
         return self
 
     def get(self, path: str, headers: dict[str, str] | None = None, *, code: int = 200) -> str:
-        """The HTML of a view."""
+        """The HTML of a view, with paths as they are in the page."""
         answer = self.client.get(path, headers=headers)
         assert answer.status_code == code, answer.text
-        return answer.text
+        return answer.text.replace(self.site.base, "")
 
     def text(self, path: str) -> str:
         """What a reader of a view reads."""

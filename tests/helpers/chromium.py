@@ -101,6 +101,7 @@ class Chromium:
         """Come in by the address that `ralph ui` opens."""
         self._origin = f"http://127.0.0.1:{port}"
         self.open(path)
+        self._origin += self.path.rstrip("/")
 
     def open(self, path: str) -> None:
         """Go to a page, and wait until it is loaded."""

@@ -23,6 +23,7 @@ from ralph import disk
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import Iteration
+from ralph.state_folders import hooks_folder
 
 if TYPE_CHECKING:
     from forking import ForkServer
@@ -250,7 +251,7 @@ def iterations(project: Path, feature: str) -> list[Iteration]:
 
 def log(project: Path) -> list[str]:
     """The lines of the hooks' log."""
-    file = Path(disk.hooks_folder(str(project), disk.home())) / "hooks.log"
+    file = Path(hooks_folder(str(project), disk.home())) / "hooks.log"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

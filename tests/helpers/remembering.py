@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ralph import disk
 from ralph.errors import EmbedderOff
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import Answer
 from ralph.records.iteration import Iteration
+from ralph.state_folders import state_folder
 
 if TYPE_CHECKING:
     from ralph.index import NearPassages, Vectors
@@ -136,7 +136,7 @@ def summaries(answer: Iterable[Any]) -> list[str]:
 
 def state_of(root: Path) -> Path:
     """What this machine keeps of the project, in Ralph's home."""
-    return Path(disk.state_folder(root))
+    return Path(state_folder(root))
 
 
 def index_file(root: Path) -> Path:

@@ -11,7 +11,6 @@ import pytest
 from looping import DONE, FEATURES, Loop, block_index, fake_claude, planned, python, scripted
 from remembering import made
 
-from ralph import disk
 from ralph.loop.iteration import gather_review, stale_prose
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.stats import recall_stats, told_in
@@ -20,6 +19,7 @@ from ralph.plan.edit import update_feature
 from ralph.plan.model import ContextFile, Feature, Task
 from ralph.prompt.build import PromptFacts
 from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
+from ralph.state_folders import hooks_folder
 
 SEEING = """
 import sys
@@ -113,7 +113,7 @@ def test_what_a_prompt_told_is_noted_by_its_ids_and_no_text(loop: Loop, tmp_path
         ids = [one.id for one in ralph.feature("auth").records()]
         told = {one.event: [name for name, _ in one.shown] for one in told_in(ralph, last)}
         before = [told_in(ralph, one) for one in earlier]
-        folder = Path(disk.hooks_folder(ralph.project.root, ralph.project.home))
+        folder = Path(hooks_folder(ralph.project.root, ralph.project.home))
         counted = recall_stats(ralph, since=None, until=None).recalls
     assert told == {
         "run-warnings": [ids[4]],

@@ -19,6 +19,7 @@ from ralph import disk
 from ralph.errors import BadInput
 from ralph.memory.project import Project
 from ralph.programs import find_program
+from ralph.state_folders import old_state_name, state_name
 from ralph.text.redact import redact
 from ralph.text.tokens import plural, shorten
 
@@ -89,15 +90,24 @@ def worktree_of(project: Project, feature: str, *, create: bool = True) -> Workt
     name = _UNUSABLE.sub("-", feature).strip("-")
     if name != feature:  # another feature may get the same name
         name = f"{name or 'feature'}-{zlib.crc32(feature.encode()):08x}"
-    path, branch = project.home / "worktrees" / disk.state_name(root) / name, f"ralph/{name}"
+    listed = git(top, "worktree", "list", "--porcelain")
+    worktrees, branch = project.home / "worktrees", f"ralph/{name}"
+    path = worktrees / state_name(root) / name
+    # git knows a worktree by its path, so one of an earlier version stays where it is.
+    earlier = worktrees / old_state_name(root) / name
+    if earlier.is_dir() and _is_listed(earlier, listed):
+        path = earlier
     inside = root.resolve().relative_to(top.resolve())
     found = Worktree(feature, str(path), str(path / inside), branch)
     if create:
         git(top, "worktree", "prune")
-        listed = git(top, "worktree", "list", "--porcelain")
-        if f"worktree {path.resolve().as_posix()}\n" not in listed:
+        if not path.is_dir() or not _is_listed(path, listed):
             _add_worktree(top, path, branch)
     return found
+
+
+def _is_listed(path: Path, listed: str) -> bool:
+    return f"worktree {path.resolve().as_posix()}\n" in listed
 
 
 def _add_worktree(top: Path, path: Path, branch: str) -> None:

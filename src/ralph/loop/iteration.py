@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, review_model, takes_servers
 from ralph.errors import BadInput, BadPlan, NotFound
@@ -32,6 +31,7 @@ from ralph.prompt import build
 from ralph.records import now
 from ralph.records.iteration import Iteration, Outcome
 from ralph.records.learning import Learning
+from ralph.state_folders import hooks_folder
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
@@ -375,7 +375,7 @@ class IterationRunner:
         project, at = self.ralph.project, f"{work.started_at[:SECOND_CHARS]}Z"
         for name, ids in {**work.told, "patterns": work.patterns}.items():
             if ids and iteration.session_id:
-                folder = disk.hooks_folder(project.root, project.home)
+                folder = hooks_folder(project.root, project.home)
                 shown = [(one, None) for one in ids]
                 note_activity(folder, f"{RUN}{name}", iteration.session_id, at=at, shown=shown)
 

@@ -42,6 +42,7 @@ from ralph.plan.importing import import_plan
 from ralph.plan.model import KINDS, Kind
 from ralph.plan.store import Plan
 from ralph.records import Record, Tombstone, now
+from ralph.state_folders import state_name
 
 VERSION = 1
 _MANIFEST = "manifest.json"
@@ -160,7 +161,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
 
         add_journals(ralph)
         for project in projects_here(ralph.store.home):
-            name = disk.state_name(project.root)
+            name = state_name(project.root)
             manifest.projects[name] = BackupProject(project.id, str(project.root), project.ids)
             try:
                 with open_ralph(project.root, home=ralph.store.home) as opened:

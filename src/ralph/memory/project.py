@@ -29,6 +29,7 @@ from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.file import check_name
 from ralph.records import now
+from ralph.state_folders import state_folder
 from ralph.trust import TrustRequest, trusted_hashes
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Project:
         self.db = self.folder / "db"
         self.journals = self.db / "memory"
         # This machine's own state: index, focus, runs, locks, the plan's write log.
-        self.cache = Path(disk.state_folder(root, self.home))
+        self.cache = Path(state_folder(root, self.home))
         self.settings_file = self.folder / PROJECT_FILE
         self._metadata = self.db / "metadata.yaml"
         self._id: str | None = None

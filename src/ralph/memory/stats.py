@@ -13,7 +13,6 @@ from itertools import pairwise
 
 import msgspec
 
-from ralph import disk
 from ralph.capture.lines import LONGEST_ASKED, cleaned
 from ralph.clients import BY_AGENT
 from ralph.memory.activity import RUN, SECOND_CHARS, Activity, read_activity
@@ -21,6 +20,7 @@ from ralph.memory.ralph import Ralph
 from ralph.memory.timeline import Event, events, local_day
 from ralph.records.conversation import EXCHANGE, Exchange, Message, conversation_id
 from ralph.records.iteration import Iteration
+from ralph.state_folders import hooks_folder
 from ralph.text.times import moments_between
 
 # Outcomes that say how an iteration went. Others were stopped, refused, or unknown.
@@ -177,7 +177,7 @@ def _moment(text: str | None) -> datetime | None:
 
 def _recalls(ralph: Ralph, session: str | None = None) -> list[Activity]:
     """Return what hooks showed the model for a prompt or an error, and the loop in its prompts."""
-    folder = disk.hooks_folder(ralph.project.root, ralph.project.home)
+    folder = hooks_folder(ralph.project.root, ralph.project.home)
     found = read_activity(folder, session, whole=True)
     return [one for one in found if one.shown and one.event != "session-start"]
 

@@ -18,6 +18,7 @@ from ralph.plan.fields import read_view
 from ralph.plan.model import KINDS, Data, Kind, PlanView
 from ralph.plan.yaml import PlanFile
 from ralph.records import now
+from ralph.state_folders import state_folder
 
 Entry = TypeVar("Entry")
 LOCK_TIMEOUT_S = 30.0
@@ -123,7 +124,7 @@ class Plan:
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
         # Outside of the project: files from a clone must not count as Ralph's own writes.
-        self.cache = (state or Path(disk.state_folder(project))) / "plan"
+        self.cache = (state or Path(state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
         self._read: dict[Kind, tuple[str, PlanFile]] = {}

@@ -13,6 +13,7 @@ from ralph import disk
 from ralph.memory import keeping
 from ralph.memory.activity import read_activity
 from ralph.memory.ralph import open_ralph
+from ralph.state_folders import hooks_folder
 
 RULE = "The url of a track should always go to simplemap.example.org, never to api.example.org."
 
@@ -41,7 +42,7 @@ def test_a_rule_is_told_when_its_file_is_read_once_a_session(project: Path, tmp_
     assert about_to_open(session, "server/tracks.py").out == ""
     assert about_to_open(session, "server/tracks.py", "Edit").out == ""
     assert log(project) == []
-    [shown] = read_activity(disk.hooks_folder(project, disk.home()), session.name)
+    [shown] = read_activity(hooks_folder(project, disk.home()), session.name)
     assert shown.event == "pre-tool-use"
     assert len(shown.shown) == 1
 

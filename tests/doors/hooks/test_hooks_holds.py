@@ -23,6 +23,7 @@ from ralph.memory import keeping
 from ralph.memory.activity import read_activity
 from ralph.memory.moments_table import table_file
 from ralph.memory.ralph import open_ralph
+from ralph.state_folders import hooks_folder
 
 
 def reason(hooked: Hooked) -> str:
@@ -50,7 +51,7 @@ def test_a_command_that_failed_in_two_sessions_is_held_once_with_its_fix(
     assert "run it again to go ahead" in text
     assert reason(about_to_run(session, "cd web && CI=1 rtk bun run test 2>&1 | tail -20")) == ""
     assert log(project) == []
-    shown = read_activity(disk.hooks_folder(project, disk.home()), session.name)
+    shown = read_activity(hooks_folder(project, disk.home()), session.name)
     assert [(one.event, len(one.shown)) for one in shown] == [("pre-tool-use", 1)]
 
 

@@ -20,6 +20,7 @@ from ralph.memory.activity import counts, note_activity, read_activity
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import ErrorSeen
+from ralph.state_folders import hooks_folder, state_folder
 
 COOKIE = "The login form loses its session cookie in Safari"
 DONE = "The cookie has SameSite=Lax and Secure now, and Safari keeps it."
@@ -84,7 +85,7 @@ def work(session: Session, **more: Any) -> str:
 
 
 def folder_of(project: Path) -> str:
-    return disk.hooks_folder(str(project), disk.home())
+    return hooks_folder(str(project), disk.home())
 
 
 def status(session: Session, **more: str) -> str:
@@ -284,7 +285,7 @@ def test_the_status_line_breaks_on_nothing(shop: Path, given: bytes) -> None:
 
 
 def test_a_focus_that_somebody_wrote_cannot_control_the_terminal(session: Session) -> None:
-    file = Path(disk.state_folder(str(session.project))) / "focus.json"
+    file = Path(state_folder(str(session.project))) / "focus.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"feature": "a\x1b[2Jb\n" + "c" * 500}), encoding="utf-8")
     shown = status(session)
@@ -333,7 +334,7 @@ def test_why_says_what_the_prompt_of_an_iteration_carried(
     monkeypatch.chdir(session.project)
     with open_ralph(session.project) as opened:
         [hit, *_] = opened.recent(1)
-        folder = disk.hooks_folder(opened.project.root, opened.project.home)
+        folder = hooks_folder(opened.project.root, opened.project.home)
     note_activity(folder, "run-attempts", "run1", shown=[(hit.id, None)])
 
     [event] = ralph.well("why", "run1", "--json").json["events"]

@@ -18,6 +18,7 @@ from looping import MARK, eventually, marked
 from ralph import disk
 from ralph.memory.activity import WORKER, Activity, note_activity, read_activity
 from ralph.memory.ralph import open_ralph
+from ralph.state_folders import hooks_folder
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 ON = dict.fromkeys(NO_WORKER, "true")
@@ -59,7 +60,7 @@ def summaries(project: Path) -> list[str]:
 
 
 def workers(project: Path) -> list[Activity]:
-    found = read_activity(disk.hooks_folder(str(project), disk.home()))
+    found = read_activity(hooks_folder(str(project), disk.home()))
     return [one for one in found if one.event == WORKER]
 
 
@@ -153,7 +154,7 @@ def test_a_worker_whose_model_hangs_ends_when_its_time_is_over(session: Session)
 
 def test_within_a_day_workers_spend_no_more_than_one_run_may(session: Session, mark: str) -> None:
     """A cap for each session would be no cap."""
-    other = disk.hooks_folder("/some/other/project", disk.home())
+    other = hooks_folder("/some/other/project", disk.home())
     note_activity(other, WORKER, spend_usd=0.6)
     with running() as server:
         environ = {

@@ -26,7 +26,9 @@ def test_serve_tells_its_address_lets_a_browser_in_and_ends_with_ctrl_c(root: Pa
         entered = page.get(page.path)
         assert entered.status == 303
         cookie = str(entered.getheader("set-cookie")).partition(";")[0]
-        home = page.get("/", cookie=cookie)
+        own = str(entered.getheader("location"))
+        assert page.get("/", cookie=cookie).status == 403
+        home = page.get(own, cookie=cookie)
         assert home.status == 200
         assert home.getheader("server") is None
         if sys.platform != "win32":

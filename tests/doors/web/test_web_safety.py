@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browsing import HOST, ORIGIN, PORT, Browser, served_page
+from starlette.testclient import TestClient
 
 from ralph.doors.web.app import HEADERS, LARGEST_FORM_BYTES, ROUTES
 from ralph.memory.ralph import open_ralph
@@ -53,12 +54,13 @@ def test_the_address_is_exchanged_for_a_strict_cookie_and_left_behind(browser: B
     answer = anonymous(browser).client.get(f"{address.path}?{address.query}")
 
     assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
+    assert answer.headers["location"] == f"{browser.site.base}/"
     cookie = answer.headers["set-cookie"].lower()
     assert cookie.startswith(f"ralph_{PORT}=")
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert "domain" not in cookie
+    assert f"path={browser.site.base.lower()};" in cookie
     assert address.query.partition("=")[2] not in cookie
 
 
@@ -80,6 +82,45 @@ def test_a_wrong_token_lets_nobody_in(browser: Browser, token: str) -> None:
     answer = anonymous(browser).client.get("/enter", params={"token": token})
     assert answer.status_code == 403
     assert "set-cookie" not in answer.headers
+
+
+# -- other servers on this machine
+
+
+def test_no_page_has_a_link_outside_the_path_of_the_cookie(browser: Browser) -> None:
+    for path in VIEWS:
+        text = browser.client.get(path).text
+        links = re.findall(r'(?:href|action|data-live|src)="(/[^"]*)"', text)
+        own = (f"{browser.site.base}/", "/static/")
+        assert [link for link in links if not link.startswith(own)] == []
+
+
+def test_the_path_of_the_cookie_stays_the_same_and_is_only_for_its_owner(root: Path) -> None:
+    with served_page(root) as first, served_page(root) as second:
+        assert first.site.base == second.site.base
+        assert len(first.site.base) > 20
+        saved = first.site.project.home / "cache" / "page"
+        assert saved.stat().st_mode & 0o077 == 0
+
+
+def test_the_path_of_the_cookie_is_told_to_nobody_without_access(browser: Browser) -> None:
+    secret = browser.site.base.removeprefix("/page-")
+    stranger = anonymous(browser).client
+    origin = {"origin": ORIGIN}
+    for path in ("/", "/enter", "/enter?token=x", "/static/page.js", "/static/none", "/page-x/"):
+        for answer in (
+            TestClient.request(stranger, "GET", path),
+            TestClient.request(stranger, "POST", path, headers=origin),
+        ):
+            assert secret not in f"{answer.headers}{answer.text}"
+    assert secret not in browser.site.address()
+
+
+def test_a_cookie_that_another_server_sets_does_not_shut_the_browser_out(browser: Browser) -> None:
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.client.cookies.items())
+    for both in (f"{cookie}; ralph_{PORT}=planted", f"ralph_{PORT}=planted; {cookie}"):
+        browser.client.cookies.clear()
+        browser.get("/", {"cookie": both})
 
 
 # -- other pages, other names
@@ -167,7 +208,7 @@ def test_a_form_leads_back_to_this_page_alone(browser: Browser, back: str) -> No
         data={"csrf": browser.token(), "id": hit.id, "back": back},
         headers={"origin": ORIGIN},
     )
-    assert answer.headers["location"] == "/timeline"
+    assert answer.headers["location"] == f"{browser.site.base}/timeline"
 
 
 # -- what an answer says of itself
@@ -198,7 +239,7 @@ def test_no_view_has_inline_script_style_or_anything_from_elsewhere(
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/x"])
 def test_static_files_are_those_of_the_package(browser: Browser, path: str) -> None:
-    assert browser.client.get(path).status_code == 404
+    assert browser.client.get(path).status_code in (403, 404)
 
 
 def test_a_static_file_that_is_not_there_is_a_404_without_a_cookie_too(browser: Browser) -> None:

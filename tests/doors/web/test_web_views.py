@@ -23,6 +23,7 @@ from ralph.plan.store import Plan
 from ralph.recall import run_name
 from ralph.records import now
 from ralph.records.knowledge import GateApproval, GateRejection
+from ralph.state_folders import hooks_folder
 
 SHOWN = "What the model was shown from memory"
 
@@ -338,7 +339,7 @@ def test_an_exchange_shows_what_hooks_told_the_model_in_it(browser: Browser) -> 
         said = ralph.conversations.exchange(talk, user="Reset?", assistant="Nightly.", **times)
         run = run_name("s1", "one")
         work = ralph.feature("auth").remember({"task_title": "Reset", "session_id": run})
-    folder = Path(disk.hooks_folder(project.root, project.home))
+    folder = Path(hooks_folder(project.root, project.home))
     disk.make_folder(folder)
     line = {"event": "user-prompt-submit", "session": "s1", "agent": "claude"}
     lines = [
@@ -363,7 +364,7 @@ def test_an_iteration_shows_what_the_prompt_of_the_loop_told(browser: Browser) -
         done = {"session_id": "s9", "timestamp": "2026-03-01T10:00:00.123Z"}
         first = ralph.feature("auth").remember({"task_title": "Reset", "session_id": "s8"})
         work = ralph.feature("auth").remember({"task_title": "Reset again", **done})
-    folder = disk.hooks_folder(project.root, project.home)
+    folder = hooks_folder(project.root, project.home)
     at = {"at": "2026-03-01T10:00:00Z"}
     note_activity(folder, "run-attempts", "s9", shown=[(first.id, None)], **at)
     for _ in range(2):  # a loop that was killed may note it again

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph import __version__, disk
 from ralph.doors.hooks.sessions import replace
+from ralph.state_folders import state_folder
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import HookCall
@@ -113,7 +114,7 @@ def _state(call: HookCall, ids: list[str]) -> dict[str, Any]:
     own = ("db/features.yaml", "db/tasks.yaml", "rag_config.json")
     paths = [
         *(os.path.join(folder, *name.split("/")) for name in own),
-        os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
+        os.path.join(state_folder(call.root, call.home), "focus.json"),
         *(os.path.join(call.home, name) for name in ("config.json", "trust.json")),
         *(os.path.join(memory, name) for name in _journals(memory)),
         *(os.path.join(call.home, *_TALKS, f"{one}.jsonl") for one in ids),

@@ -14,6 +14,7 @@ from ralph import disk
 from ralph.current_run import current_run
 from ralph.memory.activity import note_activity, read_activity, work_is_pending
 from ralph.memory.servers import server_folders
+from ralph.state_folders import hooks_folder
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
@@ -125,7 +126,7 @@ class HookCall:
         self.over_at: int | None = None
         # Between calls, hooks keep their data on this project in the user's home: it may contain
         # pieces of conversations, and the project may be somebody else's, or read-only.
-        self.own_folder = disk.hooks_folder(root, home)
+        self.own_folder = hooks_folder(root, home)
 
     def text(self, name: str) -> str:
         """Return a field of the input, or "" if it is not a text."""
@@ -203,7 +204,7 @@ def serve(argv: list[str], data: bytes | None = None) -> int:
         known = root or find_root(_starts(project, {}), home)
         if known and not (call and call.done):
             session = call.session if call else ""
-            note_activity(disk.hooks_folder(known, home), event, session, late_s=limit_s)
+            note_activity(hooks_folder(known, home), event, session, late_s=limit_s)
         if known:
             what = f"ended after {limit_s:g} s, with its work undone"
             note(log_folders(known, home), event, what, known)
@@ -532,7 +533,7 @@ def _is_safe(inside: str) -> bool:
 
 def log_folders(root: str, home: str) -> list[str]:
     """Return the folders where the log may be, best first."""
-    return [disk.hooks_folder(root, home), os.path.join(home, "cache")]
+    return [hooks_folder(root, home), os.path.join(home, "cache")]
 
 
 # -- the log: one line per problem, in a file of limited size

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
-from ralph.disk import state_folder
 from ralph.doors.hooks.answers import StoredBrief
 from ralph.doors.hooks.call import MOST_CHARS, limit_s
 from ralph.doors.hooks.messages import shown_message
@@ -27,6 +26,7 @@ from ralph.recall.score import FLOOR, WORTH_TELLING
 from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
+from ralph.state_folders import state_folder
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ralph import disk
 from ralph.doors.hooks.call import HookCall, HookTimer, find_root, is_paused, read_stdin
 from ralph.memory.activity import counts, late_hooks, note_activity, read_activity
+from ralph.state_folders import state_folder
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.answers import StoredBrief
@@ -113,7 +114,7 @@ def _state(root: str, home: str) -> str:
 
 def _focus(root: str, home: str) -> str:
     """Return the feature and task that the user has set as focus."""
-    file = os.path.join(disk.state_folder(root, home), "focus.json")
+    file = os.path.join(state_folder(root, home), "focus.json")
     if not disk.exists(file):
         return ""
     focus = json.loads(disk.read(file))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import disk
 from ralph.memory.activity import WORKER, activity_everywhere, note_activity
+from ralph.state_folders import hooks_folder
 
 if TYPE_CHECKING:
     from ralph.config import Settings
@@ -77,7 +78,7 @@ def run_worker(argv: list[str]) -> int:
 
     def end(_: float = 0.0) -> None:
         spend_usd = round(crew.spent_usd, 6) if crew else 0.0
-        note_activity(disk.hooks_folder(root, home), WORKER, left=left, spend_usd=spend_usd)
+        note_activity(hooks_folder(root, home), WORKER, left=left, spend_usd=spend_usd)
 
     # Ends the process even if it waits for a model: journals are written all or nothing.
     watch = HookTimer(limit_s + _GRACE_S, end)

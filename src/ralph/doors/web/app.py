@@ -2,7 +2,8 @@
 
 A request must name this server as its host, because another site's name may point here (DNS
 rebinding). It must not come from another page (Origin, Sec-Fetch-Site). It must have the cookie
-that the browser got for the one-time address and, to change anything, the session's token.
+that the browser got for the one-time address and, to change anything, the session's token. The
+cookie is only for the page's secret path, so other servers on this machine do not get it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ralph.doors.web import (
     views_record,
     views_system,
 )
-from ralph.doors.web.page import PageCall, Site, View
+from ralph.doors.web.page import BrowserSession, PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.memory.project import Project
 
@@ -117,7 +118,9 @@ def make_app(site: Site) -> ASGIApp:
     ]
     routes.append(Route(ENTER, _enter(site), methods=["GET"]))
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
-    return RequestFilter(Starlette(routes=routes, exception_handlers={404: _missing(site)}), site)
+    app = Starlette(routes=routes, exception_handlers={404: _missing(site)})
+    app.router.redirect_slashes = False  # it would redirect to a path outside the page's own
+    return RequestFilter(app, site)
 
 
 # -- access
@@ -139,19 +142,39 @@ class RequestFilter:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if headers.get("location", "").startswith("/"):
+                    headers["location"] = f"{self._site.base}{headers['location']}"
             await send(message)
 
         request = Request(scope)
         if refused := self._refused(request):
             await PlainTextResponse(refused, 403)(scope, receive, send_safely)
             return
-        session = self._site.session_of(request.cookies.get(self._site.cookie, ""))
-        path = request.url.path
+        session, path = None, request.url.path
+        if path.startswith(f"{self._site.base}/"):
+            path = path.removeprefix(self._site.base)
+            session = self._session(request)
+            if session is None:
+                path = "/"  # whatever is there, nobody without access learns it
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         if session is None and path != ENTER and not path.startswith("/static/"):
             await HTMLResponse(self._site.render("closed.html"), 403)(scope, receive, send_safely)
             return
         scope["state"] = {"session": session}
         await self._app(scope, receive, send_safely)
+
+    def _session(self, request: Request) -> BrowserSession | None:
+        """Return the session of the request's cookies.
+
+        There may be several with the page's name: any server on this machine can set one.
+        """
+        for header in request.headers.getlist("cookie"):
+            for part in header.split(";"):
+                name, _, value = part.strip().partition("=")
+                session = self._site.session_of(value) if name == self._site.cookie else None
+                if session is not None:
+                    return session
+        return None
 
     def _refused(self, request: Request) -> str:
         headers: Headers = request.headers
@@ -177,7 +200,8 @@ def _enter(site: Site) -> Callable[[Request], Awaitable[Response]]:
             session = site.enter(request.query_params.get("token", ""))
             if session is None:
                 return HTMLResponse(site.render("closed.html", used=True), 403)
-            answer.set_cookie(site.cookie, session, httponly=True, samesite="strict", path="/")
+            path = site.base
+            answer.set_cookie(site.cookie, session, httponly=True, samesite="strict", path=path)
         return answer
 
     return enter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import secrets
 import threading
 import time
@@ -20,7 +21,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ralph import __version__
+from ralph import __version__, disk
 from ralph.errors import NotFound, RalphError
 from ralph.memory.project import PlainFolder, Project
 from ralph.text.sanitize import visible
@@ -38,6 +39,8 @@ _STATUS_S = 10.0
 _WARM_UP_AFTER_S = 2.0
 _MOST_SESSIONS = 20
 _MOST_UNDO = 20
+_LINK = re.compile(r' (?:href|action|data-live)="(?=/(?!/|static/))')
+_SECRET = re.compile(r"[\w-]{22}")
 PAGE_ROWS = 50
 SHORT_ID = 8
 # How much of a text a page shows at first, and how much on request.
@@ -69,8 +72,10 @@ class Site:
     def __init__(self, project: Project, port: int, *, tell: Callable[[str], None]) -> None:
         self.project = project
         self.hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
-        # Cookies do not distinguish ports.
+        # Cookies do not distinguish ports: a browser sends them to every server on this machine. So
+        # the cookie is only for a path that no other server knows, and every page is below it.
         self.cookie = f"ralph_{port}"
+        self.base = f"/page-{_secret_path(project.home)}"
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._tell = tell
         self._token = secrets.token_urlsafe(32)
@@ -172,8 +177,10 @@ class Site:
     # -- templates
 
     def render(self, template: str, **values: Any) -> str:
-        """Render a template to text."""
-        return templates().get_template(template).render(site=self, version=__version__, **values)
+        """Render a template to text, with every link below the page's own path."""
+        text = templates().get_template(template).render(site=self, version=__version__, **values)
+        # Only the templates' own attributes match: quotes in values are escaped.
+        return _LINK.sub(rf"\g<0>{self.base}", text)
 
 
 class PageCall:
@@ -285,6 +292,19 @@ def templates() -> Environment:
     }
     made.globals |= {"plural": plural}
     return made
+
+
+def _secret_path(home: Path) -> str:
+    """Return the secret part of the page's path; it stays the same, so that bookmarks work."""
+    file = home / "cache" / "page"
+    new = secrets.token_urlsafe(16)
+    with contextlib.suppress(OSError):  # a read-only home stores nothing
+        disk.create(file, new.encode())
+        saved = disk.read(file).decode("ascii", "replace")
+        if _SECRET.fullmatch(saved):
+            return saved
+        disk.replace(file, new.encode())
+    return new
 
 
 def harmless(value: Any) -> Any:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph import disk
 from ralph.config import home_folder
 from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
@@ -29,6 +28,7 @@ from ralph.doors.cli.main import Command, server_given, wants_json
 from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
 from ralph.memory.servers import find_login, save_run_token
+from ralph.state_folders import state_folder
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
 
@@ -366,7 +366,7 @@ def _tell(page: Page, project: Path) -> int:
             page.line((step, "bold"))
             continue
         if step == story[-1]:
-            shutil.rmtree(disk.state_folder(project))
+            shutil.rmtree(state_folder(project))
         line = " ".join(f'"{word}"' if " " in word else word for word in step)
         page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
         sys.stdout.flush()

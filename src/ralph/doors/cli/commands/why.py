@@ -14,6 +14,7 @@ from ralph.doors.cli.render import Page, Result
 from ralph.errors import NotFound, RecordForgotten
 from ralph.memory.activity import Activity, counts, read_activity
 from ralph.recall import KINDS
+from ralph.state_folders import hooks_folder
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def why(session: str | None) -> Result:
     """
     project, start = context.found_project(), str(context.start_folder())
     root = str(project.root) if project else disk.find_repository(start) or start
-    events = read_activity(disk.hooks_folder(root, disk.home()), whole=True)
+    events = read_activity(hooks_folder(root, disk.home()), whole=True)
     named = [one for one in events if one.session]
     wanted = session or os.environ.get(_SESSION) or ""
     names = [one.session for one in named if one.session.startswith(wanted)]

@@ -33,7 +33,7 @@ function localize(root) {
 
 function keepLive(part) {
   const path = part.dataset.live;
-  const every = path === "/badge" ? 15000 : 3000;
+  const every = path.endsWith("/badge") ? 15000 : 3000;
   setTimeout(async () => {
     let next = part;
     if (!document.hidden && !part.contains(document.activeElement) && !part.matches(":hover")) {
@@ -52,6 +52,7 @@ function keepLive(part) {
 }
 
 function searchAsYouType(form) {
+  const page = form.getAttribute("action");
   const results = document.getElementById("results");
   let timer = 0;
   let asked = 0;
@@ -60,11 +61,11 @@ function searchAsYouType(form) {
     const mine = ++asked;
     const shown = query.toString();
     query.set("part", "1");
-    const text = await fetchPart(`/search?${query}`);
+    const text = await fetchPart(`${page}?${query}`);
     if (text !== null && mine === asked) {
       results.replaceChildren(...parse(text).childNodes);
       localize(results);
-      history.replaceState(null, "", `/search?${shown}`);
+      history.replaceState(null, "", `${page}?${shown}`);
     }
   };
   form.addEventListener("input", () => {
