@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import httpx
 from commanding import COOKIE, LOGIN
 from looping import planned
 from measuring import measured
@@ -40,10 +39,10 @@ class PageClient(TestClient):
         super().__init__(make_app(site), base_url=ORIGIN, follow_redirects=False)
         self._site = site
 
-    def request(self, method: str, url: Any, **given: Any) -> httpx.Response:
+    def request(self, method: str, url: Any, *args: Any, **given: Any) -> Any:
         """Ask for a view below the page's own path."""
         outside = url.startswith((self._site.base, "/enter", "/static/"))
-        return super().request(method, url if outside else self._site.base + url, **given)
+        return super().request(method, url if outside else self._site.base + url, *args, **given)
 
 
 class Browser:
