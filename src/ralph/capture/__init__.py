@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ralph.capture.anchors import Anchor
 from ralph.records import Complaint
 from ralph.records.iteration import CheckRun, Decision, ErrorSeen, FileTouched, Iteration, Outcome
 
@@ -46,7 +47,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     session; for a resumed session it includes what came before. `permission_denials` has one tool
     per denial, for a shell with its command. `outcome` is what the run itself proves. `stumbles`
     counts the failures that were not worth keeping, and `shapes` those of them that one can learn
-    from if they are made again and again.
+    from if they are made again and again. `anchors` are the lines that it left in files.
     """
 
     dialect: Dialect
@@ -59,6 +60,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
     checks: tuple[CheckRun, ...] = ()
+    anchors: tuple[Anchor, ...] = ()
     tokens_used: int | None = None
     cost_usd: float | None = None
     duration_ms: int | None = None

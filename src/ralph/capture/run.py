@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason, checks, decisions, outputs, shell
+from ralph.capture.anchors import EditedLines
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment, sentences, session_name
 from ralph.capture.rules import pattern
@@ -48,6 +49,8 @@ LONGEST_MESSAGE = 500
 SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
+# How much of an edit is looked at for solutions.
+_LONGEST_EDIT = 4000
 _ENDING = 2000
 # How much of what the agent says before or after a check is about that check.
 _ANNOUNCEMENT = 300
@@ -83,6 +86,7 @@ class RunFindings(LineReader):
         self.started: str | None = None
         self._last_time: Any = None
         self._files: dict[str, FileAction] = {}
+        self._edited_lines = EditedLines()
         self._errors: dict[str, ErrorSeen] = {}
         # Errors kept only if they were solved: met while the exit code was another command's, or
         # made by the call itself.
@@ -145,6 +149,8 @@ class RunFindings(LineReader):
             self._files[placed] = "modified"
         elif before is None or _STRENGTH[action] > _STRENGTH[before]:
             self._files[placed] = action
+        if action == "deleted":
+            self._edited_lines.drop(placed)
 
     def knows(self, path: str) -> bool:
         """Whether the file was seen before and not deleted since."""
@@ -153,12 +159,20 @@ class RunFindings(LineReader):
     def edited(self, path: str, old: str = "", new: str = "", base: str | None = None) -> None:
         """Note an edit, with what it removed and added if that is known."""
         place = self.place(path, base)
-        self.attempts.edit(FileEdit(place or ELSEWHERE, old, new))
+        edit = FileEdit(place or ELSEWHERE, old[:_LONGEST_EDIT], new[:_LONGEST_EDIT])
+        self.attempts.edit(edit)
         if place:
+            self._edited_lines.note(place, old, new)
             self._prove("edited")
         for test, why in self.attempts.dropped:
             self.decide(Decision(f"Removed the test {test} instead of fixing it", why or None))
         self.attempts.dropped.clear()
+
+    def wrote(self, path: str, content: str, base: str | None = None) -> None:
+        """Note the content that a file was given as a whole."""
+        if place := self.place(path, base):
+            self._edited_lines.drop(place)
+            self._edited_lines.note(place, "", content)
 
     def see_time(self, value: Any) -> None:
         """Note the time of an event."""
@@ -548,6 +562,7 @@ class RunFindings(LineReader):
                 FileTouched(redact(path), action) for path, action in self._files.items()
             ),
             checks=tuple(CheckRun(redact(text), went) for text, went in self._checks.items()),
+            anchors=self._edited_lines.anchors(),
             terminal_reason=reason,
             title=redact(self.account.title),
             outcome=self._outcome(reason),

@@ -260,6 +260,8 @@ class Messages(RunFindings):
                 self.attempts.do("agent")
             for path, old, new in use.edits:
                 self.edited(path, old, new)
+            if use.content:
+                self.wrote(use.path, use.content)
         self._add_errors(errors, parent)
 
     def _add_errors(self, errors: list[ErrorSeen], parent: str | None) -> None:

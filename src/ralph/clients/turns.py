@@ -30,9 +30,10 @@ _FILE_TOOLS: dict[str, FileAction] = {
 _PATCH_KEYS = ("patchText", "patch", "input")
 _PATH_KEYS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _EDITS = (("old_string", "oldString"), ("new_string", "newString"))
+_CONTENT_KEYS = ("content", "new_source")
 _TARGETS = ("pattern", "query", "url", "description", "skill", "prompt")
 LONGEST_COMMAND = 20_000
-_LONGEST_EDIT = 4000
+_LONGEST_EDIT = 200_000
 _MOST_EDITS = 20
 _MOST_OPEN = 1000
 MOST_TYPED = 50
@@ -44,7 +45,8 @@ class OpenCall(msgspec.Struct, kw_only=True):
     """A tool call that waits for its answer: what it runs or changes, and how it is shown.
 
     `changes` are the files that a tool reads or changes, `edits` what it removes from each and
-    adds. `session` names the shell that a call waits for, `parent` the agent that calls.
+    adds, `content` what it writes as the whole file. `session` names the shell that a call waits
+    for, `parent` the agent that calls.
     """
 
     identity: str
@@ -55,6 +57,7 @@ class OpenCall(msgspec.Struct, kw_only=True):
     path: str = ""
     changes: list[tuple[str, FileAction]] | None = None
     edits: list[tuple[str, str, str]] = []
+    content: str = ""
     session: str = ""
     begun: int = 0
     parent: str | None = None
@@ -85,6 +88,9 @@ def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
         for edit in (items(given.get("edits")) or [given])[:_MOST_EDITS] if call.writes else ():
             old, new = (text_of(edit.get(key) or edit.get(other)) for key, other in _EDITS)
             call.edits = [*call.edits, (path, old[:_LONGEST_EDIT], new[:_LONGEST_EDIT])]
+        if call.writes:
+            written = next((text_of(given.get(key)) for key in _CONTENT_KEYS if given.get(key)), "")
+            call.content = written[:_LONGEST_EDIT]
     return call
 
 
@@ -148,6 +154,8 @@ class ToolFindings(RunFindings):
                 self.touch(path, "modified" if overwritten else action, call.folder)
             for path, old, new in call.edits:
                 self.edited(path, old, new, call.folder)
+            if call.content:
+                self.wrote(call.path, call.content, call.folder)
         elif call.command and not call.writes:
             text = f"Exit code {code}\n{output}" if code else output
             # Then its output is all that tells whether it failed.

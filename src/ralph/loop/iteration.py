@@ -18,6 +18,7 @@ from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
 from ralph.memory.activity import RUN, SECOND_CHARS, note_activity
+from ralph.memory.anchors import anchors_in
 from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
@@ -427,7 +428,9 @@ class IterationRunner:
             timestamp=work.started_at,
             session_id=captured.session_id or work.run,
         )
-        return self.ralph.feature(work.feature).remember(iteration)
+        saved = self.ralph.feature(work.feature).remember(iteration)
+        self.ralph.anchor(anchors_in(captured, saved.id))
+        return saved
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """Return the record of this work, if a loop was killed right after writing it."""

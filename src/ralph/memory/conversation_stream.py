@@ -14,6 +14,7 @@ import msgspec
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, DERIVED, Passage
 from ralph.journal import Selection
+from ralph.memory.anchors import AnchorStore, SavedAnchor
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.recall import Hit
 from ralph.recall.search import Question
@@ -217,7 +218,8 @@ class ConversationContent(msgspec.Struct, frozen=True):
 
     Summaries and ratings name what they are about. `project_ids` is for another machine: the id
     the conversation is stored under, and the id made from the project's first commit.
-    `no_exchanges` are ids of exchanges that an older reader made of what nobody asked.
+    `no_exchanges` are ids of exchanges that an older reader made of what nobody asked. `anchors`
+    are the lines that an exchange left in files, by its id.
     """
 
     conversation: Conversation
@@ -227,6 +229,7 @@ class ConversationContent(msgspec.Struct, frozen=True):
     ratings: Mapping[str, Literal[-1, 0, 1]] = {}
     project_ids: Sequence[str] = ()
     no_exchanges: Sequence[str] = ()
+    anchors: Mapping[str, Sequence[SavedAnchor]] = {}
 
 
 class SavedConversations(msgspec.Struct):
@@ -299,6 +302,7 @@ class ConversationStream(Stream):
             *(ConversationStream(one, store, private_notes=private_notes) for one in also),
             self,
         ]
+        self._anchors = AnchorStore(store.home)
         self._states, self._looked_at = ConversationStates(), -math.inf
         self._generations = self._seen = [0 for _ in self.parts]
 
@@ -416,6 +420,7 @@ class ConversationStream(Stream):
             stale += [name for name in talk.no_exchanges if self._is_question_alone(name)]
             exchanges: list[Exchange] = []
             ratings = dict(talk.ratings)
+            anchors: dict[str, Sequence[SavedAnchor]] = {}
             for exchange in talk.exchanges:
                 name = exchange.id
                 while reasons.get(name) == RENEWED:
@@ -428,7 +433,12 @@ class ConversationStream(Stream):
                     if rating is not None:
                         ratings[name] = rating
                 exchanges.append(msgspec.structs.replace(exchange, id=name))
-            ready.append(msgspec.structs.replace(talk, exchanges=exchanges, ratings=ratings))
+                anchors[name] = [
+                    anchor._replace(record=name) for anchor in talk.anchors.get(exchange.id, ())
+                ]
+            ready.append(
+                msgspec.structs.replace(talk, exchanges=exchanges, ratings=ratings, anchors=anchors)
+            )
             if len(stale) > before:
                 changed.append(ready[-1])
         saved = self.save(ready)
@@ -514,7 +524,15 @@ class ConversationStream(Stream):
             said_before = self.known([one.id for one in about])
             records += [one for one in about if one.id not in said_before]
         self.append(records)
+        self.save_anchors(talks)
         return saved
+
+    def save_anchors(self, talks: Iterable[ConversationContent]) -> None:
+        """Save the anchors of exchanges, but of none that is forgotten."""
+        anchors = [saved for talk in talks for some in talk.anchors.values() for saved in some]
+        if anchors:
+            gone = self.forgotten()
+            self._anchors.save(saved for saved in anchors if saved.record not in gone)
 
     def _about(self, talk: ConversationContent) -> Iterator[tuple[schema.Annotation, str]]:
         """Yield the conversation's tags, ratings and summaries that are new here, with ids."""
@@ -578,6 +596,7 @@ class ConversationStream(Stream):
         titled = [one for one in self._titled(gone, titles) if one.id not in gone]
         ids = gone | {one.id for one in titled}
         removed = [(part, part.journal.forget(ids, reason=reason)) for part in self.parts]
+        self._anchors.forget(ids)
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
         self.append([schema.record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
         for part, were_there in removed:

@@ -13,6 +13,7 @@ from ralph.errors import BadInput, NotFound
 from ralph.index.sync import Synced
 from ralph.journal import Selection
 from ralph.memory import conversation_search, store
+from ralph.memory.anchors import AnchorStore
 from ralph.memory.conversation_search import Related, SearchFilter
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -181,6 +182,7 @@ class Conversations:
         """Make sure that records with these ids are never saved; delete those that exist."""
         stream, at = self.stream, now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
+        AnchorStore(self.store.home).forget(ids)
         for part in stream.parts if stones else ():
             own = stones if part is stream else ()
             if part.journal.forget(ids, reason=reason, stones=own):

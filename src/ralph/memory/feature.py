@@ -19,6 +19,7 @@ from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.journal import Draft, Selection
 from ralph.journal.file import check_name, file_name
+from ralph.memory.anchors import AnchorStore
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import KINDS, Hit
 from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
@@ -170,6 +171,7 @@ class ProjectStream(Stream):
         """Delete these records from journal and index for good; return the ids that existed."""
         if gone := self.journal.forget(ids, reason=clean(reason)):
             self.store.erase_soon(self.target())
+            AnchorStore(self.store.home).forget(gone)
         return gone
 
 

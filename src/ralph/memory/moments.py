@@ -60,7 +60,11 @@ def moment_rows(ralph: Ralph) -> list[MomentRow]:
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
     if settings.hook_files:
         by_path = file_lines(exchanges, _notes(ralph), ralph.project.root)
-        rows += [_file_row(line) for lines in by_path.values() for line in lines]
+        lines = [line for some in by_path.values() for line in some]
+        standings = ralph.standings.of([line.id for line in lines])
+        # What was decided about code that is gone is history.
+        gone = {name for name, standing in standings.items() if standing.is_gone}
+        rows += [_file_row(line) for line in lines if line.id not in gone]
     return rows
 
 

@@ -16,9 +16,11 @@ from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
+from ralph.memory.anchors import SavedAnchor
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
+from ralph.memory.standing import CodeStandings, keep_anchors
 from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
 from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
 from ralph.recall.search import Found, conclude
@@ -160,6 +162,15 @@ class Ralph:
             saved.update(zip(mine, results, strict=True))
         return [saved[n] for n in range(len(iterations))]
 
+    def anchor(self, anchors: Sequence[SavedAnchor]) -> None:
+        """Save which lines new records left in the files of this working copy."""
+        keep_anchors(self.project, anchors)
+
+    @functools.cached_property
+    def standings(self) -> CodeStandings:
+        """How the code of records stands in this working copy."""
+        return CodeStandings(self.project)
+
     # -- searching: everything that the caller may see, as one memory
 
     def search(
@@ -214,8 +225,14 @@ class Ralph:
             found += said
         if "knowledge" in reach.keepers:
             found.append(self.knowledge.candidates(question, budget_s=budget_s))
-        hits = conclude(question, found, reach.has)
+        hits = self._with_standing(conclude(question, found, reach.has))
         return Answer(hits, tuple(dict.fromkeys(note for one in found for note in one.notes)))
+
+    def _with_standing(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits with how their code stands; those whose code is gone come later."""
+        if not self._private_notes:
+            return list(hits)  # a server has no working copy
+        return self.standings.added_to(hits)
 
     def recent(
         self,
@@ -269,7 +286,7 @@ class Ralph:
         ):
             raise NotFound(f"record {record_id!r} was forgotten")
         find_id(record_id, [hit.id for hit in found], missing)
-        return found[-1]
+        return self._with_standing(found[-1:])[0]
 
     def _find(self, begins: str, reach: _Reach, **conversations: Any) -> list[Hit]:
         """Return every record of these memories whose id begins like this."""

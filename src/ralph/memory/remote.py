@@ -6,6 +6,7 @@ What only works in a folder (the index, moving journals) raises an error that sa
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import uuid
@@ -25,6 +26,7 @@ from ralph.errors import (
     ServerFailed,
 )
 from ralph.memory import remote_values as values
+from ralph.memory.anchors import SavedAnchor
 from ralph.memory.brief import Brief
 from ralph.memory.checkpoints import CheckpointResult
 from ralph.memory.conversation_search import Related
@@ -42,6 +44,7 @@ from ralph.memory.outbox import Outbox, portions
 from ralph.memory.project import Focus, Project
 from ralph.memory.remote_values import OnServer
 from ralph.memory.servers import find_login
+from ralph.memory.standing import CodeStandings, keep_anchors
 from ralph.memory.store import Answer, find_id
 from ralph.recall import PERSON, Hit, Scope
 from ralph.recall.patterns import Pattern, Patterns
@@ -177,6 +180,16 @@ class RemoteRalph(OnServer):
             return note, True
         return msgspec.convert(saved["record"], Note), saved["fresh"]
 
+    def anchor(self, anchors: Sequence[SavedAnchor]) -> None:
+        """Save which lines new records left in files; this machine has the working copy."""
+        if "project" in self.__dict__:
+            keep_anchors(self.project, anchors)
+
+    @functools.cached_property
+    def standings(self) -> CodeStandings:
+        """How the code of records stands in this working copy."""
+        return CodeStandings(self.project)
+
     def remember_all(
         self, iterations: Sequence[Iteration | Mapping[str, Any]], **_: Any
     ) -> list[SavedIteration]:
@@ -271,7 +284,10 @@ class RemoteRalph(OnServer):
     def answer(self, path: str, query: Mapping[str, Any]) -> Answer:
         """The server's hits for this query."""
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
-        return Answer([values.read_hit(one) for one in told["hits"]], tuple(told["notes"]))
+        hits = [values.read_hit(one) for one in told["hits"]]
+        if "project" in self.__dict__:
+            hits = self.standings.added_to(hits)
+        return Answer(hits, tuple(told["notes"]))
 
     def call(
         self,

@@ -34,6 +34,7 @@ from ralph.capture.lines import (
 )
 from ralph.clients import BY_SOURCE, drift
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
+from ralph.memory.anchors import anchors_in
 from ralph.memory.conversation_stream import (
     ConversationContent,
     ConversationImport,
@@ -127,7 +128,13 @@ def conversations_of(
         exchanges = [_exchange(conversation.id, one) for one in some]
         keys = {one.key for one in some}
         nothing = [exchange_id(conversation.id, key) for key in no_prompts if key not in keys]
-        found.append(ConversationContent(conversation, exchanges, no_exchanges=nothing))
+        anchors = {
+            exchange.id: anchors_in(one.captured, exchange.id, one.git_branch or "")
+            for exchange, one in zip(exchanges, some, strict=True)
+        }
+        found.append(
+            ConversationContent(conversation, exchanges, no_exchanges=nothing, anchors=anchors)
+        )
     return found
 
 
@@ -486,6 +493,7 @@ def keep_exchanges(
     """Save the exchanges, each once, in the conversation of their session."""
     for talk in conversations_of(seen, source=source, session=session, title=title):
         ralph.conversations.add(talk.conversation, talk.exchanges)
+        ralph.anchor([saved for some in talk.anchors.values() for saved in some])
 
 
 def unkept(
@@ -530,7 +538,9 @@ def keep_iteration(
     )
     # A person's session has no result line; its last answer is the result, however short.
     summary = iteration.summary or seen.assistant
-    return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
+    saved = memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
+    ralph.anchor(anchors_in(captured, saved.id, seen.git_branch or ""))
+    return saved
 
 
 def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> SessionWork | None:

@@ -117,6 +117,8 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
         result = _result(record, _RESULT_CHARS) if record.user.strip() else ""
     else:
         return [_written(hit, mark_of_id)]
+    if hit.standing is not None:
+        lines[0] += f" (its code: {one_line(hit.standing.line)})"
     is_stopped = isinstance(record, Exchange) and record.status != "complete"
     # A plan that was accepted and then stopped or taken back is no decision any more.
     is_current = not later and not is_stopped
@@ -323,7 +325,8 @@ def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
 def head_lines(hit: Hit, *parts: str) -> list[str]:
     """Return the facts about a hit on one line, and why it matched."""
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
-    return [" | ".join(filter(None, parts)), *why]
+    code = f"code: {harmless(hit.standing.line)}" if hit.standing else ""
+    return [" | ".join(filter(None, [*parts, code])), *why]
 
 
 def hit_lines(

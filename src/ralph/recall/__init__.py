@@ -17,6 +17,24 @@ from ralph.errors import BadInput
 from ralph.records.conversation import Exchange, conversation_id, exchange_id
 
 Relevance = Literal["relevant", "possibly"]
+CodeState = Literal["holds", "changed", "moved", "gone", "elsewhere"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How the code of a record stands in the working copy, and in words what happened to it."""
+
+    state: CodeState
+    text: str = ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the code is not here any more."""
+        return self.state in ("gone", "elsewhere")
+
+    @property
+    def line(self) -> str:
+        """What people and models read about it."""
+        return self.text or "holds"
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +78,8 @@ class Hit(msgspec.Struct, frozen=True):
     like: tuple[str, ...] = ()
     # Whether it is a note that only the person it belongs to sees.
     private: bool = False
+    # None if nothing is known about its code.
+    standing: Standing | None = None
 
     @property
     def label(self) -> str:

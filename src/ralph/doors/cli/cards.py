@@ -53,6 +53,9 @@ def short_id(identity: str) -> Span:
     return identity[:SHORT_ID], "cyan"
 
 
+_STANDING_STYLES = {"gone": "red", "elsewhere": "yellow", "changed": "yellow"}
+
+
 def minute(timestamp: str | None) -> str:
     """Format a timestamp for people: minutes ago within the last hour, else date and time."""
     past = ago(timestamp)
@@ -127,6 +130,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
     fields |= {"like": list(hit.like)} if hit.like else {}
     fields |= {"private": hit.private} if hit.kind == "note" else {}
+    fields |= {"standing": hit.standing} if hit.standing else {}
     return fields | {"explain": hit.parts} if explain else fields
 
 
@@ -175,10 +179,12 @@ def whereabouts(hit: Hit) -> list[Span]:
     if hit.kind == "iteration":
         task = "" if record.task_id is None else f" | task {record.task_id}"
         ended = styled(record.outcome)
-        return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
+        facts = [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
+        return facts + _standing(hit)
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        return [moment(hit), *end, f" | conversation {record.conversation[:SHORT_ID]}"]
+        facts = [moment(hit), *end, f" | conversation {record.conversation[:SHORT_ID]}"]
+        return facts + _standing(hit)
     if hit.kind == "document":
         return [f"{record.path}:{record.line} | added {moment(hit)}"]
     if label == "lesson":
@@ -189,6 +195,14 @@ def whereabouts(hit: Hit) -> list[Span]:
         by = "" if record.by == "human" else f" by an {record.by}"
         return [f"{label}{by} | {moment(hit)}{feature}"]
     return [f"{label} | {moment(hit)}"]
+
+
+def _standing(hit: Hit) -> list[Span]:
+    """Say how the code of a record stands, if that is known."""
+    if hit.standing is None:
+        return []
+    style = _STANDING_STYLES.get(hit.standing.state, "")
+    return [" | ", (f"code: {hit.standing.line}", style)]
 
 
 def one_line_of(hit: Hit) -> str:

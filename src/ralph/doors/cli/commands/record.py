@@ -20,6 +20,7 @@ from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, fresh_and_known, note, render
 from ralph.errors import BadRecord
+from ralph.memory.anchors import anchors_in
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
 from ralph.records import Source
@@ -221,6 +222,7 @@ def _record_run(
         for complaint in complaints:
             note(str(complaint))
         saved = ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+        ralph.anchor(anchors_in(captured, saved[0].id))
         # A transcript has the whole session, so the record of a shorter version is outdated.
         if dialect == "transcript" and saved[0].fresh and same:
             memory.forget(list(same), reason="the session went on")

@@ -1,0 +1,188 @@
+"""A working copy: its files as they are now, and what git knows about them.
+
+Git is only asked questions, with the repository's own configuration kept from running or fetching
+anything. A repository whose history is incomplete or somewhere else is not asked at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import stat
+from functools import cached_property
+from pathlib import Path
+
+from ralph import disk
+from ralph.errors import UnsafeFile
+from ralph.memory.project import ask_git, history_folder
+
+# The time and the size of a file.
+FileKey = tuple[int, int]
+NO_FILE: FileKey = (0, 0)
+
+_MOST_FILE_BYTES = 2 * 1024 * 1024
+_MOST_REF_BYTES = 64 * 1024
+_MOST_PLACES = 5
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_BRANCH = re.compile(r"(?!-)[\w./+@#-]{1,200}")
+_GLOB = re.compile(r"([*?\[\]\\])")
+
+
+class WorkingCopy:
+    """The project's files, and the git repository around them if its history can be trusted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._top = disk.find_repository(str(root))
+        self._history = history_folder(self._top) if self._top else ""
+
+    @property
+    def has_history(self) -> bool:
+        """Whether git can be asked."""
+        return bool(self._history)
+
+    # Files.
+
+    def key(self, path: str) -> FileKey:
+        """Return what changes with a file of the project; zeros if there is no such file."""
+        try:
+            status = (self.root / path).stat(follow_symlinks=False)
+        except (OSError, ValueError):
+            return NO_FILE
+        return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else NO_FILE
+
+    def text(self, path: str) -> str:
+        """Return the content of a file, or "" if it cannot be read."""
+        if self.key(path) == NO_FILE:
+            return ""
+        try:
+            with (self.root / path).open("rb") as file:
+                return file.read(_MOST_FILE_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    # What is checked out, without starting git.
+
+    @property
+    def branch(self) -> str:
+        """The branch that is checked out, or ""."""
+        return self._checked_out()[0]
+
+    @property
+    def commit(self) -> str:
+        """The commit that is checked out, or ""."""
+        return self._checked_out()[1]
+
+    @property
+    def state(self) -> str:
+        """What changes with every commit, checkout and new branch."""
+        parts = [self.commit]
+        for path in (
+            self._own_folder / "HEAD",
+            Path(self._history, "refs", "heads"),
+            Path(self._history, "packed-refs"),
+        ):
+            with contextlib.suppress(OSError):
+                parts.append(str(path.stat().st_mtime_ns))
+        return " ".join(parts)
+
+    @cached_property
+    def _own_folder(self) -> Path:
+        """The git folder of this working copy; a worktree has its own."""
+        folder = Path(self._top, ".git")
+        if folder.is_file():
+            return Path(self._top, _first_line(folder).removeprefix("gitdir:").strip())
+        return folder
+
+    def _checked_out(self) -> tuple[str, str]:
+        if not self._history:
+            return "", ""
+        head = _first_line(self._own_folder / "HEAD")
+        name = head.removeprefix("ref: ")
+        if name == head:
+            return "", head if _COMMIT.fullmatch(head) else ""
+        if not _BRANCH.fullmatch(name) or ".." in name:
+            return "", ""
+        commit = _first_line(Path(self._history, name)) or self._packed(name)
+        return name.removeprefix("refs/heads/"), commit if _COMMIT.fullmatch(commit) else ""
+
+    def _packed(self, name: str) -> str:
+        """Return the commit of a reference that git packed with others."""
+        try:
+            data = disk.read(Path(self._history, "packed-refs"))
+        except (OSError, UnsafeFile):
+            return ""
+        for line in data.decode("utf-8", "replace").splitlines():
+            commit, _, reference = line.partition(" ")
+            if reference == name:
+                return commit
+        return ""
+
+    # What git says.
+
+    def ask(self, *words: str) -> str:
+        """Return git's answer to a question, or "" if it has none."""
+        code, output = ask_git(self._top, "--literal-pathspecs", *words)
+        return output if code == 0 else ""
+
+    def in_repository(self, path: str) -> str:
+        """Return a path of the project as git names it."""
+        below = self.root.resolve().relative_to(Path(self._top).resolve())
+        return (below / path).as_posix()
+
+    def in_project(self, path: str) -> str:
+        """Return a path of the repository as the project names it, or "" outside it."""
+        below = self.in_repository("")
+        if below == ".":
+            return path
+        return path.removeprefix(f"{below}/") if path.startswith(f"{below}/") else ""
+
+    def commits(self, path: str, *, since: str, most: int) -> list[str]:
+        """Return the newest commits that changed a file since a time, the oldest of them first."""
+        words = ("log", f"--max-count={most}", f"--since={since}", "--format=%h")
+        listed = self.ask(*words, "--no-show-signature", "--", self.in_repository(path))
+        return [commit for commit in reversed(listed.split()) if _COMMIT.fullmatch(commit)]
+
+    def text_at(self, revision: str, path: str) -> str:
+        """Return a file as a commit or a branch has it, or ""."""
+        return self.ask("cat-file", "blob", f"{revision}:{self.in_repository(path)}")
+
+    def had(self, path: str) -> bool:
+        """Whether a commit of this branch changed a file of this path."""
+        words = ("log", "--max-count=1", "--format=%h", "--no-show-signature")
+        return bool(self.ask(*words, "--", self.in_repository(path)))
+
+    def has_branch(self, name: str) -> bool:
+        """Whether there is a branch of this name."""
+        if not _BRANCH.fullmatch(name) or ".." in name:
+            return False
+        return bool(self.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"))
+
+    def places_of(self, name: str) -> list[str]:
+        """Return the files of the project that have this name, in any folder."""
+        pattern = ":(glob)**/" + _GLOB.sub(r"\\\1", name)
+        code, output = ask_git(self.root, "ls-files", "-z", "--", pattern)
+        found = [place for place in output.split("\0") if place] if code == 0 else []
+        return found[:_MOST_PLACES]
+
+    def renamed(self, path: str) -> str:
+        """Return what the commit that removed a file renamed it to, or ""."""
+        in_git = self.in_repository(path)
+        words = ("log", "--max-count=1", "--diff-filter=D", "--format=%h", "--no-renames")
+        removed = self.ask(*words, "--no-show-signature", "--", in_git)
+        if not _COMMIT.fullmatch(removed):
+            return ""
+        how = ("-M", "--name-status", "-z", "--format=", "--no-show-signature")
+        fields = self.ask("show", *how, removed).split("\0")
+        for status, old, new in zip(fields, fields[1:], fields[2:], strict=False):
+            if status.startswith("R") and old == in_git:
+                return self.in_project(new)
+        return ""
+
+
+def _first_line(path: Path) -> str:
+    try:
+        data = disk.read(path, largest=_MOST_REF_BYTES)
+    except (OSError, UnsafeFile):
+        return ""
+    return data.decode("utf-8", "replace").partition("\n")[0].strip()

@@ -1,0 +1,252 @@
+"""Does the code that a record speaks of still stand? Real repositories, real sessions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from code_history import DAY, CodeHistory, body
+
+from ralph.capture.anchors import Anchor
+from ralph.memory.anchors import AnchorStore, SavedAnchor
+from ralph.recall import Standing
+
+
+@pytest.fixture
+def code(tmp_path: Path, home: Path) -> CodeHistory:
+    return CodeHistory(tmp_path / "shop", home)
+
+
+def test_code_that_is_still_there_holds(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+
+
+def test_code_holds_before_it_is_committed(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    assert code.standing(record) == Standing("holds")
+
+
+def test_code_holds_after_it_is_formatted_and_surrounded(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    indented = "\n".join(f"\t{line}  " for line in body("cart").splitlines())
+    code.write("cart.py", f"{body('before')}\nclass Cart:\n{indented}\n{body('after')}")
+    code.commit("Put it into a class", day=DAY + 1)
+    assert code.standing(record) == Standing("holds")
+
+
+def test_code_holds_after_a_squash_that_lost_its_commit(code: CodeHistory) -> None:
+    code.git("checkout", "-q", "-b", "work")
+    record = code.session("cart", code.create("cart.py", body("cart")), branch="work")
+    code.commit("Add the cart")
+    code.git("checkout", "-q", "main")
+    code.git("merge", "-q", "--squash", "work", day=DAY + 1)
+    code.commit("Squashed", day=DAY + 1)
+    code.git("branch", "-q", "-D", "work")
+    assert code.standing(record) == Standing("holds")
+
+
+def test_changed_code_names_the_commit_and_how_many_there_were(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    lines = body("cart").splitlines()
+    code.write("cart.py", "\n".join([*lines[:6], "    changed_in_review = True"]))
+    first = code.commit("Change half of it", day=DAY + 1)
+    code.write("cart.py", "\n".join([*lines[:6], "    changed_in_review = False"]))
+    code.commit("Change it again", day=DAY + 2)
+    assert code.standing(record) == Standing(
+        "changed", f"cart.py changed since ({first}, 2 commits)"
+    )
+
+
+def test_removed_code_is_gone_since_the_commit_that_removed_it(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    for day in range(4):
+        code.write("cart.py", body("cart") + body(f"more{day}"))
+        code.commit(f"Add more on day {day}", day=DAY + day)
+    code.write("cart.py", body("other"))
+    removed = code.commit("Write it anew", day=DAY + 5)
+    code.write("cart.py", body("another"))
+    code.commit("Write it anew again", day=DAY + 6)
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {removed}")
+
+
+def test_reverted_code_is_gone(code: CodeHistory) -> None:
+    code.write("cart.py", body("old"))
+    code.commit("An older cart", day=DAY - 1)
+    record = code.session("cart", code.edit("cart.py", body("old"), body("cart")))
+    code.commit("Change the cart")
+    code.git("revert", "--no-edit", "HEAD", day=DAY + 1)
+    reverted = code.git("rev-parse", "--short", "HEAD")
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {reverted}")
+
+
+def test_code_that_was_removed_and_not_committed_says_so(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    code.write("cart.py", body("other"))
+    assert code.standing(record) == Standing("gone", "gone from cart.py, not committed yet")
+    code.git("checkout", "-q", "cart.py")
+    assert code.standing(record) == Standing("holds")
+
+
+def test_a_renamed_file_is_found(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    (code.root / "shop").mkdir()
+    code.git("mv", "cart.py", "shop/basket.py")
+    code.commit("Rename it", day=DAY + 1)
+    assert code.standing(record) == Standing("moved", "moved to shop/basket.py")
+
+
+def test_code_that_moved_to_a_file_of_the_same_name_is_found(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("a[1]/cart.py", body("cart")))
+    code.commit("Add the cart")
+    code.write("b[2]/cart.py", body("cart") + body("more"))
+    code.write("a[1]/cart.py", body("other"))
+    code.commit("Move it", day=DAY + 1)
+    assert code.standing(record) == Standing("moved", "moved to b[2]/cart.py")
+
+
+def test_code_on_another_branch_names_the_branch(code: CodeHistory) -> None:
+    code.git("checkout", "-q", "-b", "work")
+    record = code.session("cart", code.create("cart.py", body("cart")), branch="work")
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+    code.git("checkout", "-q", "main")
+    assert code.standing(record) == Standing("elsewhere", "only on branch work")
+
+
+def test_a_project_below_the_top_of_a_repository(code: CodeHistory) -> None:
+    shop = CodeHistory(code.root / "services" / "shop", code.home)
+    shutil.rmtree(shop.root / ".git")
+    (shop.root / ".ralph" / "db").mkdir(parents=True)
+    record = shop.session("cart", shop.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    shop.write("cart.py", body("other"))
+    removed = code.commit("Write it anew", day=DAY + 1)
+    assert shop.standing(record) == Standing("gone", f"gone from cart.py since {removed}")
+
+
+def test_what_an_exchange_wrote_and_removed_itself_counts_for_nothing(code: CodeHistory) -> None:
+    code.write("cart.py", "first_line_of_the_cart()\n")
+    first = code.edit("cart.py", "first_line_of_the_cart()\n", body("attempt"))
+    second = code.edit("cart.py", body("attempt"), body("cart"))
+    record = code.session("cart", first, second)
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+
+
+def test_a_record_without_changes_says_nothing(code: CodeHistory) -> None:
+    record = code.session("question")
+    assert code.standing(record) is None
+
+
+def test_nothing_is_said_without_git(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    shutil.rmtree(code.root / ".git")
+    with code.open() as ralph:
+        assert ralph.standings.of([record]) == {}
+
+
+def test_nothing_is_said_in_a_shallow_clone(code: CodeHistory, tmp_path: Path) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    code.write("cart.py", body("other"))
+    code.commit("Write it anew", day=DAY + 1)
+    shallow = tmp_path / "shallow"
+    code.git("clone", "-q", "--depth", "1", f"file://{code.root}", str(shallow))
+    clone = CodeHistory.__new__(CodeHistory)
+    clone.root, clone.home = shallow, code.home
+    with clone.open() as ralph:
+        assert ralph.standings.of([record]) == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_or_a_link_in_place_of_a_file_is_not_read(code: CodeHistory, tmp_path: Path) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    (tmp_path / "outside.py").write_text(body("cart"), encoding="utf-8")
+    (code.root / "cart.py").unlink()
+    (code.root / "cart.py").symlink_to(tmp_path / "outside.py")
+    assert code.standing(record) == Standing("gone", "gone from cart.py, not committed yet")
+    (code.root / "cart.py").unlink()
+    os.mkfifo(code.root / "cart.py")
+    assert code.standing(record) == Standing("gone", "gone from cart.py, not committed yet")
+
+
+def test_a_search_puts_code_that_is_gone_behind_code_that_holds(code: CodeHistory) -> None:
+    question = "How does the cart round prices to cents?"
+    answer = "The cart rounds prices half to even, in cents."
+    old = code.session("old", code.create("old.py", body("old")), question=question, answer=answer)
+    code.commit("Old")
+    other = "How does the cart round prices to cents now?"
+    new = code.session(
+        "new", code.create("new.py", body("new")), question=other, answer=f"{answer} Always."
+    )
+    code.commit("New")
+    for gone, holds, path in ((old, new, "old.py"), (new, old, "new.py")):
+        code.write(path, body("nothing"))
+        with code.open() as ralph:
+            hits = ralph.search("How does the cart round prices?")
+        assert [hit.id for hit in hits] == [holds, gone]
+        assert hits[0].standing == Standing("holds")
+        assert hits[1].standing is not None
+        assert hits[1].standing.is_gone
+        code.git("checkout", "-q", path)
+
+
+def test_a_failure_says_that_its_file_is_gone(code: CodeHistory) -> None:
+    code.write("cart.py", body("cart"))
+    code.commit("A cart", day=DAY - 1)
+    touched = {"name": "Edit", "input": {"file_path": str(code.root / "cart.py")}}
+    record = code.session("cart", touched)
+    assert code.standing(record) is None
+    code.git("rm", "-q", "cart.py")
+    code.commit("No cart", day=DAY + 1)
+    assert code.standing(record) == Standing("gone", "cart.py gone")
+
+
+def test_importing_again_fills_the_anchors_of_old_sessions(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    AnchorStore(code.home).path.unlink()
+    assert code.standing(record) is None
+    (code.home / "cache" / "imports" / "claude-code.json").unlink()
+    code.session("cart", code.create("cart.py", body("cart")))
+    assert code.standing(record) == Standing("holds")
+
+
+def test_what_is_forgotten_leaves_no_anchor_and_gets_none_again(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("secret_plan.py", body("cart")))
+    assert code.standing(record) == Standing("holds")
+    with code.open() as ralph:
+        ralph.conversations.forget([record])
+    assert AnchorStore(code.home).of_records([record]) == {}
+    left = [
+        file
+        for file in code.home.rglob("*")
+        if file.is_file() and b"secret_plan" in file.read_bytes()
+    ]
+    assert left == []
+
+
+def test_a_damaged_store_says_nothing_and_is_filled_again(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    store = AnchorStore(code.home)
+    store.path.write_bytes(b"this is no database" * 100)
+    assert store.of_records([record]) == {}
+    store.save([SavedAnchor(record, Anchor("cart.py", "0a0b0c0d"), "2026-11-02T10:00:00Z")])
+    store.save([SavedAnchor(record, Anchor("cart.py", "0a0b0c0d"), "2026-11-02T10:00:00Z")])
+    assert list(store.of_records([record])) == [record]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_only_the_owner_can_read_the_anchors(code: CodeHistory) -> None:
+    code.session("cart", code.create("cart.py", body("cart")))
+    assert AnchorStore(code.home).path.stat().st_mode & 0o077 == 0
