@@ -239,6 +239,7 @@ OTHER_FILES = {
     "journal.spool": "Ralph's home",
     "loop.agent": "the run's own folder in Ralph's home; Ralph's home",
     "loop.braindump": "the run's own folder in Ralph's home; Ralph's home",
+    "loop.git": "worktrees in Ralph's home",
     "loop.iteration": "files of the project that the plan names; Ralph's home",
     "loop.keeper": "/proc",
     "loop.process": "the run's own folder in Ralph's home",
