@@ -67,6 +67,10 @@ def _open(word: str, rest: list[str], argv: list[str]) -> int:
         from ralph.doors.hooks.worker import run_worker
 
         return run_worker(rest[1:])
+    if word == "hook" and rest[:1] == ["capture"] and len(rest) == 3:
+        from ralph.doors.hooks.long_sessions import run_capture
+
+        return run_capture(rest[1:])
     if word == "hook" and "pre-tool-use" in rest:
         from ralph.doors.hooks.tool_moments import serve_tool
 

@@ -23,6 +23,23 @@ def python() -> list[str]:
     return [sys.executable, *(_ISOLATED if _is_installed() else _ISOLATED[1:])]
 
 
+def start_detached(words: list[str], folder: str) -> None:
+    """Start a Ralph process that outlives this one, and do not wait for it.
+
+    It inherits no streams, because whoever started us may wait for them to close, and it gets its
+    own process session, so that it is not ended along with us.
+    """
+    import subprocess  # most callers of this module look programs up and start none
+
+    more: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    if sys.platform == "win32":
+        more["creationflags"] = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        more["start_new_session"] = True
+    process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=folder, **more)
+    process.returncode = 0  # so that Python does not complain that nobody waits for it
+
+
 def find_program(name: str, *, root: Path | None = None, path: str | None = None) -> str | None:
     """Return the full path of a program on the PATH that does not belong to a project, or None.
 

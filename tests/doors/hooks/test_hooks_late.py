@@ -153,7 +153,7 @@ def test_an_answer_after_which_nothing_was_written_for_long_is_over(
     [
         "ralph.doors.hooks.context.load",
         "ralph.doors.hooks.context.open_ralph",
-        "ralph.doors.hooks.session_end._capture",
+        "ralph.doors.hooks.session_end.capture_part",
         "ralph.doors.hooks.session_end.keep_iteration",
         "ralph.doors.hooks.session_end.keep_exchanges",
         "ralph.doors.hooks.sessions.Sessions.keep",

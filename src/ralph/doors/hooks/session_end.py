@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ralph.clients.drift import save_counts
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.call import CLAUDE, start_due_worker
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of
+from ralph.doors.hooks.long_sessions import LONG_BYTES, is_long, start_capture
 from ralph.doors.hooks.messages import saved_message
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.memory.activity import note_activity
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 # How many lines to read before checking the clock.
 _LINES_PER_CHECK = 100
+# How much to read before it is saved: limits memory, and how long others wait for the lock.
+_PART_BYTES = 2 * LONG_BYTES
 
 
 class TranscriptReader:
@@ -66,8 +69,9 @@ class TranscriptReader:
             self.exchanges.look_back(opened_file)
 
     def read_finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
-        """Return the exchanges that another one followed, as far as time allows."""
+        """Return the next exchanges that another one followed, as far as time allows."""
         found: list[SessionExchange] = []
+        bytes_read = 0
         with self._file.open("rb") as file:
             file.seek(self._last_end)
             for number, line in enumerate(file, 1):
@@ -75,6 +79,9 @@ class TranscriptReader:
                     break  # the client is still writing it
                 if number % _LINES_PER_CHECK == 0 and not time_left():
                     return found
+                if found and bytes_read > _PART_BYTES:
+                    return found
+                bytes_read += len(line)
                 found += self.exchanges.feed(line)
                 self._last_end = found[-1].ends_at if found else self._last_end
         self.complete = True
@@ -130,6 +137,18 @@ def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
     return json.dumps(line).encode() + b"\n"
 
 
+class CapturedPart(NamedTuple):
+    """What capturing a part of a transcript came to.
+
+    `fresh`: something was saved. `under_way`: something is left to capture. `complete`: the
+    transcript was read to its end.
+    """
+
+    fresh: bool
+    under_way: bool
+    complete: bool
+
+
 _LOCK = "lock"
 _OVER = ("stop", "stop-failure")
 # Shares of the remaining time: to wait for another capture, to read this session, to read sessions
@@ -155,10 +174,16 @@ def keep(call: HookCall) -> None:
         return
     if Path(transcript).parent == Path(call.spool) and not Path(transcript).exists():
         return  # everything that hooks passed on is captured
+    session = sessions.read(call.session)
+    session.transcript = transcript
+    if is_long(session, transcript):
+        start_capture(call, call.session)
+        call.done = True
+        return
     with open_memory(call) as ralph:
         lock_s = call.watch.left_s() * _FOR_LOCK
         try:
-            fresh, under_way = _capture(call, ralph, call.session, transcript, lock_s=lock_s)
+            fresh, under_way, complete = capture_part(call, ralph, session, lock_s=lock_s)
             if fresh and settings.hook_messages:
                 call.message = saved_message(call)
         except disk.Busy:
@@ -167,6 +192,8 @@ def keep(call: HookCall) -> None:
         call.done = True
         if call.event == "session-end" and not under_way:
             sessions.end(call.session)
+        if not complete:
+            start_capture(call, call.session)
         # A worker has more time for the index.
         fresh &= not (call.event == "session-end" and start_due_worker(call))
         _recover(call, ralph, sessions.due(call.session))
@@ -194,8 +221,11 @@ def _drop(call: HookCall, session: Session) -> None:
 def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
     for session in due:
         call.sessions.note_try(session.name)
+        if is_long(session, session.transcript):
+            start_capture(call, session.name)
+            continue
         try:
-            fresh, under_way = _capture(call, ralph, session.name, session.transcript)
+            fresh, under_way, _ = capture_part(call, ralph, session)
         except disk.Busy:
             return  # another hook is capturing, and will do these too
         except (JournalError, OSError) as error:
@@ -207,14 +237,14 @@ def _recover(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
             call.sessions.end(session.name)
 
 
-def _capture(
-    call: HookCall, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
-) -> tuple[bool, bool]:
-    """Save the part of the session's transcript that is not captured yet.
+def capture_part(
+    call: HookCall, ralph: Ralph, left_behind: Session, *, lock_s: float = 0.0
+) -> CapturedPart:
+    """Save the next part of a session's transcript that is not captured yet.
 
-    Returns whether anything was saved, and whether something is left to capture. What cannot be
-    read in time is left to a later hook.
+    What cannot be read in time is left to a later hook.
     """
+    name, transcript = left_behind.name, left_behind.transcript
     own = name == call.session
     disk.make_folder(call.own_folder)
     with disk.lock(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
@@ -232,8 +262,6 @@ def _capture(
             exchanges.append(last)
         fresh = _save(call, ralph, session, exchanges, reader.exchanges.title)
         _note_drift(call, session.agent, reader.exchanges)
-        if not reader.complete:
-            call.note("a long transcript is read on by a later hook", transcript)
         last_seen = exchange is None or (bool(exchanges) and exchanges[-1].key == exchange.key)
         under_way = not (reader.complete and last_seen)
         offset = reader.begins_at if under_way else reader.exchanges.ends_at
@@ -245,7 +273,7 @@ def _capture(
             call.sessions.keep(session, offset, under_way=under_way, complete=reader.complete)
             if spent:
                 Path(transcript).unlink()
-    return fresh, under_way
+    return CapturedPart(fresh, under_way, reader.complete)
 
 
 def _note_drift(call: HookCall, agent: str, reader: SessionReader) -> None:

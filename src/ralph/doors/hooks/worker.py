@@ -6,7 +6,6 @@ so the end of a session starts one pass of the workers in a separate process, wh
 
 from __future__ import annotations
 
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import disk
 from ralph.memory.activity import WORKER, activity_everywhere, note_activity
+from ralph.programs import start_detached
 from ralph.state_folders import hooks_folder
 
 if TYPE_CHECKING:
@@ -27,30 +27,15 @@ _GRACE_S = 5.0
 
 
 def start_worker(call: HookCall, settings: Settings) -> bool:
-    """Start the process if the settings ask for it; return whether it was started.
-
-    It does not inherit our streams, because the client waits for them, and it gets its own process
-    session, so that the client does not end it.
-    """
+    """Start the process if the settings ask for it; return whether it was started."""
     summarizes = settings.summarizer_conversation_enabled or settings.summarizer_exchange_enabled
     spent_usd = _spent_usd(call.home)
     if spent_usd and spent_usd >= settings.summary_spend_cap_usd:
         return False
     if not (summarizes and settings.hook_capture):
         return False
-    import subprocess
-
-    from ralph.programs import python
-
-    words = ["hook", WORKER, str(_LIMIT_S), call.root]
-    more: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    if sys.platform == "win32":
-        more["creationflags"] = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
-    else:
-        more["start_new_session"] = True
     # Not in the project's folder, which may be moved in the meantime.
-    process = subprocess.Popen([*python(), "-m", "ralph", *words], cwd=call.home, **more)
-    process.returncode = 0  # so that Python does not complain that nobody waits for it
+    start_detached(["hook", WORKER, str(_LIMIT_S), call.root], call.home)
     return True
 
 
