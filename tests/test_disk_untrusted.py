@@ -249,6 +249,8 @@ OTHER_FILES = {
     "memory.backup": "Ralph's home, and the file that a person names",
     "memory.documents": "the files that a person names",
     "memory.keeping": "Ralph's home",
+    "memory.moments": "Ralph's home",
+    "memory.moments_table": "Ralph's home",
     "memory.outbox": "Ralph's home",
     "memory.lessons": "the names of the project's own files",
     "memory.project": "looks for `.ralph` and `.git` on the way up; git's own folder",
@@ -260,6 +262,7 @@ OTHER_FILES = {
     "plan.edit": "files of the project that the plan names",
     "programs": "programs on the PATH",
     "prompt.build": "the package",
+    "state_folders": "Ralph's home",
     "text.tokens": "the package",
 }
 RAW = set(

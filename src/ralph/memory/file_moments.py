@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from ralph.capture.lasting import choice_in, rules_in
+from ralph.memory.working_copy import WorkingCopy
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, Decision, ErrorSeen
 from ralph.records.note import Note
@@ -30,8 +30,6 @@ _MOST_CHANGED = 2
 _LEAST_SESSIONS = 2
 _TEXT_CHARS = 240
 _ID_CHARS = 12
-# A larger file is not searched for the names that a text says.
-_MOST_FILE_BYTES = 400_000
 _ROOT_CAUSE = "Root cause: "
 _TEST = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|e2e)/|(?:^|/)test_|[._-](?:test|spec)\.[a-z]+$"
@@ -60,7 +58,7 @@ class FileLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_lines(
-    exchanges: Sequence[Exchange], notes: Iterable[Note], root: Path
+    exchanges: Sequence[Exchange], notes: Iterable[Note], copy: WorkingCopy
 ) -> dict[str, list[FileLine]]:
     """Return at most two lines for each file; the files spoken of most lately come first.
 
@@ -73,7 +71,7 @@ def file_lines(
             if decision.source == "human":
                 found += _words_of_person(exchange, decision, changed)
             elif decision.description.startswith(_ROOT_CAUSE):
-                found += _causes(exchange, decision, changed, root)
+                found += _causes(exchange, decision, changed, copy)
     known = {path for exchange in exchanges for path in _paths(exchange)}
     for note in notes:
         if note.by == "human":
@@ -144,7 +142,7 @@ def _of_note(note: Note, known: Iterable[str]) -> Iterable[FileLine]:
 
 
 def _causes(
-    exchange: Exchange, decision: Decision, changed: Sequence[str], root: Path
+    exchange: Exchange, decision: Decision, changed: Sequence[str], copy: WorkingCopy
 ) -> Iterable[FileLine]:
     """Return what was found to be wrong in a file, if most of the code it names is still there."""
     if exchange.status != "complete":
@@ -159,7 +157,7 @@ def _causes(
     if decision.rationale:
         text += f", because {_plain(decision.rationale)}"
     for path in paths:
-        if _still_has(root, path, names):
+        if _still_has(copy, path, names):
             yield FileLine(
                 path=path,
                 text=text,
@@ -169,14 +167,10 @@ def _causes(
             )
 
 
-def _still_has(root: Path, path: str, names: Iterable[str]) -> bool:
-    """Whether a file has one of the names; one that cannot be read is not spoken against."""
-    file = root / path
-    try:
-        if file.is_symlink() or file.stat().st_size > _MOST_FILE_BYTES:
-            return False
-        content = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+def _still_has(copy: WorkingCopy, path: str, names: Iterable[str]) -> bool:
+    """Whether a file has most of the names; one that cannot be read is not spoken against."""
+    content = copy.text(path)
+    if not content:
         return True
     wanted = list(names)
     return sum(name in content for name in wanted) > len(wanted) / 2

@@ -14,6 +14,7 @@ from ralph import disk
 from ralph.memory.file_moments import FileLine, file_lines, shown_line
 from ralph.memory.moments_table import FILE, MOST_ROWS, REPEAT, MomentRow, table_file
 from ralph.memory.repeats import Repeat, proven_repeats
+from ralph.memory.working_copy import WorkingCopy
 from ralph.records.note import NOTE, Note
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
@@ -59,7 +60,7 @@ def moment_rows(ralph: Ralph) -> list[MomentRow]:
     if settings.hook_holds:
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
     if settings.hook_files:
-        by_path = file_lines(exchanges, _notes(ralph), ralph.project.root)
+        by_path = file_lines(exchanges, _notes(ralph), WorkingCopy(ralph.project.root))
         lines = [line for some in by_path.values() for line in some]
         standings = ralph.standings.of([line.id for line in lines])
         # What was decided about code that is gone is history.
