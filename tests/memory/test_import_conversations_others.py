@@ -198,6 +198,25 @@ def test_what_opencode_saw_changed_counts_where_no_tool_says_so() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("tool", "command", "changed"),
+    [
+        ("bash", "pnpm add left-pad", ["pnpm-lock.yaml"]),
+        ("task", "", ["pnpm-lock.yaml"]),
+        ("bash", "git log -3 && cat package.json", []),
+        ("grep", "", []),
+    ],
+)
+def test_a_file_that_changed_while_opencode_only_read_was_changed_by_others(
+    tool: str, command: str, changed: list[str]
+) -> None:
+    state = {"status": "completed", "input": {"command": command}, "output": "Done."}
+    call = {"type": "tool", "tool": tool, "callID": "c1", "state": state}
+    seen = {"type": "patch", "files": ["/home/dev/shop/pnpm-lock.yaml"]}
+    [one] = read(opencode, rows(*answered(call, seen)))
+    assert [file.path for file in one.captured.files_touched if file.action != "read"] == changed
+
+
 def test_a_command_of_opencode_that_an_agent_carries_out_is_asked_by_its_name() -> None:
     task = {"type": "subtask", "prompt": "You are a reviewer.", "command": "review"}
     asked = {"info": {"role": "user", "id": "msg_0"}, "parts": [task]}

@@ -21,10 +21,11 @@ import msgspec
 
 from ralph.capture import AgentRun, Capture, lines
 from ralph.capture.lines import count, items, mapping, money, objects, text_of
+from ralph.capture.shell import origin
 from ralph.clients import AgentCall, SessionFiles, drift
 from ralph.clients import setup as settings
 from ralph.clients.editors import JsoncSetup
-from ralph.clients.turns import ToolRun, ToolTurn, failure_text, tool_call
+from ralph.clients.turns import SHELLS, ToolRun, ToolTurn, failure_text, tool_call
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
@@ -139,6 +140,9 @@ _ABORTED = "MessageAbortedError"
 # How the title of a session begins until the model has named it.
 _UNNAMED = "New session - "
 _MOST_FILES = 500
+_READERS = frozenset(
+    "read grep glob list lsp webfetch websearch codesearch todoread todowrite question".split()
+)
 
 
 def plain_id(name: str) -> str:
@@ -201,18 +205,29 @@ class OpenCodeSession(lines.SessionReader):
         turn.folder = text_of(mapping(info.get("path")).get("cwd")) or turn.folder
         turn.at_home(turn.folder)
         turn.tokens[text_of(info.get("id"))] = tokens_in(mapping(info.get("tokens")))
+        may_write = any(map(_may_write, parts))
         for part in parts:
             if part.get("type") == "text":
                 turn.speak(text_of(part.get("text")))
             elif part.get("type") == "tool":
                 take_tool(turn, part)
-            elif part.get("type") == "patch":
+            elif part.get("type") == "patch" and may_write:
+                # All files that changed during the step, whoever changed them.
                 for path in _texts(part.get("files"))[:_MOST_FILES]:
                     turn.changed_on_disk(path)
         turn.see_time(when.get("completed"))
         error = mapping(info.get("error"))
         turn.reason = "interrupted" if error.get("name") == _ABORTED else None
         turn.failure = "" if turn.reason else failure_text(error)
+
+
+def _may_write(part: Mapping[str, Any]) -> bool:
+    """Whether a part is a call of a tool that may have changed files."""
+    tool = text_of(part.get("tool"))
+    if tool in SHELLS:
+        given = mapping(mapping(part.get("state")).get("input"))
+        return origin(text_of(given.get("command"))) != "file"
+    return bool(tool) and tool not in _READERS
 
 
 def _texts(value: Any) -> list[str]:
