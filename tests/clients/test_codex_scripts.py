@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.clients.codex_scripts import ScriptResult, calls_in, results_in, script_output
+from ralph.clients.codex_outputs import ScriptResult, results_in, script_output
+from ralph.clients.codex_scripts import calls_in
 
 
 def commands(script: str) -> list[str]:
@@ -64,6 +65,8 @@ def test_variables_and_templates_are_filled_in() -> None:
         'const all = [{name: 1, cmd: "a"}, {name: 2, cmd: "b"}];\n'
         "all.map(async ({name, cmd}) => await tools.exec_command({cmd}));",
         '["a", "b"].forEach((c, i) => tools.exec_command({cmd: `${c}`}));',
+        'for (const n of ["a"]) await tools.exec_command({cmd: n});\n'
+        'await tools.exec_command({cmd: "b"});',
     ],
 )
 def test_a_loop_over_a_list_makes_a_call_for_each_value(script: str) -> None:
@@ -77,6 +80,19 @@ def test_what_only_looks_like_a_call_is_none() -> None:
         'text("tools.exec_command({cmd: 1})");'
     )
     assert calls_in(script) == []
+
+
+def test_a_raw_template_keeps_its_backslashes() -> None:
+    assert commands(r"tools.exec_command({cmd: String.raw`a\nb`, env: {a: [1]}});") == [r"a\nb"]
+
+
+@pytest.mark.parametrize("part", ["const a=a+a;", "const a=`${a}${a}`;", "for(const a of l){"])
+def test_no_script_makes_more_than_it_may(part: str) -> None:
+    script = f'const a="xxxxxxxx"; const l=[1,2,3,4,5,6,7,8,9]; {part * 3000} tools.x({{cmd: a}});'
+    began = time.process_time()
+    for call in calls_in(script):
+        assert len(str(call.given.get("cmd"))) < 1_000_000
+    assert time.process_time() - began < 3
 
 
 def test_a_script_that_still_runs_names_its_cell() -> None:
@@ -125,8 +141,11 @@ def test_each_command_gets_its_result() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    '[ {a: ( `${ `${a}` (/[ /* /a " "\\ "\\\n\\ \'a\\ const\xa0a=[ for(const\xa0a\xa0of\xa0[1,2])'
-    ' [1,2].map(a=> tools.x({cmd: tools.x( x\xa0 =>( "a"+'.split(" "),
+    (
+        '[ {a: ( `${ `${a}` (/[ /* /a " "\\ "\\\n\\ \'a\\ const\xa0a=['
+        " for(const\xa0a\xa0of\xa0[1,2]) [1,2].map(a=> tools.x({cmd:"
+        ' tools.x( x\xa0 =>( "a"+ $$ ].map(a `\\ (/[] [0,const\xa0a=['
+    ).split(" "),
 )
 def test_no_script_takes_long(part: str) -> None:
     script = part.replace("\xa0", " ") * (70_000 // len(part))

@@ -21,12 +21,8 @@ from ralph.capture import lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.capture.rules import pattern
 from ralph.clients import drift
-from ralph.clients.codex_scripts import (
-    ScriptResult,
-    calls_in,
-    results_in,
-    script_output,
-)
+from ralph.clients.codex_outputs import ScriptResult, results_in, script_output
+from ralph.clients.codex_scripts import calls_in
 from ralph.clients.patches import BEGIN_PATCH, changes_of, diff_hunks, hunks_of
 from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
 from ralph.records.iteration import FileAction
