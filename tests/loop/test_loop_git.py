@@ -16,6 +16,7 @@ from ralph.clients import agent_permissions
 from ralph.config import load, store
 from ralph.errors import BadInput, BadSetting
 from ralph.loop.agent import permission_lines, plan_scripts
+from ralph.loop.git import commit_changes
 from ralph.memory.project import Project
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
@@ -206,6 +207,15 @@ def test_each_success_is_a_commit_with_the_iterations_id(loop: Loop, repository:
     trailer = git(repository, "log", "-1", "--format=%(trailers:key=Ralph-Iteration,valueonly)")
     assert trailer == located.record.id
     assert git(repository, "show", "--name-only", "--format=", "HEAD") == "src/login.py"
+
+
+def test_the_subject_of_a_commit_has_no_hidden_characters(loop: Loop, repository: Path) -> None:
+    title = "Add\x1b[31m the \x1b]8;;http://evil\x07login\u202e form\u2066\u200b\x7f"
+    found = commit_changes(repository, set(), title=title, iteration="x")
+    assert found["commit"] == ""  # nothing has changed yet
+    (repository / "new.txt").write_text("new", encoding="utf-8")
+    commit_changes(repository, set(), title=title, iteration="x")
+    assert git(repository, "log", "-1", "--format=%s") == "Add the login form"
 
 
 def test_what_the_person_had_changed_is_never_committed(loop: Loop, repository: Path) -> None:

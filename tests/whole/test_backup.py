@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -383,6 +384,39 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
 
     assert "too large" in ran.complaint
     assert not (new / "shop").exists()
+
+
+@pytest.mark.parametrize("unit", [b"\n", b"a"])
+def test_a_journal_that_unpacks_to_much_is_read_in_pieces(
+    ralph: Line, saved: Path, machine: Callable[[str], Path], unit: bytes
+) -> None:
+    """A small file must not fill the memory before it is refused."""
+    size = 32 << 20
+    new, bomb = machine("new"), saved.with_name("bomb.zip")
+    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as out:
+        told = json.loads(archive.read("manifest.json"))
+        member = next(one for one in told["members"] if one["memory"] == "conversations")
+        file = f"conversations/{member['name']}.jsonl"
+        for one in archive.infolist():
+            if one.filename not in ("manifest.json", file):
+                out.writestr(one, archive.read(one))
+        digest = hashlib.sha256()
+        with out.open(file, "w") as swollen:
+            for _ in range(size >> 20):
+                swollen.write(unit * (1 << 20))
+                digest.update(unit * (1 << 20))
+        member |= {"bytes": size, "sha256": digest.hexdigest()}
+        out.writestr("manifest.json", json.dumps(told))
+
+    tracemalloc.start()
+    try:
+        ran = ralph("restore", bomb, "--into", new)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert "line 1 of" in ran.complaint
+    assert peak < size // 2
 
 
 def test_a_torn_or_foreign_file_is_refused(

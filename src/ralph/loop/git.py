@@ -21,6 +21,7 @@ from ralph.memory.project import Project
 from ralph.programs import find_program
 from ralph.state_folders import old_state_name, state_name
 from ralph.text.redact import redact
+from ralph.text.sanitize import visible
 from ralph.text.tokens import plural, shorten
 
 # The repository's hooks may run its whole test suite.
@@ -143,7 +144,7 @@ def commit_changes(top: Path, before: set[str], *, title: str, iteration: str) -
         now = changed_files(top)
         made["left_out"] = tuple(sorted(now & before))
         if paths := sorted(now - before):
-            subject = shorten(" ".join(redact(title).split()), _SUBJECT_CHARS)
+            subject = shorten(" ".join(visible(redact(title)).split()), _SUBJECT_CHARS)
             _commit(top, paths, "-m", subject, "-m", f"Ralph-Iteration: {iteration}")
             commit = git(top, "rev-parse", "--short", "HEAD").strip()
             made |= {"commit": commit, "files": len(paths)}

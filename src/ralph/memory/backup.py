@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, BinaryIO, Literal, cast
 
 import msgspec
 
@@ -49,7 +49,8 @@ _MANIFEST = "manifest.json"
 _MOST_MEMBERS = 100_000
 _LARGEST_JOURNAL_BYTES = 1 << 30
 _LARGEST_TOTAL_BYTES = 32 << 30
-_PROJECT_KEY = re.compile(r"([\w-]{0,60})-[0-9a-f]{8}")
+_PIECE_BYTES = 1 << 20
+_PROJECT_KEY = re.compile(r"([\w-]{0,60})-(?:[0-9a-f]{8}|[0-9a-f]{16})")
 # Errors for a file that is damaged, not packed as Ralph does it, or not a ZIP file at all.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, BadInput),
@@ -231,22 +232,32 @@ def _checked(archive: zipfile.ZipFile) -> BackupManifest:
     if sizes or sum(one.bytes for one in manifest.members) > _LARGEST_TOTAL_BYTES:
         raise ValueError(f"it is too large, or members are not listed: {[*sizes][:3]}")
     for member in manifest.members:
-        _entries(archive, member)
+        _check_member(archive, member)
     return manifest
 
 
-def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | Tombstone]:
-    """Return a journal's entries, with records redacted; none for a file of a plan."""
-    data = archive.read(member.path)
-    if hashlib.sha256(data).hexdigest() != member.sha256:
+def _check_member(archive: zipfile.ZipFile, member: BackupMember) -> None:
+    """Raise if a member is not what Ralph wrote. It is read in pieces: it may be a bomb."""
+    sha256 = hashlib.sha256()
+    with archive.open(member.path) as file:
+        while piece := file.read(_PIECE_BYTES):
+            sha256.update(piece)
+    if sha256.hexdigest() != member.sha256:
         raise ValueError(f"{member.path!r} is not what was written")
-    found: list[Record | Tombstone] = []
-    for step in scan(io.BytesIO(data), MAX_LINE_BYTES) if member.memory != "plan" else ():
-        entry = step.entry
-        if entry is None or (isinstance(entry, Record) and entry.digest != step.digest):
-            raise ValueError(f"line {step.line} of {member.path!r} is damaged")
-        found.append(redacted(entry) if isinstance(entry, Record) else entry)
-    return found
+    for _ in _entries(archive, member):
+        pass
+
+
+def _entries(archive: zipfile.ZipFile, member: BackupMember) -> Iterator[Record | Tombstone]:
+    """Yield a journal's entries; none for a file of a plan."""
+    if member.memory == "plan":
+        return
+    with archive.open(member.path) as file, io.BufferedReader(cast("Any", file)) as lines:
+        for step in scan(cast("BinaryIO", lines), MAX_LINE_BYTES):
+            entry = step.entry
+            if entry is None or (isinstance(entry, Record) and entry.digest != step.digest):
+                raise ValueError(f"line {step.line} of {member.path!r} is damaged")
+            yield entry
 
 
 # -- restore
@@ -274,9 +285,13 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 if member.memory == "plan":
                     _restore_plan(opened.project, member.name, archive.read(member.path))
                     continue
-                entries = _entries(archive, member)
-                records = [one for one in entries if isinstance(one, Record)]
-                stones = [one for one in entries if isinstance(one, Tombstone)]
+                records: list[Record] = []
+                stones: list[Tombstone] = []
+                for entry in _entries(archive, member):
+                    if isinstance(entry, Tombstone):
+                        stones.append(entry)
+                    else:
+                        records.append(redacted(entry))
                 moved = homes if member.memory == CONVERSATIONS else {}
                 key = JournalKey(member.memory, moved.get(member.name, member.name))
                 counts.append(adopt(opened, key, records, stones, by_id=True))

@@ -537,6 +537,18 @@ def clear_focus(project: Project) -> None:
 
 _SHOWN = ("command", "args", "url", "type")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|cred|cookie", re.IGNORECASE)
+# Variables with which loaders, shells, interpreters, git and package managers find and run code.
+_RUNS = re.compile(
+    r"PATH|HOME|IFS|ENV|SHELL|BASH_\w+|LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES|PYTHON\w*"
+    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS)|ELECTRON_RUN_AS_NODE|PERL5(?:OPT|LIB|DB)|RUBY(?:OPT|LIB)"
+    r"|GEM_\w+|BUNDLE_\w+|LUA_(?:INIT|PATH|CPATH)\w*|PHPRC|PHP_INI_SCAN_DIR|CLASSPATH|JAVA_HOME"
+    r"|(?:_JAVA|JAVA_TOOL|JDK_JAVA)_OPTIONS|(?:MAVEN|GRADLE)_OPTS|DOTNET_\w+|CORECLR_\w+|COR_\w+"
+    r"|GIT_\w+|SSH_ASKPASS|EDITOR|VISUAL|PAGER|LESSOPEN|BROWSER|PROMPT_COMMAND|XDG_CONFIG_\w+"
+    r"|(?:NPM_CONFIG|YARN|PIP|UV|BUN|DENO|CARGO)_\w+|RUSTC\w*|RUSTFLAGS|GOFLAGS"
+    r"|OPENSSL_(?:CONF|MODULES|ENGINES)|QT_PLUGIN_PATH|GTK_MODULES",
+    re.IGNORECASE,
+)
 
 
 def wishes_of(project: Project, *, home: Path) -> list[TrustRequest]:
@@ -574,7 +586,27 @@ def _servers(project: Project) -> list[TrustRequest]:
     return [wish for one in disciplines for wish in server_wishes(one).values()]
 
 
+def _given(key: str, values: dict[Any, Any]) -> list[str]:
+    """Return what is set, with secrets redacted: what a variable says may start a program."""
+    from ralph.text.redact import redact
+
+    sign = "=" if key == "env" else ": "
+    shown: list[str] = []
+    for name, value in values.items():
+        text = redact(f"{name}{sign}{shlex.quote(str(value))}")
+        secret = _SECRET_NAME.search(str(name)) and not _runs(str(name))
+        shown.append(f"{name}{sign}[redacted]" if secret and "[redacted" not in text else text)
+    return shown
+
+
+def _runs(name: str) -> bool:
+    """Whether a program that is given this variable may run code that it names."""
+    return _RUNS.fullmatch(name) is not None
+
+
 def _server(discipline: str, name: str, entry: Any) -> TrustRequest:
+    from ralph.text.redact import redact  # hooks load this module, but not that one
+
     found = entry if isinstance(entry, dict) else {}
     does: list[str] = []
     if found.get("command"):
@@ -585,10 +617,13 @@ def _server(discipline: str, name: str, entry: Any) -> TrustRequest:
         does.append(f"connects to {found['url']}")
     for key, value in found.items():
         if key in ("env", "headers") and isinstance(value, dict):
-            does.append(f"{key} {', '.join(map(str, value))}")  # a value may be secret
+            does.append(f"{key} {', '.join(_given(key, value))}")
         elif key not in _SHOWN:
-            does.append(f"{key} {value}")
+            does.append(f"{key} {redact(str(value))}")
     if taken := dict.fromkeys(_VARIABLE.findall(str(entry))):
         does.append(f"takes {', '.join(taken)} from your environment")
+    env = found.get("env")
+    if risky := [name for name in map(str, env if isinstance(env, dict) else ()) if _runs(name)]:
+        does.append(f"WARNING: {', '.join(risky)} can make it run other code")
     text = f"MCP server {name} of {discipline}: {', '.join(does) or 'says nothing'}"
     return TrustRequest("mcp_server", f"{discipline}/{name}", entry, text)

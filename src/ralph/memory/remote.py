@@ -64,6 +64,9 @@ _log = logging.getLogger("ralph")
 TIMEOUT_S = 35.0
 # A person waits for the status, and it should tell of a server that hangs.
 _STATUS_TIMEOUT_S = 8.0
+# A server that does not even say within this time that it is there is silent. A call may take
+# longer: the server may have much to read.
+_SILENT_S = 5.0
 # With an outbox, a server that did not answer is not tried again for this long.
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
@@ -113,6 +116,11 @@ class RemoteRalph(OnServer):
             )
         base = parts._replace(path=f"{before}/v1/projects/{quote(unquote(name), safe='')}").geturl()
         self.wire = Wire(base, "The memory server", _HOW, JournalDown, look=_HOW, key=token)
+        # Asks whether the server is there, on the connection that the next call uses.
+        root = parts._replace(path=before).geturl()
+        idle = self.wire.idle
+        self._door = Wire(root, "The memory server", _HOW, JournalDown, look=_HOW, idle=idle)
+        self._answered = False
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
         self.where, self.captures = address.rstrip("/"), captures
@@ -307,6 +315,10 @@ class RemoteRalph(OnServer):
         raw = b"" if body is None else msgspec.json.encode(body)
         deadline = self._deadline or Deadline(timeout_s)
         try:
+            if not self._answered and deadline.seconds > _SILENT_S:
+                # Any answer will do.
+                self._door.call("GET", "/healthz", deadline=Deadline(_SILENT_S), busy=frozenset())
+            self._answered = True
             busy = BUSY if waits else _TOO_MANY
             reply = self.wire.call(method, path, raw, deadline=deadline, busy=busy)
             if reply.status >= 400:

@@ -13,7 +13,7 @@ import msgspec
 from ralph.recall import Relevance
 from ralph.recall.sameness import Case
 from ralph.records.knowledge import Entry, EntryType, FailureSolution, GateRejection, Quality
-from ralph.text.sanitize import sanitize
+from ralph.text.sanitize import break_channels, sanitize
 from ralph.text.tokens import plural
 
 # What a person confirmed counts a little more than what a machine saw succeed.
@@ -234,7 +234,7 @@ def label(successes: int) -> str:
 
 def _line(text: str, max_chars: int) -> str:
     one = ""
-    for part in sanitize(text).splitlines():
+    for part in break_channels(sanitize(text)).splitlines():
         if plain := " ".join(part.split()):
             gap = "" if not one else " " if one.endswith(_SENTENCE_ENDS) else "; "
             one += gap + plain

@@ -181,6 +181,17 @@ def break_marks(text: str) -> str:
     return shadow.text
 
 
+def break_channels(text: str) -> str:
+    """Return the text with tags broken that clients may use for channels of their own.
+
+    For recalled text on its way to a model. Saved text keeps them: they may be code.
+    """
+    shadow = Shadow(visible(text))
+    if _any(_ANGLES, shadow.lower):
+        shadow = _replaced(shadow, rule("channel tag"), _safe)
+    return shadow.text
+
+
 def sanitize_line(text: str) -> str:
     """Return the sanitized text on one line."""
     return " ".join(sanitize(text).split())
@@ -308,14 +319,18 @@ _CONTEXT = r"\[(?:(?P<open>ORCHESTRATOR CONTEXT\b[^\]\n]*)|END CONTEXT)\]"
 _LINE_START = r"[\s>|*#\d.:\-]*\Z"
 
 
-def mark(text: str, begin: str = OPEN, end: str = CLOSE) -> str:
+def mark(text: str) -> str:
     """Put recalled text between marks that nothing inside it can close."""
-    return f"{begin}\n{break_marks(text).strip(chr(10))}\n{end}"
+    return _between(OPEN, break_channels(break_marks(text)), CLOSE)
 
 
 def mark_plan(text: str) -> str:
     """Put the plan's own text between marks that nothing inside it can close."""
-    return mark(text, "<ralph-plan>", "</ralph-plan>")
+    return _between("<ralph-plan>", break_marks(text), "</ralph-plan>")
+
+
+def _between(begin: str, text: str, end: str) -> str:
+    return f"{begin}\n{text.strip(chr(10))}\n{end}"
 
 
 def strip_marked(text: str) -> str:

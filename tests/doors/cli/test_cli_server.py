@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,6 +47,27 @@ def line(
     monkeypatch.setenv("RALPH_SERVER", server.address)
     monkeypatch.setenv("RALPH_TOKEN", server.token("admin", person=True))
     return Line(capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["search crane", "status", "feature list", "show abcdef12", "recent", "hooks install",
+     "remember crane", "conversations list", "doctor"],
+)  # fmt: skip
+def test_every_command_gives_up_soon_on_a_server_that_says_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+) -> None:
+    """The call itself may take longer: it is not made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RALPH_TOKEN", "ralph_abc")
+    monkeypatch.setattr("ralph.memory.remote._SILENT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/projects/shop"
+        ran = Line(capsys, monkeypatch)(*words.split(), "--server", address)
+    assert "no answer within 0.2 s" in ran.out + ran.err
 
 
 def test_what_is_saved_is_found_shown_listed_and_forgotten(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
-from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
+from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, break_channels, sanitize
 from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class FencedStream(CleanStream):
         if not self._is_open:
             self._is_open = True
             self.raw.write(f"{OPEN}\n")
-        super().write(sanitize(text))
+        super().write(break_channels(sanitize(text)))
         return len(text)
 
     def end(self) -> None:

@@ -150,13 +150,13 @@ class RequestFilter:
         if refused := self._refused(request):
             await PlainTextResponse(refused, 403)(scope, receive, send_safely)
             return
-        session, path = None, request.url.path
+        session, path = None, str(scope["path"])
         if path.startswith(f"{self._site.base}/"):
             path = path.removeprefix(self._site.base)
             session = self._session(request)
             if session is None:
                 path = "/"  # whatever is there, nobody without access learns it
-            scope = {**scope, "path": path, "raw_path": path.encode()}
+            scope = {**scope, "path": path}
         if session is None and path != ENTER and not path.startswith("/static/"):
             await HTMLResponse(self._site.render("closed.html"), 403)(scope, receive, send_safely)
             return
