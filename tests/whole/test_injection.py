@@ -27,6 +27,8 @@ from ralph.chat.summaries import summary_prompt
 from ralph.memory.brief import Brief, FeatureNow, PastSession
 from ralph.memory.conversations import ConversationDetails
 from ralph.memory.lessons import RepeatedError, Solved
+from ralph.memory.spoken_rules import PersonsWords
+from ralph.memory.working_commands import KnownCommand
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.build import (
@@ -221,6 +223,10 @@ def _brief(text: str) -> str:
         repeated=(RepeatedError(text, 2, text),),
         sessions=(PastSession(text, text, text, (text,), unfinished=True),),
         notes=(Note(text=text, at=text),),
+        rules=(PersonsWords(text=text, at=text, id=text),),
+        commands=(KnownCommand(purpose="test", command=text, at=text, id=text),),
+        failing=(KnownCommand(purpose="test", command=text, at=text, id=text),),
+        put_off=(PersonsWords(text=text, at=text, id=text),),
     )
     return brief_text(whole, _BOUNDS)
 

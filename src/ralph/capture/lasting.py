@@ -9,10 +9,12 @@ from __future__ import annotations
 from ralph.capture.rules import pattern
 from ralph.records.iteration import ACCEPTED_PLAN, TRUNCATED
 from ralph.text.sentences import cut_at_end, sentences
+from ralph.text.tokens import tokens
 
 # How an answer to a question is written: the question, an arrow, the answer.
 _ANSWERS = " -> "
 _LEAST_WORDS = 3
+_LEAST_CONTENT = 3
 _LEAST_QUESTION = 12
 _MOST_CHARS = 200
 REJECTED_PLAN = "Rejected plan: "
@@ -21,6 +23,14 @@ REJECTED_PLAN = "Rejected plan: "
 def rules_in(text: str) -> list[str]:
     """Return the sentences of a person's decision that set a rule."""
     return [_clause(one) for one in _sentences(text) if _is_rule(one)]
+
+
+def stands(rule: str) -> bool:
+    """Whether a rule holds for the whole project, so that any later session should know it."""
+    words = {word for word in tokens(rule) if word.isalpha()}
+    if len(words) < _LEAST_CONTENT and rule.isascii():
+        return False
+    return pattern("stands").search(rule) is not None and not pattern("wavers").search(rule)
 
 
 def deferred_in(text: str) -> list[str]:

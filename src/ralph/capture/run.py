@@ -57,6 +57,7 @@ _ANNOUNCEMENT = 300
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 # Where agents put working copies inside a project.
 _WORKTREE = re.compile(r"^\.(?:claude/)?worktrees/[^/]+/")
+_CHANGES_FOLDER = re.compile(r"\s*cd ([\w.@+-][\w./@+-]*)")
 _WORKTREE_ADD = pattern("worktree add")
 _MOST_ROOTS = 20
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
@@ -422,7 +423,7 @@ class RunFindings(LineReader):
 
     def _note_checks(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
         """Note how the tests, builds, linters and starts of the project in a line went."""
-        folder = self.place(ran.here) or ""
+        folder = _once(self.place(ran.here) or "", command)
         if ran.text is None or not (folder or ran.here in {"", *self._roots}):
             return  # it shows something else, or was run outside the project
         call = shell.shell_call(command, ran.here)
@@ -607,6 +608,18 @@ def plain_path(path: str) -> str:
 
 def _on_drive(path: str) -> bool:
     return path[1:2] == ":" and path[2:3] in ("\\", "/") and path[0].isalpha()
+
+
+def _once(folder: str, command: str) -> str:
+    """Return the folder that a line ended in, if it began where its own `cd` leads to.
+
+    Claude Code may name the folder where a command ended as the one where it began.
+    """
+    found = _CHANGES_FOLDER.match(command)
+    changed = found[1].strip("/") if found else ""
+    if changed and f"/{folder}".endswith(f"/{changed}/{changed}"):
+        return folder[: -len(changed) - 1]
+    return folder
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,9 +11,17 @@ import msgspec
 from ralph.capture.decisions import is_plain
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.lessons import RepeatedError, repeated_errors
+from ralph.memory.past_work import PastWork, past_work
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
+from ralph.memory.spoken_rules import PersonsWords, put_off, standing_rules
 from ralph.memory.store import NOTES, PLAN
+from ralph.memory.working_commands import (
+    KnownCommand,
+    failing_commands,
+    known_commands,
+    working_commands,
+)
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.recall import exchange_of_run
@@ -27,9 +33,14 @@ from ralph.text.sanitize import strip_marked
 from ralph.text.tokens import rule
 
 _FEATURES = 3
-_SESSIONS = 5
+_SESSIONS = 3
 _COMMITS = 3
 _NOTES = 4
+_RULES = 8
+_OPEN_ENDS = 3
+_LEAST_FILES = 2
+_PROSE = (".md", ".txt", ".rst", ".adoc")
+_MISTAKES = 3
 _RESULT_CHARS = 220
 # An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
@@ -38,6 +49,7 @@ _SESSIONS_READ = 60
 # How much of a long memory is read. What matters now is in the newest part.
 _ITERATIONS_READ = 300
 _EXCHANGES_READ = 1500
+_FILE = re.compile(r"[\w.@+-]*(?:/[\w.@+-]+)+\.[A-Za-z]\w{0,7}")
 # As git prints it: `[main 1a2b3c4] Subject`.
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100} [0-9a-f]{7,40}\] (.{3,200})$", re.M)
 
@@ -70,80 +82,137 @@ class FeatureNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What someone who starts to work here should know; new sessions and people's notes first."""
+    """What someone who starts to work here should know; new sessions and people's notes first.
+
+    `put_off` is what a person said has to be undone or done later.
+    """
 
     features: tuple[FeatureNow, ...]
     repeated: tuple[RepeatedError, ...]
     sessions: tuple[PastSession, ...]
     notes: tuple[Note, ...]
+    rules: tuple[PersonsWords, ...] = ()
+    commands: tuple[KnownCommand, ...] = ()
+    failing: tuple[KnownCommand, ...] = ()
+    put_off: tuple[PersonsWords, ...] = ()
+
+    @property
+    def origins(self) -> list[str]:
+        """The conversations that it is made from."""
+        words = (*self.rules, *self.put_off)
+        commands = (*self.commands, *self.failing)
+        found = [one.id for one in self.sessions]
+        found += [one.origin for one in words]
+        found += [one.origin for one in commands]
+        return list(dict.fromkeys(found))
 
 
-def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief:
+def brief(
+    ralph: Ralph, view: PlanView, focus: Focus | None, *, without: frozenset[str] = frozenset()
+) -> Brief:
     """Return what matters now; everything is empty if nothing was planned, said or done yet.
 
-    For a memory on a server, the server's own plan counts.
+    For a memory on a server, the server's own plan counts. `without` are conversations to leave
+    out, because the model has them.
     """
     there: Any = ralph
     if ralph.remote:
         return there.brief(focus)  # type: ignore[no-any-return]
     found = [_feature(ralph, view, focus, *one) for one in _features_now(ralph, view, focus)]
     features = tuple(one for one in found if one is not None)
-    history: ConversationStates | None = None
-    if ralph.conversations.exist:
-        history = ralph.conversations.stream.lately(_EXCHANGES_READ)
     runs = [one.errors for now in features for one in now.told]
     notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
-    sessions: list[PastSession] = []
-    stumbles: list[tuple[ErrorSeen, ...]] = []
-    if history is not None:
-        talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
-        talks = talks[-_SESSIONS_READ:]
-        met = [_met(history, history.exchanges.get(name, ())) for name, _ in talks]
-        runs += [errors for errors, _ in met]
-        stumbles = [made for _, made in met]
-        for name, state in islice(reversed(talks), _SESSIONS):
-            if exchanges := history.read_exchanges([name]):
-                sessions.append(_session(name, state.conversation.title, state.last, exchanges))
+    sessions: tuple[PastSession, ...] = ()
+    work: list[PastWork] = []
+    recent: list[list[PastWork]] = []
+    if ralph.conversations.exist:
+        history = ralph.conversations.stream.lately(_EXCHANGES_READ)
+        work = past_work(history.records[name] for name in _exchanges_in(history, without))
+        recent = _by_session(work)[-_SESSIONS_READ:]
+        runs += [tuple(error for one in session for error in one.errors) for session in recent]
+        sessions = tuple(_sessions(history, recent))
         private = [one for one in history.records.values() if one.kind == NOTE]
         notes += [ralph.conversations.stream.content(one) for one in private]
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
     # A person's notes come first, then others'; the newest of each first.
     notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
+    newest = [one for session in recent for one in session]
+    commands = known_commands(newest)
     return Brief(
         features=features,
         repeated=(
-            *repeated_errors(runs, least=_MISTAKE_FROM),
+            *_general(repeated_errors(runs, least=_MISTAKE_FROM))[:_MISTAKES],
             # A stumble needs no fix: it says itself what not to do.
-            *repeated_errors(stumbles, least=_MISTAKE_FROM, unsolved=True)[:_STUMBLES],
+            *repeated_errors(_stumbles(recent), least=_MISTAKE_FROM, unsolved=True)[:_STUMBLES],
         ),
-        sessions=tuple(sessions),
+        sessions=sessions,
         notes=tuple(notes[:_NOTES]),
+        rules=tuple(standing_rules(work)[:_RULES]),
+        commands=tuple(working_commands(commands)),
+        failing=tuple(failing_commands(commands)[:_OPEN_ENDS]),
+        put_off=tuple(put_off(newest)[:_OPEN_ENDS]),
     )
 
 
-class _SeenErrors(msgspec.Struct, frozen=True):
-    """The part of an exchange that lists its errors and stumbles."""
-
-    errors: tuple[ErrorSeen, ...] = ()
-    stumbles: dict[str, int] = {}
-
-
-_errors_in = msgspec.json.Decoder(_SeenErrors).decode
+def _exchanges_in(history: ConversationStates, without: frozenset[str]) -> Iterable[str]:
+    for conversation, exchanges in history.exchanges.items():
+        if conversation not in without:
+            yield from exchanges
 
 
-def _met(
-    history: ConversationStates, exchanges: Sequence[str]
-) -> tuple[tuple[ErrorSeen, ...], tuple[ErrorSeen, ...]]:
-    """Return the errors of a session, and its stumbles."""
-    errors: list[ErrorSeen] = []
-    stumbles: list[ErrorSeen] = []
-    for one in exchanges:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # `verify` reports it
-            seen = _errors_in(history.records[one].body)
-            errors += seen.errors
-            stumbles += (ErrorSeen(shape, count=times) for shape, times in seen.stumbles.items())
-    return tuple(errors), tuple(stumbles)
+def _by_session(work: Iterable[PastWork]) -> list[list[PastWork]]:
+    """Return the work of each session; the session that ended last comes last."""
+    found: dict[str, list[PastWork]] = {}
+    for one in work:
+        found.setdefault(one.conversation, []).append(one)
+    return sorted(found.values(), key=lambda session: session[-1].at)
+
+
+def _stumbles(sessions: Iterable[Sequence[PastWork]]) -> list[list[ErrorSeen]]:
+    return [
+        [ErrorSeen(shape, count=times) for one in work for shape, times in one.stumbles.items()]
+        for work in sessions
+    ]
+
+
+def _general(mistakes: Iterable[RepeatedError]) -> list[RepeatedError]:
+    """Return the mistakes whose fix is not only about the file that the error names."""
+    return [
+        one for one in mistakes if not set(_FILE.findall(one.message)) & set(_FILE.findall(one.fix))
+    ]
+
+
+def _sessions(
+    history: ConversationStates, recent: Sequence[Sequence[PastWork]]
+) -> Iterator[PastSession]:
+    """Yield the last session that changed or decided something, and the last ones that lead to it:
+    they changed the same files.
+    """
+    worth = [work for work in reversed(recent) if not _is_trivial(work)]
+    if not worth:
+        return
+    files = _files(worth[0])
+    rest = [work for work in worth[1:] if files & _files(work)]
+    for work in (worth[0], *rest[: _SESSIONS - 1]):
+        name = work[0].conversation
+        state = history.conversations.get(name)
+        title = state.conversation.title if state else ""
+        if exchanges := history.read_exchanges([name]):
+            yield _session(name, title, work[-1].at, exchanges)
+
+
+def _is_trivial(work: Sequence[PastWork]) -> bool:
+    """Whether a session decided nothing, and changed nothing or a line of prose."""
+    files = _files(work)
+    if any(one.decided for one in work):
+        return False
+    is_prose = all(path.endswith(_PROSE) for path in files)
+    return len(files) < _LEAST_FILES and is_prose and work[-1].is_complete
+
+
+def _files(work: Iterable[PastWork]) -> frozenset[str]:
+    return frozenset(path for one in work for path in one.changed)
 
 
 def _session(name: str, title: str, at: str, exchanges: Sequence[Exchange]) -> PastSession:

@@ -21,6 +21,8 @@ from ralph.text.tokens import estimate_tokens, first_tokens
 if TYPE_CHECKING:
     from ralph.memory.brief import Brief, FeatureNow, PastSession
     from ralph.memory.lessons import RepeatedError
+    from ralph.memory.spoken_rules import PersonsWords
+    from ralph.memory.working_commands import KnownCommand
     from ralph.records.note import Note
 
 # -- Everything a prompt is made from. Callers gather it from files and memories.
@@ -367,10 +369,13 @@ def _tokens(text: str) -> int:
 
 _PROSE_CHARS = 200
 _STATE_CHARS = 300
-_RESULT_CHARS = 220
+_RESULT_CHARS = 180
 _NOTE_CHARS = 200
 _TASKS = 3
 _OUTCOMES = 3
+_COMMAND_TOKENS = 80
+_MISTAKE_CHARS = 120
+_MISTAKE_FIX_CHARS = 200
 # For the text around the memory, and for what the client may add.
 _SPARE_CHARS = 500
 
@@ -381,15 +386,27 @@ def brief_text(now: Brief, bounds: TextBounds) -> str:
     tasks = first.tasks[:_TASKS] if first else ()
     told = first.told[: -_OUTCOMES - 1 : -1] if first else ()
     parts = [
+        ("What the person decided, in their words:", [_brief_words(one) for one in now.rules]),
+        ("Notes:", [_brief_note(one) for one in now.notes]),
+        ("Commands that passed here last:", _brief_commands(now.commands)),
+        (
+            "Mistakes made again and again, and what fixed them:",
+            [_brief_mistake(one) for one in now.repeated],
+        ),
         ("", _brief_feature(first) if first else []),
         ("Tasks under way:", [_brief_task(task) for task in tasks]),
         (
-            "Mistakes made again and again, and what fixed them:",
-            [f"- {one.times} times: {_with_fix(one)}" for one in now.repeated],
+            "Open ends:",
+            [
+                *(_brief_words(one) for one in now.put_off),
+                *(_brief_failing(one) for one in now.failing),
+            ],
         ),
-        ("Notes:", [_brief_note(one) for one in now.notes]),
         ("The last iterations, newest first:", [_brief_outcome(one) for one in told]),
-        ("The last sessions, newest first:", [_brief_session(one) for one in now.sessions]),
+        (
+            "The last sessions that changed something, newest first:",
+            [_brief_session(one) for one in now.sessions],
+        ),
         ("", [line for one in others if one for line in _brief_feature(one)[:1]]),
         ("Learned from earlier iterations, to be verified:", first.learnings if first else ()),
     ]
@@ -399,6 +416,9 @@ def brief_text(now: Brief, bounds: TextBounds) -> str:
 def brief_ids(now: Brief, text: str) -> list[str]:
     """Return the ids of the records that this text of a brief shows."""
     lines = [(one.id, _brief_note(one)) for one in now.notes]
+    lines += [(one.id, _brief_words(one)) for one in (*now.rules, *now.put_off)]
+    lines += [(one.id, _brief_command(one)) for one in now.commands]
+    lines += [(one.id, _brief_failing(one)) for one in now.failing]
     lines += [(one.id, _brief_session(one)) for one in now.sessions]
     if now.features:
         first = now.features[0]
@@ -409,6 +429,41 @@ def brief_ids(now: Brief, text: str) -> list[str]:
 
 def _brief_note(one: Note) -> str:
     return f"- {one_line(one.text, _NOTE_CHARS)} ({one.by}, {day(one.at)})"
+
+
+def _brief_words(words: PersonsWords) -> str:
+    text = one_line(words.text, _NOTE_CHARS).strip(" '\"")
+    return f'- {day(words.at)}: "{text}"'
+
+
+def _brief_mistake(one: RepeatedError) -> str:
+    text = f"- {one.times} times: {one_line(one.message, _MISTAKE_CHARS)}"
+    return f"{text} Fix: {one_line(one.fix, _MISTAKE_FIX_CHARS)}" if one.fix else text
+
+
+def _brief_commands(commands: Sequence[KnownCommand]) -> list[str]:
+    """Return the lines of the commands that fit into their share of the text."""
+    lines: list[str] = []
+    tokens = 0
+    for one in commands:
+        line = _brief_command(one)
+        tokens += estimate_tokens(line)
+        if tokens > _COMMAND_TOKENS:
+            break
+        lines.append(line)
+    return lines
+
+
+def _brief_command(one: KnownCommand) -> str:
+    return f"- {one.purpose}: {_code(one.command)}"
+
+
+def _brief_failing(one: KnownCommand) -> str:
+    return f"- {_code(one.command)} failed on {day(one.at)}, and has not passed since"
+
+
+def _code(command: str) -> str:
+    return f"`{one_line(command).replace('`', chr(39))}`"
 
 
 def _brief_feature(now: FeatureNow) -> list[str]:

@@ -80,6 +80,7 @@ def session(shop: Path, tmp_path: Path) -> Session:
 def work(session: Session, **more: Any) -> str:
     """One exchange; gives the line that it ends with."""
     session.prompts(COOKIE)
+    session.writes("login.py")
     session.says(DONE)
     return session.hook("stop", last_assistant_message=DONE, **more).message
 

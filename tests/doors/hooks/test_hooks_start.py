@@ -239,7 +239,7 @@ def test_without_a_plan_a_session_begins_with_the_last_sessions_and_notes(
     for number in (1, 2):
         earlier = Session(project, tmp_path, began=f"2026-11-0{number}T10:00:00Z")
         earlier.prompts(f"Make the invoice job {number} faster")
-        earlier.writes(f"job{number}.py")
+        earlier.writes("job.py")
         earlier.runs("git commit -m x", f"[main 1a2b3c{number}] Cache the bank's answers, {number}")
         earlier.says(f"The invoice job {number} now caches what the bank answers.")
         earlier.hook("stop", last_assistant_message="")
@@ -290,6 +290,7 @@ def test_what_happened_since_is_told_though_only_a_conversation_changed(
     assert start(project, tmp_path).context == ""
     earlier = Session(project, tmp_path)
     earlier.prompts("Make the invoice job faster")
+    earlier.writes("job.py")
     earlier.says("The invoice job now caches what the bank answers.")
     earlier.hook("stop", last_assistant_message="")
 

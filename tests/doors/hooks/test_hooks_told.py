@@ -83,6 +83,7 @@ def test_a_plan_that_was_stopped_and_taken_back_is_not_told_as_accepted(
 def test_a_failure_is_told_with_what_fixed_it_later(project: Path, tmp_path: Path) -> None:
     earlier = Session(project, tmp_path)
     earlier.prompts("Run the release pipeline for v2")
+    earlier.writes("release.sh")
     earlier.writes("release.yml")
     earlier.says(
         "The pipeline works correctly:\n"
@@ -119,6 +120,7 @@ def test_an_unrelated_error_of_the_same_exchange_is_not_told(project: Path, tmp_
 def test_a_session_starts_with_the_verdicts_of_the_last_one(project: Path, tmp_path: Path) -> None:
     earlier = Session(project, tmp_path)
     earlier.prompts("Run the release pipeline for v2")
+    earlier.writes("release.sh")
     earlier.says("It works:\n- Build: passed\n- Sign: failed at the certificate\n- Docs: skipped\n")
     earlier.hook("stop")
 
@@ -133,6 +135,7 @@ def test_a_long_title_is_cut_at_a_word(project: Path, tmp_path: Path) -> None:
         "Adopt the routine that determines the state so that it is set in the order in which the"
         " states appear in the switch statement of the node"
     )
+    earlier.writes("node.py")
     earlier.says("The routine checks the states in the order of the switch statement now.")
     earlier.hook("stop")
 

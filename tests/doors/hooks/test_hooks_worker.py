@@ -48,6 +48,7 @@ def session(project: Path, tmp_path: Path, mark: str) -> Session:
     """A session that saved one exchange."""
     one = Session(project, tmp_path)
     one.prompts("Add the login form")
+    one.writes("login.py")
     one.says(DONE)
     one.hook("stop", last_assistant_message=DONE)
     return one

@@ -27,12 +27,20 @@ _SETTING = "journal_url"
 _TALKS = ("journal", "conversations")
 
 
+# The sources of a session whose model has what was said in it before.
+_CONTINUED = ("resume", "fork")
+
+
 class StoredBrief(NamedTuple):
-    """The text for the start of a session, the ids it shows, and whether to tell the user."""
+    """The text for the start of a session, the ids it shows, and whether to tell the user.
+
+    `origins` are the conversations it is made from.
+    """
 
     text: str
     shown: list[str]
     messages: bool
+    origins: list[str]
 
 
 def answer_start(call: HookCall) -> str:
@@ -47,6 +55,8 @@ def answer_start(call: HookCall) -> str:
 
         recover(call, due)
     brief = _stored_brief(call) or _make_brief(call)
+    if brief.text and call.text("source") in _CONTINUED:
+        brief = _without_own(call, brief)
     if brief.shown:
         call.note_shown([(one, None) for one in brief.shown])
     if brief.messages:
@@ -54,6 +64,19 @@ def answer_start(call: HookCall) -> str:
 
         call.message = start_message(call, brief)
     return brief.text
+
+
+def _without_own(call: HookCall, brief: StoredBrief) -> StoredBrief:
+    """Return the text without what was said in this session, which the model has."""
+    from ralph.records.conversation import conversation_id
+
+    own = conversation_id(call.source, call.session)
+    if own not in brief.origins:
+        return brief
+    from ralph.doors.hooks.context import open_memory, text_now
+
+    with open_memory(call) as ralph:
+        return text_now(call, ralph, without=frozenset({own}))
 
 
 def refresh(call: HookCall, ralph: Ralph) -> None:
@@ -72,7 +95,7 @@ def _make_brief(call: HookCall) -> StoredBrief:
     from ralph.doors.hooks.context import open_memory, settings_of, text_now
 
     settings, state = settings_of(call), _state(call, [])
-    brief = StoredBrief("", [], settings.hook_messages)
+    brief = StoredBrief("", [], settings.hook_messages, [])
     if settings.hook_inject:
         with open_memory(call) as ralph:
             state = _state(call, ralph.project.ids)
@@ -88,7 +111,12 @@ def _stored_brief(call: HookCall) -> StoredBrief | None:
         return None
     try:
         kept = json.loads(disk.read(os.path.join(call.own_folder, _NAME)))
-        brief = StoredBrief(str(kept["text"]), list(kept["shown"]), bool(kept["messages"]))
+        brief = StoredBrief(
+            str(kept["text"]),
+            list(kept["shown"]),
+            bool(kept["messages"]),
+            list(kept["origins"]),
+        )
         same = kept["state"] == _state(call, kept["state"]["ids"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -104,16 +104,19 @@ def plan_view(call: HookCall) -> PlanView:
 # -- The text for the start of a session.
 
 
-def text_now(call: HookCall, ralph: Ralph) -> StoredBrief:
-    """Return what matters in the project now; empty if nothing was planned, said or done yet."""
+def text_now(call: HookCall, ralph: Ralph, *, without: frozenset[str] = frozenset()) -> StoredBrief:
+    """Return what matters in the project now; empty if nothing was planned, said or done yet.
+
+    `without` are conversations to leave out.
+    """
     from ralph.memory.brief import brief
 
     settings = ralph.config.settings
     if not settings.hook_inject:
-        return StoredBrief("", [], settings.hook_messages)
-    now = brief(ralph, plan_view(call), focus_of(call, ralph))
+        return StoredBrief("", [], settings.hook_messages, [])
+    now = brief(ralph, plan_view(call), focus_of(call, ralph), without=without)
     text = brief_text(now, text_bounds(_SESSION_TOKENS))
-    return StoredBrief(text, brief_ids(now, text), settings.hook_messages)
+    return StoredBrief(text, brief_ids(now, text), settings.hook_messages, now.origins)
 
 
 def text_bounds(budget_tokens: int) -> TextBounds:
