@@ -591,3 +591,21 @@ def test_records_remembered_one_by_one_have_their_vectors_in_few_blocks(
     (count,) = file.execute("SELECT count(*) FROM vector_1").fetchone()
     file.close()
     assert count < 70
+
+
+def test_a_sync_without_time_writes_a_small_batch_and_later_ones_go_on(
+    memory: Ralph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_module, "_FIRST_BATCH", 10)
+    auth = memory.feature("auth")
+    auth.remember_all(topical(40))
+    memory.store.index.delete()
+
+    written = []
+    complete = False
+    while not complete:
+        synced = auth.sync(budget_s=0.0)
+        written.append(synced.written)
+        complete = synced.complete
+
+    assert written == [10, 10, 10, 10]

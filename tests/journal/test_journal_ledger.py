@@ -103,6 +103,7 @@ def test_numbers_go_on_without_a_ledger_and_with_an_old_one(long: Path) -> None:
 def test_what_is_forgotten_is_not_selected_and_not_saved_again(long: Path) -> None:
     gone = Fold(opened(long)).select(Selection(run="r7"))[0].record
     opened(long).forget([gone.id])
+    assert not any((long / "ledgers").iterdir())
     journal = opened(long)
     assert Fold(journal).select(Selection(ids=[gone.id])) == []
     assert Fold(journal).known([gone.id, "never seen"]) == {gone.id}

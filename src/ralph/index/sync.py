@@ -30,6 +30,8 @@ from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
 _BATCH = 512
+# The first batch of a sync that has to end soon. The next ones are larger.
+_FIRST_BATCH = 64
 _PORTIONS = 8
 
 # Called during a sync with the number of records indexed so far.
@@ -99,6 +101,7 @@ class SyncRun(msgspec.Struct, eq=False):
     reusable: dict[bytes, bytes] = {}
     embedder_off: str | None = None
     written: int = 0
+    batches_written: int = 0
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
         """Run the sync."""
@@ -139,6 +142,7 @@ class SyncRun(msgspec.Struct, eq=False):
                 done=batch.done,
             )
             collection = self.store.write(collection, step)
+            self.batches_written += 1
             self.progress(before + len(records))
             if batch.done or self._late():
                 return collection, batch.done
@@ -223,9 +227,13 @@ class SyncRun(msgspec.Struct, eq=False):
         return False
 
     def _limit(self) -> int:
-        """Return how many records to read at once; fewer save a slow embedder's work more often."""
+        """Return how many records to read at once; fewer save a slow embedder's work more often.
+
+        A process with little time may be ended before a large batch is written, again and again.
+        """
         embedder = self.spec.embedder
-        return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
+        most = _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
+        return most if self.deadline is None else min(most, _FIRST_BATCH << self.batches_written)
 
     def _late(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline

@@ -169,6 +169,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
                 self.state = AppenderState()
+                if self.ledger is not None:
+                    self.ledger.discard()  # it no longer fits, and has ids of forgotten records
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:

@@ -82,6 +82,8 @@ def moment_given(text: str, field: str) -> str:
 
 
 MOST_HITS = 20
+# A note on an answer that may lack what was saved last.
+INCOMPLETE = "the index is not complete yet; ask again soon"
 FEATURES, CONVERSATIONS, KNOWLEDGE, TOKENS = "features", "conversations", "knowledge", "tokens"
 # Streams of a project besides its features. No feature can have these names.
 NOTES, PLAN = "~notes", "~plan"
@@ -485,8 +487,9 @@ class Store:
             raise errors.IndexOff(what, where=str(self.index.path))
         # The index may not know yet what was forgotten. While the server is down, nobody knows.
         for name in behind if self.journals.trouble() is None else ():
-            living = {record.id for record in streams[name].records()}
             known = found.candidates
+            ids = {candidate.record.id for candidate in known if candidate.stream == name}
+            living = {located.record.id for located in streams[name].select(Selection(ids=ids))}
             found.candidates = [x for x in known if x.stream != name or x.record.id in living]
         return found, {one.stream: one.last_number for one in live}
 
@@ -511,7 +514,7 @@ class Store:
                 ready.add(name)
             else:  # another process is working on it
                 behind.add(name)
-                notes.append("the index is not complete yet; ask again soon")
+                notes.append(INCOMPLETE)
         return behind, ready
 
     def _built_otherwise(self, target: IndexSpec) -> bool:

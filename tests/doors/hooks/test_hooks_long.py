@@ -13,7 +13,10 @@ from commanding import process
 from hooking import Session, exchanges, log
 from looping import MARK, eventually, marked
 
+from ralph import disk
+from ralph.chat.embeddings import index_lag
 from ralph.doors.hooks.long_sessions import CAPTURE, LONG_BYTES
+from ralph.memory.ralph import open_ralph
 
 COUNT = 6
 # A process that is killed before it reads the second part.
@@ -78,6 +81,34 @@ def test_a_long_transcript_is_captured_whole_after_one_hook(session: Session, ma
 
     assert eventually(lambda: not marked(mark))
     assert questions(session.project)[COUNT:] == ["One more"]
+
+
+@pytest.mark.slow
+def test_a_prompt_is_answered_while_much_is_not_indexed_yet(
+    project: Path, tmp_path: Path, mark: str
+) -> None:
+    session = Session(project, tmp_path)
+    session.prompts("Why does the zebra importer time out?")
+    session.says("The zebra importer times out because its connection pool has one connection.")
+    session.hook("stop")
+    with open_ralph(project) as ralph:
+        ralph.conversations.exchange(
+            ralph.conversations.start(title="Pools"),
+            user="Is the pool larger now?",
+            assistant="Yes.",
+        )
+        ralph.store.index.close()
+        lock = ralph.store.home / "cache" / "conversations" / "index.lock"
+
+    with disk.lock(lock, timeout_s=1.0):  # another process is indexing
+        other = Session(project, tmp_path)
+        answer = other.hook("user-prompt-submit", prompt="Why does the zebra importer time out?")
+        assert "one connection" in answer.context
+        assert "1 memory shown; new records are still being indexed" in answer.message
+
+    assert eventually(lambda: not marked(mark))
+    with open_ralph(project) as ralph:
+        assert index_lag(ralph.conversations).current
 
 
 @pytest.mark.slow

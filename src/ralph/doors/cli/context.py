@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
+import math
 import os
 import re
 import sys
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from ralph.plan.store import Plan
 
 _PATIENCE_S = 0.5
+# How long work must take before one line says so where there is no terminal.
+_LINE_PATIENCE_S = 5.0
 NO_PLAN = "features and tasks belong to a project with a plan. To start one: ralph init"
 _VALUE, _ITEM = re.compile(r"\S"), re.compile(r"[^\s,]")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -433,24 +436,29 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
 
 
 def _records(ralph: Ralph) -> int | None:
-    """Estimate how many records the features have, by counting lines.
+    """Estimate how many records the features and conversations have, by counting lines.
 
     For journals on a server this is unknown; a bar without an end is better than none.
     """
+    from ralph.journal.file import JsonlJournal
     from ralph.memory.store import on_server
 
     if on_server(ralph.store.journals) is not None:
         return None
+    folder = ralph.project.journals
+    files = [folder / name for name in disk.names(folder)]
+    journals = [part.journal for part in ralph.conversations.stream.parts]
+    files += [each.path for each in journals if isinstance(each, JsonlJournal)]
     total = 0
-    for name in disk.names(ralph.project.journals):
-        with disk.open_reader(ralph.project.journals / name) as file:
+    for path in files:
+        with contextlib.suppress(FileNotFoundError), disk.open_reader(path) as file:
             while part := file.read(1 << 20):
                 total += part.count(b"\n")
     return total
 
 
 class Bar:
-    """A progress bar, shown only on a terminal and for slow work; several runs add up."""
+    """A progress bar for slow work; several runs add up. Without a terminal, it is one line."""
 
     def __init__(
         self,
@@ -466,11 +474,17 @@ class Bar:
         self._bar: Progress | None = None
         self._silent = False
         self._wanted = is_terminal(sys.stderr)
+        self._line_due = time.monotonic() + _LINE_PATIENCE_S
         self._before = self._last = 0
 
     def __call__(self, done: int) -> None:
         """Move to `done`; a smaller number than the last one starts the next run."""
-        if not self._wanted or self._silent:
+        if self._silent:
+            return
+        if not self._wanted:
+            if time.monotonic() >= self._line_due:
+                note(f"{self._text}; this takes a while")
+                self._line_due = math.inf
             return
         if done < self._last:
             self._before += self._last

@@ -13,11 +13,13 @@ from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
 from ralph.doors.hooks.answers import StoredBrief
 from ralph.doors.hooks.call import MOST_CHARS, limit_s
-from ralph.doors.hooks.messages import shown_message
+from ralph.doors.hooks.long_sessions import start_indexing
+from ralph.doors.hooks.messages import indexing_message, shown_message
 from ralph.errors import BadInput
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
+from ralph.memory.store import INCOMPLETE, Answer
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, later_text, recalled_text
@@ -131,7 +133,8 @@ def text_bounds(budget_tokens: int) -> TextBounds:
 _PROMPT_BAR = 0.80
 # A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 200
-_FOR_INDEX = 0.25
+# What is not indexed by then is indexed in the background.
+_FOR_INDEX = 0.1
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -143,8 +146,12 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         return ""
     told = frozenset(call.sessions.read(call.session).recalled_ids)
     with open_memory(call) as ralph:
+        answer = _best_answer(call, ralph, prompt)
+        is_incomplete = INCOMPLETE in answer.notes
+        if is_incomplete:
+            start_indexing(call)
         # Show each record only once in a session.
-        hits = [hit for hit in _best_answer(call, ralph, prompt) if hit.id not in told]
+        hits = [hit for hit in answer if hit.id not in told]
         chosen = _chosen(hits)
         focus = focus_of(call, ralph)
         if focus is not None:
@@ -157,6 +164,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         shown = [(hit.id, hit.score) for hit in chosen if hit.id[:_ID_CHARS] in text]
         call.note_shown(shown)
         call.message = shown_message(len(shown)) if settings.hook_messages else ""
+    if is_incomplete and settings.hook_messages:
+        call.message = indexing_message(call.message)
     return text
 
 
@@ -182,11 +191,11 @@ def questions_of(prompt: str) -> list[str]:
     return list(dict.fromkeys([first[:_QUESTION_CHARS], said[-1][-_QUESTION_CHARS:]]))
 
 
-def _best_answer(call: HookCall, ralph: Ralph, prompt: str) -> list[Hit]:
+def _best_answer(call: HookCall, ralph: Ralph, prompt: str) -> Answer:
     """Return the hits from outside this session, for the question that is answered best."""
     own = conversation_id(call.source, call.session)
     session = session_in(call.source, call.session)
-    best: list[Hit] = []
+    best = Answer()
     for text in questions_of(prompt):
         hits = ralph.search(
             text,
@@ -196,8 +205,8 @@ def _best_answer(call: HookCall, ralph: Ralph, prompt: str) -> list[Hit]:
             budget_s=call.watch.left_s() * _FOR_INDEX,
             scope=SESSION,
         )
-        others = [hit for hit in hits if not held_in(hit.record, session)]
-        if answered(others) > answered(best):
+        others = Answer([hit for hit in hits if not held_in(hit.record, session)], hits.notes)
+        if answered(others) > answered(best) or not best:
             best = others
     return best
 

@@ -1,8 +1,9 @@
-"""Capture a long transcript in a process of its own: hooks start it, and nobody waits for it.
+"""Capture and index what is too much for a hook, in a process that nobody waits for.
 
-A hook has a few seconds, and its client waits for it. So it reads a short part itself and leaves a
-longer one to this process, which saves part after part and notes after each how far it got. If it
-is killed, the next hook of any session starts it again from there.
+A hook has a few seconds, and its client waits for it. So it reads a short part of a transcript
+itself and leaves a longer one to this process, which saves part after part and notes after each how
+far it got. If it is killed, the next hook of any session starts it again from there. In the end it
+indexes everything that a hook searches. A hook that finds much of it not indexed starts it, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from ralph import disk
 from ralph.errors import MemoryOff
 from ralph.programs import start_detached
+from ralph.recall import SESSION
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import HookCall
@@ -41,18 +43,30 @@ def is_long(session: Session, transcript: str) -> bool:
 
 def start_capture(call: HookCall, name: str) -> None:
     """Start the process for a session, unless one is running for this folder."""
+    _start(call, name, f"a long transcript is captured in the background ({name})")
+
+
+def start_indexing(call: HookCall) -> None:
+    """Start the process for the index alone, unless one is running for this folder."""
+    _start(call, "", "much is new and is indexed in the background")
+
+
+def _start(call: HookCall, name: str, what: str) -> None:
     disk.make_folder(call.own_folder)
     try:
         with disk.lock(_lock_file(call), timeout_s=0.0):
             pass
     except disk.Busy:
         return  # it looks for more sessions before it ends
-    call.note("a long transcript is captured in the background", name)
+    call.note(what)
     start_detached(["hook", CAPTURE, call.root, name], call.home)
 
 
 def run_capture(argv: list[str]) -> int:
-    """Capture the named session whole, then others that were left behind, and index them."""
+    """Capture the named session whole, then others that were left behind, and index everything.
+
+    Without a name, only index.
+    """
     from ralph.doors.hooks.answers import refresh
     from ralph.doors.hooks.call import HookCall, HookTimer
     from ralph.doors.hooks.context import open_memory, settings_of
@@ -69,8 +83,10 @@ def run_capture(argv: list[str]) -> int:
             if not settings_of(call).hook_capture:
                 return 0
             watch.limit_s = _LIMIT_S
-            time.sleep(_SETTLE_S)
-            session: Session | None = call.sessions.read(name)
+            session: Session | None = None
+            if name:
+                time.sleep(_SETTLE_S)
+                session = call.sessions.read(name)
             while session is not None:
                 complete = False
                 while not complete:
@@ -80,10 +96,11 @@ def run_capture(argv: list[str]) -> int:
                     time.sleep(_PAUSE_S)
                 due = (each for each in call.sessions.due("") if each.name != session.name)
                 session = next((each for each in due if is_long(each, each.transcript)), None)
-        with open_memory(call) as ralph:
-            if not ralph.remote:
-                ralph.conversations.sync()
-                refresh(call, ralph)
+            with open_memory(call) as ralph:
+                if not ralph.remote:
+                    # Without a limit of time, a search first indexes all that it looks at.
+                    ralph.search("everything", limit=1, scope=SESSION)
+                    refresh(call, ralph)
     except disk.Busy:
         pass  # another process captures, and notes of hooks tell it about this session
     except MemoryOff as error:

@@ -35,6 +35,11 @@ def shown_message(count: int) -> str:
     return f"Ralph: {_memories(count)} shown" if count else ""
 
 
+def indexing_message(shown: str) -> str:
+    """Say that the model may lack what was saved last, after what it was shown."""
+    return f"{shown or 'Ralph: nothing shown'}; new records are still being indexed"
+
+
 def saved_message(call: HookCall) -> str:
     """Say how many memories this session was shown and has saved so far."""
     so_far = counts(read_activity(call.own_folder, call.session))

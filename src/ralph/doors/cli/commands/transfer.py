@@ -36,6 +36,8 @@ from ralph.text.tokens import plural
 _COMPLAINTS_SHOWN = 20
 _FILE = click.Path(path_type=Path)
 _LOOK_EVERY_S = 2.0
+# About 100,000 exchanges. The rest is indexed by the next search.
+_INDEX_BUDGET_S = 60.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
 _GIT = "Git history keeps what was committed before."
@@ -275,7 +277,7 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
             found = importer.once()
         prune_if_due(memory)
         with contextlib.suppress(MemoryOff):  # index now, so that the next search need not wait
-            memory.sync(budget_s=10.0)
+            memory.sync(budget_s=_INDEX_BUDGET_S)
         result = _imported(found)
         if not follow:
             return result
