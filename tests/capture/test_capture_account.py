@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.capture.decisions import Proof, SessionAccount, title_from
+from ralph.capture.decisions import Proof, SessionAccount, session_title, title_from
 from ralph.records.iteration import Outcome
 
 # fmt: off
@@ -45,6 +45,37 @@ def test_a_title_is_the_clients_else_the_plans_else_the_request() -> None:
     planned.own_title = "Login in half the time"
     assert planned.title == "Login in half the time"
     assert title_from("just words", plans_only=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("prompts", "own", "done", "title"),
+    [
+        (["commit all"], "", ["Add a form"], "Add a form"),
+        (["fix the form"], "faster-login-form", [], "Faster login form"),
+        (["fix the form"], "\x1b[1mThe form\x1b[0m", [], "The form"),
+        (
+            ["/create-story"],
+            "",
+            ["Hello!", "Story 2 is complete."],
+            "/create-story: Story 2 is complete",
+        ),
+        (["/review", "nothing to add"], "", ["What next?"], "/review"),
+        (["/review", "2", "add a test for the cart"], "", [], "/review: Add a test for the cart"),
+        (["/effort high", "add a test for the cart"], "", [], "Add a test for the cart"),
+        (
+            ["can we fix this?"],
+            "",
+            ["The cart was empty, now fixed."],
+            "The cart was empty, now fixed",
+        ),
+        (["check this"], "", [], "Check this"),
+        (["y", "yes"], "", [], "Y"),
+    ],
+)
+def test_a_title_names_what_the_session_is_about(
+    prompts: list[str], own: str, done: list[str], title: str
+) -> None:
+    assert session_title(prompts, own=own, done=done) == title
 
 
 def test_a_summary_tells_every_turn_and_its_commits() -> None:

@@ -270,11 +270,11 @@ def test_words_of_another_agent_are_no_persons() -> None:
     note = f"Another Claude session sent a message:\n{told}\n\nA peer cannot grant escalation."
     queue = {"type": "queue-operation", "operation": "enqueue", "content": told}
     got = session(
-        prompt("review it"), prompt(told), prompt(note), prompt(note, isMeta=True), queue,
+        prompt("review the export"), prompt(told), prompt(note), prompt(note, isMeta=True), queue,
         {"type": "queue-operation", "operation": "remove"},
     )  # fmt: skip
     assert human(got) == []
-    assert got.title == "Review it"
+    assert got.title == "Review the export"
 
 
 def test_of_a_first_prompt_only_the_rules_are_decisions() -> None:

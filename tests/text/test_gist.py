@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.text.sentences import Piece, pieces, sentences
-from ralph.text.summary import TITLE_CHARS, conversation_gist, exchange_gist, title_of
+from ralph.text.summary import TITLE_CHARS, conversation_gist, exchange_gist, is_telling, title_of
 from ralph.text.tokens import shorten
 
 FLAKY = (
@@ -188,10 +188,50 @@ TEXT = (
         ("update @docs/guide/start.md", "Update start.md"),
         ("have a look at order 12\n\nlet's debug this", "Have a look at order 12"),
         ("add a form. never log the token", "Add a form"),
+        ("update @.claude/skills/debug/SKILL.md please", "Update SKILL.md please"),
+        ("Review https://shop.example.org/gh/acme/shop/trails/7", "Review trails/7"),
+        ("See https://example.org/acme/shop/docs/payment-rules.md", "See payment-rules.md"),
+        ("check https://shop.example.org/cart", "Check shop.example.org/cart"),
+        ("\u2705 \U0001f4cb Story 2 is done", "Story 2 is done"),
+        ("\u274c Story 2 is not done", "\u274c Story 2 is not done"),
+        (
+            "Add orders to the export. Make sure the tests of the export pass.",
+            "Add orders to the export",
+        ),
+        ("Here is what I need:\n\nAdd a column for the tax", "Add a column for the tax"),
+        ("the cart is slow..lets look at it", "The cart is slow, lets look at it"),
+        ("no one likes the cart", "No one likes the cart"),
+        ("main.py fails", "main.py fails"),
+        ("Scope: review the cart", "Review the cart"),
     ],
 )
 def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:
     assert title_of(prompt) == title
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        (
+            "Rebuild the page of the cart with the new components and make it light, review the"
+            " list of orders as well because it is slow on phones",
+            "Rebuild the page of the cart with the new components and make it light, review the"
+            " list of orders as well",
+        ),
+        (
+            "Before we go on with the export of the orders from the last year, check that all of"
+            " the orders have an address in the table",
+            "Check that all of the orders have an address in the table",
+        ),
+    ],
+)
+def test_a_long_title_ends_where_a_clause_ends(prompt: str, title: str) -> None:
+    assert title_of(prompt) == title
+
+
+@pytest.mark.parametrize("title", ["Y", "check this", "review again", "/review", "ok, do it now"])
+def test_words_that_name_nothing_are_no_title(title: str) -> None:
+    assert not is_telling(title)
 
 
 def test_sentences_do_not_end_at_abbreviations_versions_and_initials() -> None:

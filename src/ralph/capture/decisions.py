@@ -7,7 +7,7 @@ possibility, a quotation or a piece of code is not a decision; it is better to m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 from typing import Any, Literal
 
@@ -17,11 +17,11 @@ from ralph.capture.lines import FENCED, clip, mapping, sentences, text_of
 from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
 from ralph.records.iteration import ACCEPTED_PLAN, Decision, Outcome
-from ralph.text.outcome import outcome_of
+from ralph.text.outcome import outcome_of, tells_a_result
 from ralph.text.sentences import lines_joined
 from ralph.text.sentences import sentences as split_sentences
-from ralph.text.summary import TITLE_CHARS, is_telling, title_of
-from ralph.text.tokens import shorten
+from ralph.text.summary import TITLE_CHARS, is_telling, plain_title, short_title, title_of
+from ralph.text.tokens import rule, shorten
 
 LONGEST = 300
 _LONGEST_BODY = 480
@@ -285,6 +285,8 @@ def refused_plan(title: str, words: str) -> Decision:
     return Decision(clip(f"Rejected plan: {title}. {_line(words)}", _LONGEST_BODY), None, "human")
 
 
+# The least that is told after a command in a title.
+_LEAST_TOLD = 30
 # Lines that a program printed, not the person's words.
 _PRINTED = pattern("printed")
 _SHORT = 300
@@ -360,7 +362,11 @@ def _takes_back(text: str) -> str:
     """Return the sentence that says that what was done failed or goes, or ""."""
     parts = _clauses(_own_words(text))
     found = next((one for one in parts if pattern("takes back").search(one)), "")
-    return "" if _is_question(found) else clip(found, 200).replace('"', "'")
+    return "" if _is_question(found) else _quoted(found)
+
+
+def _quoted(text: str) -> str:
+    return clip(_line(text), _LONGEST_QUOTE).replace('"', "'")
 
 
 def _is_passing(sentence: str) -> bool:
@@ -397,6 +403,7 @@ def _own_words(text: str) -> str:
 
 
 _LEAST_PASTED = 80
+_LONGEST_QUOTE = 200
 
 
 def _clauses(text: str) -> list[str]:
@@ -476,7 +483,7 @@ class SessionAccount:
         self.said_before = ""
         self._plan = ""
         self._refused_plan = ""
-        # What a person said after a plan was carried out, if they took it back.
+        # What a person said against a plan that was carried out, or a decision.
         self._taken_back: dict[str, str] = {}
         self._turns: list[_Turn] = []
         self._edited = self._saved = self._refused = False
@@ -501,6 +508,27 @@ class SessionAccount:
         """Note a plan that was rejected without a word: the next prompt may say why."""
         self._refused_plan = title
 
+    def follow(self, before: SessionAccount) -> None:
+        """Continue after another account: a person may answer what was said or planned last."""
+        self.said_before = before.said
+        self._refused_plan = before._refused_plan
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a person accepted a plan."""
+        return bool(self._plan)
+
+    def hear_reply(self, text: str) -> bool:
+        """Note whether a person's words take the accepted plan back; return whether they do."""
+        sentence = _takes_back(text) if self._plan else ""
+        if sentence:
+            self._taken_back[self._plan] = sentence
+        return bool(sentence)
+
+    def take_back(self, decision: Decision, text: str) -> None:
+        """Note a person's words against a decision."""
+        self._taken_back[decision.description] = _quoted(text)
+
     def hear(self, text: str, *, first: bool | None) -> list[Decision]:
         """Return what a person's words decide, and begin a turn with them."""
         title, self._refused_plan = self._refused_plan, ""
@@ -508,8 +536,8 @@ class SessionAccount:
         self.ask(text)
         if found and found.accepts_plan:
             self.accept_plan(found)
-        elif self._plan and (sentence := _takes_back(text)):
-            self._taken_back[self._plan] = sentence
+        else:
+            self.hear_reply(text)
         # A client may start anew with the plan that it asked about.
         if title and not is_plain(text) and not text.startswith(BOILERPLATE):
             return [refused_plan(title, text)]
@@ -591,19 +619,55 @@ def session_title(prompts: Iterable[str], *, own: str = "", done: Iterable[str] 
     """Return a session's title: its `own`, the plan's, the first request that says something.
 
     Without any, the first of what was `done`. A name like `fix-the-login` is no title beside a
-    plan's.
+    plan's. A command like `/review` begins the title of a session that it began.
     """
-    asked = [prompt for prompt in prompts if prompt[:1] not in {"", "!"} and not is_plain(prompt)]
+    asked = [prompt for prompt in prompts if not _is_aside(prompt)]
     if asked and " " not in own and (plan := title_from(asked[0], plans_only=True)):
         return plan
     if own:
-        return own
-    titles = (title_from(text) for text in asked)
-    if title := next((title for title in titles if is_telling(title)), ""):
-        return title
-    results = (outcome_of("", text, TITLE_CHARS) for text in done)
-    told = (result.rstrip(".") for result in results if not result.startswith("Commit"))
-    return next((result for result in told if is_telling(result)), "")
+        return _from_name(own)
+    results = [text for text in done if text[:1] != "/"]
+    if asked and pattern("command").fullmatch(asked[0]):
+        return _commands_title(asked[0], asked[1:], results)
+    titles = [title for prompt in asked if (title := title_from(prompt))]
+    if titles and is_telling(titles[0]):
+        return titles[0]
+    # After a prompt that names nothing, the first answer says what it was about.
+    told = _told_result(results[:1]) if titles else ""
+    told = told or next(filter(is_telling, titles), "") or _told_result(results)
+    return told or next(iter(titles), "")
+
+
+def _commands_title(command: str, others: Sequence[str], results: Sequence[str]) -> str:
+    """Return a command with the first request after it, else with the last result."""
+    titles = [title for prompt in others if (title := title_from(prompt))]
+    requests = (one for one in titles if rule("request").match(one) and is_telling(one))
+    ends = (text for text in reversed(results) if tells_a_result(_told_result([text])))
+    told = next(requests, "") or _told_result(ends)
+    room = TITLE_CHARS - len(command) - len(": ")
+    return f"{command}: {short_title(told, room)}" if told and room > _LEAST_TOLD else command
+
+
+def _is_aside(prompt: str) -> bool:
+    """Whether a prompt asks for no work: "go on", a shell line, a client's settings."""
+    if prompt[:1] in {"", "!"} or is_plain(prompt):
+        return True
+    return pattern("setup commands").fullmatch(prompt) is not None
+
+
+def _told_result(answers: Iterable[str]) -> str:
+    """Return the first result that says something."""
+    results = (outcome_of("", text, TITLE_CHARS) for text in answers if text[:1] != "/")
+    told = (pattern("and more").sub("", plain_title(one)).rstrip(".") for one in results)
+    return next((one for one in told if is_telling(one) and not one.startswith("Commit")), "")
+
+
+def _from_name(title: str) -> str:
+    """Return a client's title; a name like `fix-the-login` in words."""
+    if pattern("slug").fullmatch(title):
+        words = title.replace("-", " ")
+        return words[:1].upper() + words[1:]
+    return plain_title(title)
 
 
 def title_from(prompt: str, *, plans_only: bool = False) -> str:
@@ -611,7 +675,7 @@ def title_from(prompt: str, *, plans_only: bool = False) -> str:
     prompt = prompt.strip()
     if prompt.startswith((BOILERPLATE, "# ")) and (title := plan_title(prompt)):
         return clip(title, _LONGEST_TITLE)
-    if plans_only:
+    if plans_only or pattern("command").fullmatch(prompt):
         return ""
     prompt = plan_text(prompt)
     return title_of(_own_words(prompt) or prompt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +22,9 @@ from ralph.records.conversation import Message, Role, Status
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked
 from ralph.text.sentences import sentences as split_sentences
+
+if TYPE_CHECKING:
+    from ralph.capture.decisions import SessionAccount
 
 # -- From the bytes of a line to plain values, whatever is on it.
 
@@ -323,10 +327,15 @@ class OpenExchange(ABC):
     typed: list[str]
     folder: str
     head: SessionHead
+    account: SessionAccount
 
     @abstractmethod
     def finish(self) -> AgentRun:
         """Return the result so far."""
+
+    @abstractmethod
+    def hear_reply(self, text: str) -> bool:
+        """Take back what the person's next words are against; return whether anything changed."""
 
     def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
         """Return the exchange as it stands."""
@@ -372,6 +381,11 @@ class SessionReader(ABC):
         self.met: dict[str, int] = {}
         # The keys of exchanges that an older reader made of what nobody asked.
         self.no_prompts: list[str] = []
+        # What the agent said before the start.
+        self._said_before = ""
+        # Exchanges that the next prompt may be about, with their ends: the last one, and before it
+        # the last one with an accepted plan.
+        self._earlier: list[tuple[OpenExchange, int]] = []
 
     def feed(self, line: bytes) -> list[SessionExchange]:
         """Read one line with its line end; return the exchanges it finished. Never raises."""
@@ -388,8 +402,37 @@ class SessionReader(ABC):
             file.seek(at)
             self._hear_before(file.read(self._start.offset - at).splitlines())
 
-    def _hear_before(self, before: Sequence[bytes]) -> None:  # noqa: B027
-        """Take the lines before the start; the first may be torn. Not every reader needs them."""
+    def _hear_before(self, before: Sequence[bytes]) -> None:
+        """Take the lines before the start; the first may be torn."""
+        for data in reversed(before):
+            with contextlib.suppress(UnreadableLine):
+                for part in self._parts(data):
+                    self._said_before = self._agents_words(part)
+                if self._said_before:
+                    return
+
+    @abstractmethod
+    def _agents_words(self, part: Any) -> str:
+        """Return what the agent said to a person in a part of a line, or ""."""
+
+    def tell(self, opened: OpenExchange) -> None:
+        """Tell a new exchange what came before it."""
+        before = self._open or next((one for one, _ in reversed(self._earlier)), None)
+        if before is not None:
+            opened.account.follow(before.account)
+        else:
+            opened.account.said_before = self._said_before
+
+    def _hear_reply(self, text: str) -> None:
+        """Let the exchanges before a prompt hear it: it may take back what they decided.
+
+        One that was finished already is finished once more.
+        """
+        for earlier, ends_at in self._earlier:
+            if earlier.hear_reply(text):
+                self._finished.append(earlier.seen(ends_at, finished=True))
+        if self._open is not None:
+            self._open.hear_reply(text)
 
     def rest(self) -> list[SessionExchange]:
         """Return the open exchange, if any, as it stands; reading may go on after this."""
@@ -397,7 +440,10 @@ class SessionReader(ABC):
 
     def _close(self, at: int) -> None:
         """Finish the open exchange, if any; its lines end here."""
-        self._finished += [self._open.seen(at, finished=True)] if self._open else []
+        if self._open is not None:
+            self._finished.append(self._open.seen(at, finished=True))
+            plans = [one for one in self._earlier if one[0].account.has_plan]
+            self._earlier = [*plans[-1:], (self._open, at)]
         self._open = None
 
     def _meet(self, part: Any) -> None:

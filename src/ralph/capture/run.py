@@ -21,7 +21,7 @@ from ralph.capture.anchors import EditedLines
 from ralph.capture.errors import JUDGED
 from ralph.capture.lines import LineReader, clip, moment, sentences, session_name
 from ralph.capture.rules import pattern
-from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit
+from ralph.capture.solved import ELSEWHERE, Attempts, FileEdit, is_against
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import (
     MOST_CHECKS,
@@ -103,6 +103,8 @@ class RunFindings(LineReader):
         self._checks: dict[str, bool] = {}
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
+        # The agent's decisions since a person last spoke.
+        self._just_decided: list[Decision] = []
         self._echoes: set[str] = set()
         self._prompts: set[str] = set()
         self.account = decisions.SessionAccount()
@@ -209,6 +211,7 @@ class RunFindings(LineReader):
         self._prompts.add(text)
         self._announced = ""
         self._reject(text)
+        self._just_decided.clear()
         self.attempts.ask(text)
         found = self.account.hear(text, first=first)
         for error in outputs.errors_pasted(text, self.place):
@@ -216,6 +219,12 @@ class RunFindings(LineReader):
                 self.attempts.fail(name, None, self._errors[name])
         for decision in found:
             self.decide(decision)
+
+    def hear_reply(self, text: str) -> bool:
+        """Take back what the person's next words are against; return whether anything changed."""
+        text = strip_marked(text[:_READ]).strip()
+        rejected = self._reject(text)
+        return self.account.hear_reply(text) or rejected
 
     def refuse(self, output: str, what: str, plan: str = "") -> None:
         """Note that a person rejected a call, perhaps with words."""
@@ -256,6 +265,8 @@ class RunFindings(LineReader):
                 return
             del self._decisions[oldest]
         self._decisions[key] = decision
+        if decision.source == "agent":
+            self._just_decided.append(decision)
 
     def summarize(self, text: str) -> None:
         """Keep the explicit decisions in the client's summary or in the model's thinking."""
@@ -495,10 +506,17 @@ class RunFindings(LineReader):
         kind |= {name for name in self._red if self._errors[name].error_type in JUDGED}
         self._failing = False
 
-    def _reject(self, text: str) -> None:
-        """Take back solutions of this turn that a person's words are against."""
-        rejected = self.attempts.rejected(text)
-        self._solve((name, None) for name in rejected if name in self._errors)
+    def _reject(self, text: str) -> bool:
+        """Take back the solutions and decisions of this turn that a person's words are against.
+
+        Return whether there were any.
+        """
+        rejected = [name for name in self.attempts.rejected(text) if name in self._errors]
+        self._solve((name, None) for name in rejected)
+        against = [one for one in self._just_decided if is_against(text, one.description)]
+        for decision in against:
+            self.account.take_back(decision, text)
+        return bool(rejected or against)
 
     def _solve(self, solved: Iterable[tuple[str, str | None]]) -> None:
         for name, solution in solved:

@@ -162,10 +162,7 @@ class Attempts:
 
     def rejected(self, text: str) -> list[str]:
         """Return the errors whose solutions of this turn a person's words are against."""
-        if not pattern("rejects").match(text):
-            return []
-        words = rare_words(text[:LONGEST_TEXT])
-        return [name for name, claim in self._solved.items() if words & rare_words(claim)]
+        return [name for name, claim in self._solved.items() if is_against(text, claim)]
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
         """Note what the agent said; return better solutions of the errors it has just solved."""
@@ -352,6 +349,13 @@ class Attempts:
             failed.call is None or failed.call.hint in line or self._calls - failed.nth <= _NEAR
             for failed in self._failed.values()
         )
+
+
+def is_against(text: str, claim: str) -> bool:
+    """Whether a person's words reject what was just claimed or decided: "No, don't round"."""
+    if not pattern("rejects").match(text):
+        return False
+    return bool(rare_words(text[:LONGEST_TEXT]) & rare_words(claim))
 
 
 def _blamed(error: ErrorSeen, line: str) -> str:

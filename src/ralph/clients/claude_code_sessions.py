@@ -8,8 +8,7 @@ its own lines and on the words it answers, so reading can resume where any excha
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -246,8 +245,8 @@ class Transcript(Messages):
                 words = typed(message.get("content")) if sort == "prompt" else called(line)
                 if line.isSidechain is True:
                     self.account.ask(words)  # by another agent, not by a person
-                elif pattern("clients own").fullmatch(words):
-                    if " " in words:
+                elif pattern("command").fullmatch(words):
+                    if not pattern("setup commands").fullmatch(words):
                         self.account.ask(words)
                 else:
                     self.hear(words, first=self._is_first)
@@ -359,10 +358,10 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
     _is_first = None
 
     def __init__(
-        self, line: Any, words: str, start: lines.SessionStart, *, at: int, said: str = ""
+        self, line: Any, words: str, reader: Exchanges, start: lines.SessionStart, *, at: int
     ) -> None:
         super().__init__(file=start.file, root=start.root)
-        self.account.said_before = said
+        reader.tell(self)
         self.typed, self.begins_at, self.folder = [plan_text(words)], at, text_of(line.cwd)
         session = text_of(line.sessionId)
         first = text_of(mapping(line.forkedFrom).get("sessionId")) or session
@@ -393,8 +392,6 @@ class Exchanges(lines.SessionReader):
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         self._queue = PromptQueue()
-        # What the agent said before the start.
-        self._before = ""
         # What a person ran, or the client added: an exchange only once the assistant answers.
         self._maybe: ClaudeTurn | None = None
 
@@ -477,21 +474,16 @@ class Exchanges(lines.SessionReader):
             exchange.take(line)
 
     def _begin(self, line: Any, user: str) -> ClaudeTurn:
-        said = self._open.account.said if self._open else self._before
-        return ClaudeTurn(line, user, self._start, at=self._at, said=said)
+        return ClaudeTurn(line, user, self, self._start, at=self._at)
 
-    def _hear_before(self, before: Sequence[bytes]) -> None:
-        for data in reversed(before):
-            with contextlib.suppress(lines.UnreadableLine):
-                for line in lines_of(data):
-                    content = mapping(line.message).get("content")
-                    if line.type == "assistant" and line.isSidechain is not True:
-                        self._before = content_text(content)
-                if self._before:
-                    return
+    def _agents_words(self, part: Any) -> str:
+        if part.type != "assistant" or part.isSidechain is True:
+            return ""
+        return content_text(mapping(part.message).get("content"))
 
     def _turn(self, begun: ClaudeTurn) -> None:
         """Begin another exchange, and finish the one before."""
+        self._hear_reply(begun.typed[0])
         self._close(begun.begins_at)
         self._open, self._maybe = begun, None
         self._queue = PromptQueue()

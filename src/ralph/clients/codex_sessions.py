@@ -107,6 +107,7 @@ def user_message(message: Mapping[str, Any]) -> UserMessage:
         text = text_of(part.get("text"))[:_READ].strip()
         # Newer clients say whose words each part is.
         persons = who == "user" if who else not pattern("codex puts in").match(text)
+        text = pattern("files note").sub("", text).strip() if persons else text
         (typed if persons else put_in).append(text)
     return UserMessage("\n\n".join(filter(None, typed)), "\n".join(put_in), is_sure)
 
@@ -616,12 +617,15 @@ class Rollout(lines.SessionReader):
             self._open.ask(typed)
             return
         at = begins_at if self._turn_at is None else self._turn_at
+        self._hear_reply(typed)
         self._close(at)
         # A turn has one id, however often its line is copied; without an id, use the position.
         key = turn or self._key_of(item, begins_at)
         start = msgspec.structs.replace(self._start, head=self.head)
-        self._open = opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
+        opened = CodexTurn(start, key, at, turn, text_of(self._context.get("cwd")))
         opened.is_marked = self._is_marked
+        self.tell(opened)
+        self._open = opened
         opened.context(self._context)
         for text in self._put_in:
             opened.see_injected(text)
@@ -637,6 +641,10 @@ class Rollout(lines.SessionReader):
             self._open.see_injected(text)
         elif text:
             self._put_in = [*self._put_in, text][-MOST_TYPED:]
+
+    def _agents_words(self, part: Mapping[str, Any]) -> str:
+        data = mapping(part.get("payload"))
+        return content_text(data.get("content")) if data.get("role") == "assistant" else ""
 
     def _close(self, at: int) -> None:
         self._unsure = None

@@ -234,12 +234,18 @@ class GeminiSession(lines.SessionReader):
         key = text_of(message.get("id"))
         if not typed or typed.startswith(_NOT_TYPED) or (self._open and self._open.key == key):
             return
+        self._hear_reply(typed)
         self._close(self._at)
-        self._open = opened = GeminiTurn(self._start, key, self._at)
+        opened = GeminiTurn(self._start, key, self._at)
+        self.tell(opened)
+        self._open = opened
         opened.see_time(message.get("timestamp"))
         opened.see_injected(content)
         opened.remember_injected(self.injected)
         opened.ask(typed)
+
+    def _agents_words(self, part: Mapping[str, Any]) -> str:
+        return content_text(part.get("content")) if part.get("type") == "gemini" else ""
 
 
 def session_folder(environ: Mapping[str, str]) -> Path:

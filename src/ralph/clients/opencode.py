@@ -184,17 +184,26 @@ class OpenCodeSession(lines.SessionReader):
         typed += [f"/{name}" for part in tasks if (name := text_of(part.get("command")))]
         if not any(text.strip() for text in typed):
             return
+        self._hear_reply("\n".join(typed))
         self._close(self._at)
         name = text_of(info.get("id"))
         # An id that was taken out is no message's own; then use the position.
         if not name.startswith("msg"):
             name = f"{self._start.head.session}@{self._at}"
         key = plain_id(name)
-        self._open = opened = ToolTurn("opencode", self._start, key, self._at)
+        opened = ToolTurn("opencode", self._start, key, self._at)
+        self.tell(opened)
+        self._open = opened
         opened.see_time(mapping(info.get("time")).get("created"))
         for part in texts:
             opened.see_injected(text_of(part.get("text")))
         opened.ask("\n".join(typed))
+
+    def _agents_words(self, part: Mapping[str, Any]) -> str:
+        if mapping(part.get("info")).get("role") != "assistant":
+            return ""
+        texts = (one for one in items(part.get("parts")) if one.get("type") == "text")
+        return "\n\n".join(text_of(one.get("text")) for one in texts)
 
     def _answer(
         self, turn: ToolTurn, info: Mapping[str, Any], parts: list[Mapping[str, Any]]

@@ -111,7 +111,8 @@ def conversations_of(
     `no_prompts` are the keys of exchanges that an older reader made of what nobody asked.
     """
     by_session: dict[str, list[SessionExchange]] = {}
-    for one in seen:
+    # An exchange that a later prompt took back comes twice; the last one is right.
+    for one in {(one.session_id, one.key): one for one in seen}.values():
         if any(own in one.user for own in _OWN_PROMPTS):
             continue  # a run saves its own iterations
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
@@ -120,7 +121,7 @@ def conversations_of(
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(source, name),
-            title=title or _title(some),
+            title=_title(some, title or ""),
             source=source,
             project=project,
             created=some[0].captured.started_at,
@@ -151,11 +152,14 @@ def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     )
 
 
-def _title(exchanges: Sequence[SessionExchange]) -> str:
-    """Return a title: the plan's, else the first real request, else the first words."""
+def _title(exchanges: Sequence[SessionExchange], own: str = "") -> str:
+    """Return a title: the client's `own`, the plan's, the first real request, or first words."""
     prompts = [strip_marked(one.user) for one in exchanges]
     answers = [strip_marked(one.assistant) for one in exchanges]
-    if title := session_title(prompts, done=answers):
+    # The title of an exchange may be what it committed.
+    titles = [one.captured.title for one in exchanges]
+    done = [text for pair in zip(titles, answers, strict=True) for text in pair]
+    if title := session_title(prompts, own=own, done=done):
         return title
     words = prompts[0].split() or answers[0].split()
     return cut(" ".join(words), _TITLE_CHARS)
