@@ -17,7 +17,7 @@ from ralph.capture.lines import FENCED, clip, mapping, sentences, text_of
 from ralph.capture.rules import pattern, rows, words
 from ralph.capture.shell import commands
 from ralph.records.iteration import ACCEPTED_PLAN, Decision, Outcome
-from ralph.text.outcome import outcome_of, tells_a_result
+from ralph.text.outcome import content_words, outcome_of, tells_a_result
 from ralph.text.sentences import lines_joined
 from ralph.text.sentences import sentences as split_sentences
 from ralph.text.summary import TITLE_CHARS, is_telling, plain_title, short_title, title_of
@@ -200,7 +200,6 @@ def _reasons(body: str) -> str:
 # -- Plans.
 
 
-BOILERPLATE = "Implement the following plan:"
 _PLAN_ENDS = (
     "If you need specific details from before exiting plan mode",
     "You can refer back to it if needed during implementation.",
@@ -211,7 +210,14 @@ def plan_text(text: str) -> str:
     """Return a plan without the client's text before and after it."""
     for end in _PLAN_ENDS:
         text = text.partition(end)[0]
-    return text.strip().removeprefix(BOILERPLATE).strip()
+    return pattern("plan follows").sub("", text.strip(), count=1).strip()
+
+
+def is_plan(text: str) -> bool:
+    """Whether a prompt is a plan that a person hands over."""
+    if pattern("plan follows").match(text.lstrip()):
+        return bool(plan_title(text))
+    return text.startswith("# ") and pattern("plan section").search(text) is not None
 
 
 def plan_title(text: str) -> str:
@@ -291,6 +297,7 @@ _LEAST_TOLD = 30
 _PRINTED = pattern("printed")
 _SHORT = 300
 _LEAST_WORDS = 3
+_LEAST_CONTENT = 4
 
 
 def is_plain(text: str) -> bool:
@@ -304,7 +311,7 @@ def asked(text: str, *, first: bool | None, said: str = "") -> Decision | None:
     `said` is what the agent said before: a prompt may answer with the letter or number of an
     option. If it is not known whether a prompt is the first, a long one counts as a request.
     """
-    if text.startswith(BOILERPLATE) and plan_title(text):
+    if is_plan(text):
         return planned(text)
     if option := _option(text, said):
         return Decision(clip(f"{_line(text)} -> {option}", _LONGEST_BODY), None, "human")
@@ -316,10 +323,21 @@ def asked(text: str, *, first: bool | None, said: str = "") -> Decision | None:
 
 
 def _required(text: str) -> str:
-    """Return the sentences of a first prompt that set a rule, if it also asks for something."""
-    parts = _clauses(_own_words(text))
-    rules = [one for one in parts if _sets_rule(one)] if len(parts) > 1 else []
-    return " ".join(rules[:4])
+    """Return the sentences of a first prompt that set a rule, if it also asks for something.
+
+    In a short one, choices count, too, and what does not work.
+    """
+    own = _own_words(text)
+    parts = list(dict.fromkeys(_clauses(own)))
+    if len(parts) < 2:
+        return ""
+    if len(own) > _LONGEST_BODY:
+        return " ".join([one for one in parts if _sets_rule(one)][:4])
+    chosen = [one for one in parts if _chooses(one)]
+    if chosen and parts[0] not in chosen and pattern("takes back").search(parts[0]):
+        chosen.insert(0, parts[0])
+    told = " ".join(chosen)
+    return told if len(content_words(told)) >= _LEAST_CONTENT else ""
 
 
 def _sets_rule(sentence: str) -> bool:
@@ -336,7 +354,7 @@ def _choices(text: str) -> str:
     chosen = [part for part in parts if _chooses(part)]
     if not chosen:
         return ""
-    return _line(own) if len(own) <= _SHORT else " ".join(chosen)
+    return _line(own) if len(own) <= _SHORT else " ".join(dict.fromkeys(chosen))
 
 
 def _chooses(sentence: str) -> bool:
@@ -379,7 +397,7 @@ def _is_question(sentence: str) -> bool:
     if pattern("asks for a rule").search(sentence):
         return False
     return sentence.rstrip(" .)\"'").endswith(("?", "\uff1f")) or bool(
-        pattern("asks").match(sentence)
+        pattern("asks").match(sentence) or pattern("inverted").search(sentence)
     )
 
 
@@ -399,7 +417,7 @@ def _own_words(text: str) -> str:
         pasted = "\n".join(lines[place + 1 :]).strip()
         if len(pasted) > _LEAST_PASTED and pattern("introduces").search(line):
             break
-    return "\n".join(own).strip()
+    return pattern("image").sub("", "\n".join(own)).strip()
 
 
 _LEAST_PASTED = 80
@@ -539,7 +557,7 @@ class SessionAccount:
         else:
             self.hear_reply(text)
         # A client may start anew with the plan that it asked about.
-        if title and not is_plain(text) and not text.startswith(BOILERPLATE):
+        if title and not is_plain(text) and not is_plan(text):
             return [refused_plan(title, text)]
         return [found] if found else []
 
@@ -582,7 +600,8 @@ class SessionAccount:
         """Return what was asked, answered and committed per turn; `last` is the final words."""
         turns = [turn for turn in self._turns if turn.asked or turn.said or turn.commits]
         if len(turns) < 2 or not any(turn.asked for turn in turns):
-            return _with_commits(last, [subject for turn in turns for subject in turn.commits])
+            commits = [subject for turn in turns for subject in turn.commits]
+            return _with_commits(_without_frames(last, tables=True), commits)
         # The first turns say what it was about, the last ones how it went.
         told = [self._told(turn) for turn in [*turns[:-1][:6], *turns[6:-1][-8:]]]
         end = _with_commits(clip(_without_frames(last), _LAST_WORDS), turns[-1].commits)
@@ -673,7 +692,8 @@ def _from_name(title: str) -> str:
 def title_from(prompt: str, *, plans_only: bool = False) -> str:
     """Return a title for a prompt: the title of the plan in it, else what it asks for."""
     prompt = prompt.strip()
-    if prompt.startswith((BOILERPLATE, "# ")) and (title := plan_title(prompt)):
+    has_plan = prompt.startswith("# ") or is_plan(prompt)
+    if has_plan and (title := plan_title(prompt)):
         return clip(title, _LONGEST_TITLE)
     if plans_only or pattern("command").fullmatch(prompt):
         return ""
@@ -687,10 +707,11 @@ def _request(prompt: str) -> str:
     return f"plan \u201c{title}\u201d" if title else shorten(text, _LONGEST_ASKED)
 
 
-def _without_frames(text: str) -> str:
-    """Return a text without colors, rows of tables and lines drawn on a screen."""
+def _without_frames(text: str, *, tables: bool = False) -> str:
+    """Return a text without colors, lines drawn on a screen and, unless wanted, rows of tables."""
+    drawn = pattern("line drawn" if tables else "drawn")
     text = pattern("ansi").sub("", text)
-    return "\n".join(line for line in text.split("\n") if not pattern("drawn").match(line))
+    return "\n".join(line for line in text.split("\n") if not drawn.match(line)).strip()
 
 
 def _with_commits(text: str, commits: list[str]) -> str:

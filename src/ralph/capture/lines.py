@@ -328,6 +328,8 @@ class OpenExchange(ABC):
     folder: str
     head: SessionHead
     account: SessionAccount
+    # Whether it is the session's first; None if that is not known.
+    is_first: bool | None = None
 
     @abstractmethod
     def finish(self) -> AgentRun:
@@ -422,6 +424,7 @@ class SessionReader(ABC):
             opened.account.follow(before.account)
         else:
             opened.account.said_before = self._said_before
+            opened.is_first = True if self._start.offset == 0 else None
 
     def _hear_reply(self, text: str) -> None:
         """Let the exchanges before a prompt hear it: it may take back what they decided.

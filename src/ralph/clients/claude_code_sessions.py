@@ -193,8 +193,8 @@ class Transcript(Messages):
     _stop: Any = None
     _limited = False
     _waits_for_agent = True
-    # Whether the next prompt is the first; None in a single exchange, where that is not known.
-    _is_first: bool | None = True
+    # Whether the next prompt is the first; None if that is not known.
+    is_first: bool | None = True
     _tokens = 0
     _total_tokens: int | None = None
     _counted: Any = None
@@ -249,8 +249,8 @@ class Transcript(Messages):
                     if not pattern("setup commands").fullmatch(words):
                         self.account.ask(words)
                 else:
-                    self.hear(words, first=self._is_first)
-                    self._is_first = self._is_first and False
+                    self.hear(words, first=self.is_first)
+                    self.is_first = self.is_first and False
             self.user(message, partial(unraw, line.toolUseResult), parent=parent, cwd=cwd or None)
             self._count_subagent(line)
             if sort in {"prompt", "results", "interrupt"}:
@@ -355,7 +355,7 @@ _MOST_SUMMARIES = 20
 class ClaudeTurn(Transcript, lines.OpenExchange):
     """An exchange being read."""
 
-    _is_first = None
+    is_first = None
 
     def __init__(
         self, line: Any, words: str, reader: Exchanges, start: lines.SessionStart, *, at: int

@@ -228,7 +228,7 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
 
     def ask(self, text: str) -> None:
         """Note a person's words; words typed while the assistant works are also a step."""
-        self.hear(text, first=None)
+        self.hear(text, first=None if self.typed else self.is_first)
         if len(self.typed) < MOST_TYPED:
             if self.typed:
                 self.steps.asked(text)
