@@ -390,6 +390,26 @@ def test_what_teaches_nothing(told: Sequence[Iteration], why: str) -> None:
     assert taught(*told) == []
 
 
+@pytest.mark.parametrize(
+    ("message", "solution", "found"),
+    [
+        ("command not found: python", "`python3 -m pytest` instead of `python -m pytest`", 1),
+        ("Error: unknown flag: --all", "`lint --default=none` instead of `lint --all` passed.", 1),
+        ("go: cannot find main module", "`go test ./...` instead of `go test ./e2e` passed.", 0),
+        ("unknown command build", "`make build` in the folder `web` passed.", 0),
+        ("relay refused the sender", "Edited mail.py: -`a` +`b`; then `pytest` passed.", 0),
+        ("relay refused the sender", 'Edited mail.py: -`a` +`b`. "The relay needs a login."', 1),
+        ("jq: error: syntax error, unexpected INVALID", "`jq .a` instead of `jq {a` passed.", 0),
+        ("`npm test` failed with exit code 1: x y", "Ran `npm ci`; then `npm test` passed.", 0),
+    ],
+)
+def test_a_lesson_names_something_that_other_projects_have(
+    message: str, solution: str, found: int
+) -> None:
+    error = ErrorSeen(message, "runtime", resolution=solution)
+    assert len(taught(attempt(1, "failure", error), attempt(2, "success"))) == found
+
+
 def test_each_error_teaches_once_whatever_its_numbers_and_those_met_most_often_come_first() -> None:
     def error(message: str) -> ErrorSeen:
         return ErrorSeen(message, resolution="Rewrote the header by hand.")

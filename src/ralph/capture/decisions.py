@@ -251,6 +251,7 @@ def _gist(body: str) -> str:
 # -- What the person said: rejections with words, answers, corrections.
 
 
+SAID_WHEN_REFUSING = "said when refusing"
 _REFUSED = "To tell you how to proceed, the user said:"
 _CLARIFY = "The user wants to clarify these questions"
 _ANSWERED = re.compile(r"\"([^\"]{3,800})\"=\"([^\"]{1,2000})\"")
@@ -283,7 +284,7 @@ def refused(words: str, what: str) -> Decision | None:
     passes = passes or pattern("remark").match(words) is not None
     if (passes or all(map(_is_question, _clauses(words)))) and not _choices(words):
         return None
-    return Decision(clip(_line(words), _LONGEST_BODY), f"said when refusing {what}", "human")
+    return Decision(clip(_line(words), _LONGEST_BODY), f"{SAID_WHEN_REFUSING} {what}", "human")
 
 
 def refused_plan(title: str, words: str) -> Decision:
@@ -337,7 +338,8 @@ def _required(text: str) -> str:
     if chosen and parts[0] not in chosen and pattern("takes back").search(parts[0]):
         chosen.insert(0, parts[0])
     told = " ".join(chosen)
-    return told if len(content_words(told)) >= _LEAST_CONTENT else ""
+    is_enough = len(content_words(told)) >= _LEAST_CONTENT or any(map(_sets_rule, chosen))
+    return told if is_enough else ""
 
 
 def _sets_rule(sentence: str) -> bool:

@@ -44,8 +44,10 @@ def choice_in(text: str) -> tuple[str, str] | None:
     if not arrow or text.startswith((ACCEPTED_PLAN, REJECTED_PLAN)):
         return None
     answer = answer.strip()
-    if len(question) < _LEAST_QUESTION or answer.endswith("?"):
-        return None  # an option of an earlier message, or no answer
+    if len(question) < _LEAST_QUESTION or pattern("picks").fullmatch(question.strip()):
+        return None  # an option of an earlier message
+    if answer.endswith("?"):
+        return None
     if pattern("passing answer").match(answer) or pattern("passing question").search(question):
         return None
     return question.strip(), answer

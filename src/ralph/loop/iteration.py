@@ -19,13 +19,14 @@ from ralph.loop.agent import PendingIteration
 from ralph.loop.process import AgentEnd
 from ralph.memory.activity import RUN, SECOND_CHARS, note_activity
 from ralph.memory.anchors import anchors_in
+from ralph.memory.drafts import drafts_of
 from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.learnings import extract, learn, prompt_lines, provenance, top
+from ralph.plan.learnings import learn, prompt_lines, provenance, top
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
 from ralph.prompt import build
@@ -445,7 +446,7 @@ class IterationRunner:
         # Only files touched in this iteration can have become worth listing.
         paths = {file.path for file in iteration.files_touched}
         try:
-            drafts, number = extract(iteration), iteration.iteration_number or 0
+            drafts, number = drafts_of(iteration), iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ralph.capture.rules import pattern
 from ralph.config import Settings
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
@@ -295,6 +296,8 @@ def _errors_of_attempts(
                 continue
             if attempt is success and own:
                 continue
+            if not _is_general(error):
+                continue
             seen = next((seen for known, seen in found if same_error(known, name)), None)
             if seen is None:
                 found.append((name, seen := []))
@@ -305,6 +308,20 @@ def _errors_of_attempts(
         return -len(numbers), -max(numbers)
 
     return sorted(found, key=order)
+
+
+def _is_general(error: ErrorSeen) -> bool:
+    """Whether an error and its solution mean something elsewhere.
+
+    The path of a file, the folder of a command and an edit of the project's own code do not,
+    unless the solution says why it helped.
+    """
+    solution = error.resolution or ""
+    if pattern("no message").match(error.message) or pattern("misplaced").search(error.message):
+        return False
+    if pattern("queries").search(solution) or pattern("local fix").search(solution):
+        return False
+    return not pattern("edited").match(solution) or solution.endswith('"')
 
 
 def _description(attempt: Iteration) -> str:

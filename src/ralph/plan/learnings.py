@@ -1,9 +1,4 @@
-"""Learnings: added, removed and reviewed one at a time, never replaced as a list (F1).
-
-It also extracts learnings from an iteration: few, each with its evidence. An error is a learning if
-the run itself proves what solved it; a person's words are taken as they are. Nothing is guessed
-from a summary, so most iterations give no learnings.
-"""
+"""Learnings: added, removed and reviewed one at a time, never replaced as a list (F1)."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
-from ralph.records.iteration import ErrorSeen, Iteration, cut
+from ralph.records.iteration import cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
 from ralph.text.sameness import Verdict, adds, compare, from_signature, gist
@@ -26,13 +21,6 @@ if TYPE_CHECKING:  # showing learnings needs no YAML
 
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})
-_MOST_DRAFTS = 3
-_ERROR_CHARS = 160
-_FIX_CHARS = 300
-# A tool the agent must not use teaches nothing about the feature.
-_NO_LESSON = frozenset({"permission"})
-# A slip that was fixed at once teaches nothing, either.
-_SLIPS = frozenset({"compile", "lint"})
 
 
 class AddedLearning(msgspec.Struct, frozen=True):
@@ -347,38 +335,3 @@ def age(learning: Learning, current_iteration: int) -> int | None:
     """Return how many iterations ago it was last seen; None if that is unknown."""
     seen = max(learning.last_seen or 0, learning.iteration or 0)
     return current_iteration - seen if seen else None
-
-
-# -- what an iteration teaches
-
-
-def extract(newest: Iteration) -> list[Learning]:
-    """Return the learnings in an iteration: what a person said, and errors proven solved."""
-    if newest.outcome not in ("success", "partial"):
-        return []
-    number, drafts = newest.iteration_number, list[Learning]()
-    for decision in newest.decisions:
-        # The title of a plan is no lesson.
-        if decision.source == "human" and not decision.accepts_plan:
-            why = f" ({decision.rationale})" if decision.rationale else ""
-            text = cut(" ".join(f"{decision.description}{why}".split()), Limits.learning)
-            reason = f"said by the user in iteration {number}"
-            drafts.append(Learning(text=text, source="human", reason=reason, iteration=number))
-    for error in sorted(newest.errors, key=lambda one: -one.count):
-        slip = error.error_type in _SLIPS and error.count < 2
-        if error.resolution and not slip and error.error_type not in _NO_LESSON:
-            drafts.append(_draft_of(error, newest))
-    return drafts[:_MOST_DRAFTS]
-
-
-def _draft_of(error: ErrorSeen, newest: Iteration) -> Learning:
-    message = cut(" ".join(error.message.split()), _ERROR_CHARS)
-    place = f" ({error.file_path})" if error.file_path and error.file_path not in message else ""
-    often = f" {error.count} times" if error.count > 1 else ""
-    number = newest.iteration_number
-    return Learning(
-        text=f"{message}{place}: {cut(error.resolution or '', _FIX_CHARS)}",
-        source="auto",
-        reason=f"error met{often} and solved in iteration {number}",
-        iteration=number,
-    )
