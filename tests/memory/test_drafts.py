@@ -94,14 +94,14 @@ def test_a_persons_words_are_a_learning_if_they_hold_later(said: str, learned: l
 @pytest.mark.parametrize(
     ("error", "learned"),
     [
-        (ErrorSeen("no module named x", "runtime", resolution="Edited a.py: -`x` +`y`"), 0),
-        (ErrorSeen("no module named x", "runtime", resolution='Edited a.py. "It was renamed."'), 1),
+        (ErrorSeen("KeyError: 'secret'", "runtime", resolution="Edited a.py: -`x` +`y`"), 1),
+        (ErrorSeen("undefined: total", "compile", resolution="Edited a.go: -`x` +`y`"), 0),
         (ErrorSeen("test_total failed", "test", resolution='Edited a.py. "It was renamed."'), 0),
         (ErrorSeen("command not found: python", resolution="`python3` instead of `python`"), 1),
         (ErrorSeen("`npm test` failed with exit code 1: x", resolution="`npm ci` passed."), 0),
     ],
 )
-def test_an_edit_of_wrong_code_is_no_learning_without_its_reason(
+def test_an_edit_of_code_that_did_not_compile_or_pass_is_no_learning(
     error: ErrorSeen, learned: int
 ) -> None:
     assert len(drafts_of(succeeded(4, "Done.", errors=(error,)))) == learned

@@ -62,14 +62,14 @@ def _rules_of(newest: Iteration) -> Iterator[str]:
 def _teaches(error: ErrorSeen) -> bool:
     """Whether the solution of an error helps when the error comes again.
 
-    An edit of the code that was wrong does not, unless it has its reason.
+    An edit of code that did not compile or pass its test does not: that code is right now.
     """
     if not error.resolution or error.error_type in _NO_LESSON:
         return False
     if pattern("no message").match(error.message):
         return False
     if pattern("edited").match(error.resolution):
-        return error.error_type not in _IN_CODE and error.resolution.endswith('"')
+        return error.error_type not in _IN_CODE
     return error.count > 1 or error.error_type not in _SLIPS
 
 
