@@ -29,7 +29,7 @@ index completion
 
 
 def test_help_lists_the_commands_in_groups_in_the_order_of_the_table(ralph: Line) -> None:
-    listing = ralph.well("--help").out.partition("Start:\n")[2]
+    listing = ralph.well("help", "--all").out.partition("Start:\n")[2]
 
     titles = [line.rstrip(":") for line in listing.splitlines() if line.endswith(":")]
     listed = [line.split(maxsplit=1) for line in listing.splitlines() if line.startswith("  ")]
@@ -40,7 +40,26 @@ def test_help_lists_the_commands_in_groups_in_the_order_of_the_table(ralph: Line
 
 def test_help_does_not_list_what_only_programs_call(ralph: Line) -> None:
     assert "hook" in COMMANDS
-    assert "  hook " not in ralph.well("--help").out
+    assert "  hook " not in ralph.well("help", "--all").out
+
+
+def test_help_fits_on_one_screen_and_says_how_to_see_every_command(ralph: Line) -> None:
+    screen = ralph.well("--help").out
+    whole = ralph.well("help", "--all").out
+
+    assert len(screen.splitlines()) <= 36
+    listed = {line.split()[0] for line in screen.splitlines() if line.startswith("  ")}
+    assert {"init", "hooks", "search", "remember", "forget", "run"} <= listed
+    every = len([name for rows in GROUPS.values() for name in rows])
+    assert f"`ralph help --all` lists all {every} commands." in screen
+    assert "--project DIR" in whole
+
+
+def test_a_group_lists_its_commands_with_whole_sentences(ralph: Line) -> None:
+    listing = ralph.well("knowledge", "--help").out.partition("Commands:\n")[2]
+
+    assert "..." not in listing
+    assert "Forget what was published longer ago than" in listing
 
 
 @pytest.mark.parametrize("name", OURS)

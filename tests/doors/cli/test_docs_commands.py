@@ -38,6 +38,8 @@ def wrong(line: str) -> str | None:
         words = shlex.split(line.replace("[", " ").replace("]", " "))[1:]
     except ValueError:  # the text goes on elsewhere
         words = line.split()[1:]
+    if words[:1] == ["help"]:
+        words = [word for word in words[1:] if word != "--all"]
     command: click.Command = ralph
     context = click.Context(ralph)
     for number, word in enumerate(words):

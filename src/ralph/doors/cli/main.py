@@ -41,6 +41,12 @@ GROUPS = {
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _HIDDEN = GROUPS.pop("Hidden")
+_LISTED = frozenset(COMMANDS) - frozenset(_HIDDEN)
+# What `ralph --help` lists, so that it fits on one screen. `ralph help --all` lists every command.
+_EVERYDAY = frozenset(
+    "init hooks status doctor config ui search recent why show remember forget backup plan feature"
+    " task learning run gate".split()
+)
 # Words that people try, and the command they mean.
 _MEANT = {
     **dict.fromkeys(("find", "recall"), "search"),
@@ -49,6 +55,7 @@ _MEANT = {
     **{"get": "show", "list": "recent", "history": "log"},
     **{"install": "hooks", "settings": "config", "start": "init"},
 }
+_ALL = "--all"
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Removed commands; the error says what to use instead.
@@ -68,6 +75,8 @@ _REMOTE = frozenset(
 _HERE = frozenset(
     "completion config demo discipline focus init pause plan prompt resume trust".split()
 )
+# More letters than any command's first sentence has.
+_WHOLE = 400
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -173,6 +182,17 @@ class Group(click.Group):
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         self.params += [_PROJECT_OPTION, _PAGER_OPTION, _SERVER_OPTION]
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their whole first sentence; click would cut it at 45 letters."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [
+            (name, command.get_short_help_str(limit=_WHOLE))
+            for name, command in commands.items()
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -212,12 +232,34 @@ class Tree(Group):
             raise RalphError(what, todo=GONE[args[0]])
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the groups of the table, without importing any command."""
-        width = max(map(len, COMMANDS))
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of every day: one screen, and how to see the rest."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self._write_groups(formatter, _EVERYDAY)
+        formatter.write_paragraph()
+        formatter.write_text("`ralph help COMMAND` explains a command and its options.")
+        formatter.write_text(f"`ralph help {_ALL}` lists all {len(_LISTED)} commands.")
+
+    def full_help(self, ctx: click.Context) -> str:
+        """Return the help with every option and every command."""
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+        self._write_groups(formatter, _LISTED)
+        return formatter.getvalue().rstrip("\n")
+
+    def _write_groups(self, formatter: click.HelpFormatter, listed: frozenset[str]) -> None:
+        """Write the listed commands in the groups of the table, without importing any."""
+        width = max(map(len, listed))
         for title, rows in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
+            shown = [
+                (name.ljust(width), text) for name, (_, text) in rows.items() if name in listed
+            ]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands from the table, and options from click."""
@@ -235,16 +277,7 @@ class Tree(Group):
     __version__, "-V", "--version", message="ralph %(version)s", help="Show the version."
 )
 def ralph() -> None:
-    """Long-term memory for coding agents.
-
-    The journal is the source of truth, the index can be deleted at any time, memory is optional.
-
-    \b
-    Examples:
-      ralph init
-      ralph hooks install
-      ralph search "why did the login test fail?"
-    """
+    """Long-term memory for coding agents."""
 
 
 # -- one run
@@ -280,6 +313,9 @@ def _run(argv: list[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(ralph, {}, "ralph", COMPLETE, instruction)
+    if argv[:1] == ["help"] and argv[1:] == [_ALL]:
+        click.echo(ralph.full_help(ralph.make_context("ralph", [], resilient_parsing=True)))
+        return 0
     if argv and argv[0] in _OPTIONS:  # `ralph help search` is `ralph search --help`
         argv = [*argv[1:], _OPTIONS[argv[0]]]
     try:
