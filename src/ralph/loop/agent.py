@@ -20,6 +20,7 @@ import msgspec
 from ralph import clients, disk
 from ralph.capture import AgentRun, Live
 from ralph.config import variable_text
+from ralph.current_run import FEATURE, PROJECT, STARTED, TASK
 from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
@@ -114,9 +115,9 @@ def own_server(*, memory_on: bool) -> str:
     return MEMORY if memory_on else PLAN
 
 
-def run_variables(plan: Plan, feature: str, task: object) -> dict[str, str]:
+def run_variables(plan: Plan, feature: str, task: object, started: str) -> dict[str, str]:
     """Return the variables that tell Ralph which run a call by the agent belongs to."""
-    run = {"RALPH_PROJECT": plan.project, "RALPH_FEATURE": feature, "RALPH_TASK": task}
+    run = {PROJECT: plan.project, FEATURE: feature, TASK: task, STARTED: started}
     return {name: str(value) for name, value in run.items()}
 
 

@@ -187,7 +187,7 @@ def braindump(
             prompt.text,
             {PLAN: ralph_server(ralph, copy.project, "--planning")},
             model=ralph.config.settings.model_review or review_model(driver.agent),
-            given=run_variables(copy, "", ""),
+            given=run_variables(copy, "", "", now()),
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(ended)

@@ -317,7 +317,9 @@ class IterationRunner:
                 prompt.text,
                 servers,
                 model=self._model(review),
-                given=agents.run_variables(self.plan, task.feature, "" if review else task.id)
+                given=agents.run_variables(
+                    self.plan, task.feature, "" if review else task.id, work.started_at
+                )
                 | ({ADDRESS: self.ralph.where} if self.ralph.remote else {}),
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
                 scripts=agents.plan_scripts(self.plan, task),

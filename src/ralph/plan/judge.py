@@ -25,16 +25,16 @@ from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
 EntryField = tuple[str, str]
-_PROSE = ("description", "architecture", "boundaries")
+PROSE = ("description", "architecture", "boundaries")
 _TEXT_ITEMS = ("learnings", "comments")
-_NEEDED = (*_PROSE, "title", "feature", "system_prompt")
+_NEEDED = (*PROSE, "title", "feature", "system_prompt")
 _TEXTS = {
-    "features": (*_PROSE, "display_name", "acronym"),
+    "features": (*PROSE, "display_name", "acronym"),
     "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
     "disciplines": (),
 }
 # What a task asks for. The agent that works on it may only fill empty fields.
-_ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
+ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
 _RALPHS_OWN = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
 _WORD = re.compile(r"\w+")
 # Prose with no more than this share of its words left is a stub; longer words are garbage. A
@@ -245,11 +245,11 @@ class Judge(AllowNoLoss):
             return "it was changed through Ralph meanwhile"
         if not self._fits(key, field, now):
             return _emptied(now) or "it was left unusable"
-        if self._kind == "features" and field in _PROSE and kept and (why := _ruined(now, kept)):
+        if self._kind == "features" and field in PROSE and kept and (why := _ruined(now, kept)):
             return why
         if protected and identical(now, (self._base.get(key) or {}).get(field)):
             return "an old copy of the file was written over it"
-        if self._kind == "tasks" and field in _ASSIGNMENT and kept:
+        if self._kind == "tasks" and field in ASSIGNMENT and kept:
             return "an agent may not change what its task asks for"
         return ""
 
@@ -334,6 +334,11 @@ class Judge(AllowNoLoss):
     def _feature_of(self, entry: Data) -> str:
         name = {"features": "name", "tasks": "feature"}.get(self._kind)
         return str(entry.get(name, "")) if name else ""
+
+
+def loss_of_text(now: Any, kept: str) -> str:
+    """Return why this value would lose the text; "" if it is a new text in its place."""
+    return _emptied(now) or _ruined(now, kept)
 
 
 def _emptied(now: Any) -> str:

@@ -433,7 +433,7 @@ def test_an_update_of_a_task_keeps_what_it_does_not_name(planned: Line) -> None:
         ({}, ["--author", "Ada"], "Ada"),
         ({"RALPH_TASK": "1"}, [], "agent"),
         ({"RALPH_TASK": ""}, [], "agent"),  # a review
-        ({"RALPH_TASK": "1"}, ["--author", "codex"], "codex"),
+        ({"RALPH_TASK": "1"}, ["--author", "Ada"], "agent"),
     ],
 )
 def test_a_comment_says_who_made_it(

@@ -111,6 +111,7 @@ def test_what_an_agent_adds_in_a_run_is_an_agents_word(
     ralph: Line, monkeypatch: pytest.MonkeyPatch, project: Path, task: str
 ) -> None:
     monkeypatch.setenv("RALPH_TASK", task)
+    monkeypatch.setenv("RALPH_STARTED", "2020-01-01T00:00:00.000Z")
 
     added = add(ralph, REDIS)
     refused = ralph("learning", "add", "x", "--feature", "auth", "--source", "human")

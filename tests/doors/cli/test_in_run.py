@@ -14,9 +14,11 @@ from looping import Loop, planned, scripted
 from serving import wired
 
 from ralph.current_run import CurrentRun, current_run
-from ralph.doors.cli.in_run import _PLANNING, _WORK
+from ralph.doors.cli.in_run import _PLANNING, _REVIEW, _WORK
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.main import ralph as tree
+from ralph.plan.store import Plan
+from ralph.records import now
 
 Enter = Callable[..., None]
 PRIVATE = "zebra quokka"
@@ -41,6 +43,7 @@ def enter(monkeypatch: pytest.MonkeyPatch, project: Path) -> Enter:
         monkeypatch.setenv("RALPH_PROJECT", str(project))
         monkeypatch.setenv("RALPH_FEATURE", feature)
         monkeypatch.setenv("RALPH_TASK", task)
+        monkeypatch.setenv("RALPH_STARTED", now())
 
     return entering
 
@@ -60,7 +63,7 @@ LEAVES = dict(leaves(tree))
 
 def test_every_command_asks_the_table_and_the_table_names_only_commands() -> None:
     assert all(isinstance(command, Command) for command in LEAVES.values())
-    for table in (_WORK, _PLANNING):
+    for table in (_WORK, _REVIEW, _PLANNING):
         assert table.keys() <= LEAVES.keys()
         for words, call in table.items():
             names = {parameter.name for parameter in LEAVES[words].params}
@@ -132,6 +135,62 @@ def test_what_prompts_tell_an_agent_to_call_it_may_call(
     ralph.well("task", "update", "3", "--comment", "c")
     ralph.well("feature", "update", "search", "--description", "other")
     assert ralph("search", "login").code == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "learning review 3 --feature auth",  # its own kind
+        "learning remove 1 --feature auth",  # a person's
+        "learning remove 2 --feature auth",  # the extractor's
+        "learning remove 3 --feature auth",  # of an agent before it
+        "feature update auth --clear description",
+        "feature update auth --description x",
+        "feature update auth --clear architecture --clear boundaries",
+        "feature update auth --verified",
+        "task update 1 --clear acceptance_criteria",
+        "task update 1 --title Anything",
+        "task update 1 --description Anything",
+        "task update 2 --title Anything",
+    ],
+)
+def test_f1_f10_the_agent_of_a_task_takes_nothing_from_others(
+    ralph: Line, enter: Enter, project: Path, line: str
+) -> None:
+    db = project / ".ralph" / "db"
+    before = {file.name: file.read_bytes() for file in db.glob("*.yaml")}
+    enter()
+
+    ran = ralph(*line.split())
+
+    assert ran.code == 1
+    assert "works on a task" in ran.complaint
+    assert {file.name: file.read_bytes() for file in db.glob("*.yaml")} == before
+
+
+def test_the_agent_of_a_task_may_rewrite_prose_and_correct_its_own_learnings(
+    ralph: Line, enter: Enter
+) -> None:
+    enter()
+    added = ralph.well("learning", "add", "Own words.", "--feature", "auth", "--json").json
+    ralph.well("learning", "remove", added["learning"]["id"], "--feature", "auth")
+    prose = "A form posts to src/signing.py, which checks the hash and sets the cookie."
+    ralph.well("feature", "update", "auth", "--architecture", prose)
+    ralph.well("task", "update", "2", "--description", "It had none.", "--priority", "1")
+    ralph.well("task", "update", "1", "--title", "Add the login form", "--status", "done")
+
+
+def test_context_files_of_an_agent_are_not_a_persons(
+    ralph: Line, enter: Enter, project: Path
+) -> None:
+    ralph.well("feature", "update", "auth", "--context-file", "src/login.py")
+    enter()
+    ralph.well("feature", "update", "auth", "--context-file", "src/other.py")
+    files = Plan(project).feature("auth").context_files
+    assert {file.path: file.source for file in files} == {
+        "src/login.py": "human",
+        "src/other.py": "auto",
+    }
 
 
 def test_an_agent_sees_its_feature_and_no_other(ralph: Line, enter: Enter) -> None:
@@ -211,6 +270,7 @@ def test_a_run_gets_no_wider_server_than_its_own(
         ["--planning"],
         ["--focus"],
         ["--feature", "auth", "--project", str(other)],
+        ["--feature", "auth", "--review"],
     ):
         ran = process(["mcp", *words], cwd=project)
         assert ran.returncode == 1, words

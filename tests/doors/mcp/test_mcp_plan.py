@@ -157,15 +157,16 @@ def test_f1_no_argument_replaces_the_list_of_learnings(server: Served, plan: Pla
 
 
 def test_an_update_of_the_feature_changes_what_is_given_and_null_empties(
-    server: Served, plan: Plan
+    root: Path, plan: Plan
 ) -> None:
     before = plan.feature("auth")
-    text = server.told(
-        "update_feature",
-        boundaries=None,
-        dependencies=["the users table", "Redis"],
-        architecture="y" * 4000,
-    )
+    with served(root, "--feature", "auth", "--review") as server:
+        text = server.told(
+            "update_feature",
+            boundaries=None,
+            dependencies=["the users table", "Redis"],
+            architecture="y" * 4000,
+        )
     after = plan.feature("auth")
     assert text == (
         "Changed the feature 'auth': architecture, boundaries, dependencies. "
@@ -176,6 +177,17 @@ def test_an_update_of_the_feature_changes_what_is_given_and_null_empties(
     assert len(after.architecture or "") == 3000
     assert (after.description, after.learnings) == (before.description, before.learnings)
     assert b"# People's own words stay." in (plan.raw("features") or b"")
+
+
+@pytest.mark.parametrize("value", [None, "", "x", "People sign in"])
+def test_f1_in_a_task_run_no_prose_is_emptied(root: Path, plan: Plan, value: str | None) -> None:
+    passkey = "People sign in with a passkey; no cookie any more."
+    with served(root, "--feature", "auth", "--task", "1") as server:
+        said = server.refused("update_feature", description=value, boundaries="No passwords.")
+        assert "may not change the description" in said
+        assert plan.feature("auth").boundaries == "No third-party identity providers."
+        server.told("update_feature", description=passkey)
+    assert plan.feature("auth").description == passkey
 
 
 def test_f9_paths_that_lead_out_of_the_project_are_refused(server: Served, plan: Plan) -> None:

@@ -41,7 +41,7 @@ _READING = dict.fromkeys(
     ),
     _ANY,
 )
-# Work on a feature, and reviews of it.
+# Work on a task.
 _WORK = _READING | {
     "search": Call(but=("conversations", "knowledge", "everywhere", "tags"), feature="feature"),
     "recent": Call(but=("everywhere",), feature="feature"),
@@ -56,8 +56,9 @@ _WORK = _READING | {
     "task update": Call(feature="feature", task="key"),
     "learning add": _OWN,
     "learning remove": _OWN,
-    "learning review": _OWN,
 }
+# A review of a feature: only it says that what others wrote holds (F10, F27).
+_REVIEW = _WORK | {"learning review": _OWN}
 # A planning run works on a copy of the plan, and the user reviews it before it is accepted.
 _PLANNING = _READING | {
     "feature add": _ANY,
@@ -72,9 +73,16 @@ def check(context: click.Context) -> None:
     run = current_run()
     assert run is not None
     words = context.command_path.partition(" ")[2]
-    call = (_PLANNING if run.feature == "" else _WORK).get(words)
+    if run.feature == "":
+        table = _PLANNING
+    elif run.on_task:
+        table = _WORK
+    else:
+        table = _REVIEW
+    call = table.get(words)
     if call is None:
-        raise _refused(f"may not call `ralph {words}`")
+        what = " while it works on a task" if words in _REVIEW else ""
+        raise _refused(f"may not call `ralph {words}`{what}")
     for parameter in context.command.params:
         name = parameter.name or ""
         if name in call.but and context.get_parameter_source(name) is not ParameterSource.DEFAULT:

@@ -79,6 +79,7 @@ def _is_for(options: ServerOptions, run: CurrentRun) -> bool:
         own = options.mode == "planning"
     else:
         own = options.mode == "feature" and run.feature in (None, options.feature)
+        own = own and not (options.review and run.on_task)
     named = Path(options.project).resolve() if options.project else None
     return own and (named is None or named == Path(run.project).resolve())
 

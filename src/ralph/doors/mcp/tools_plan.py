@@ -153,7 +153,12 @@ def update_feature(context: ServerContext, **patch: Any) -> str:
     Example:
         {"architecture": "A form posts to src/login.py, which checks the hash."}
     """
-    return _patch_feature(context, context.need_feature(), patch)
+    feature = context.need_feature()
+    if context.options.mode == "feature" and not context.options.review:
+        from ralph.plan.task_run import check_feature_patch
+
+        check_feature_patch(context.plan.feature(feature), patch)
+    return _patch_feature(context, feature, patch)
 
 
 def _patch_feature(context: ServerContext, feature: str, patch: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, picked, plain
 from ralph.errors import BadInput, MemoryOff
 from ralph.memory.project import trust_servers
-from ralph.plan import edit, learnings
+from ralph.plan import edit, learnings, task_run
 from ralph.plan.fields import clean_status
 from ralph.plan.model import Comment, Discipline, Feature, Kind, PlanView, Task
 from ralph.plan.store import Plan
@@ -55,6 +55,7 @@ class PlanCommands(NamedTuple):
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
     history: Callable[[Any], dict[str, Any]] = lambda entry: {}  # what `show` adds from memory
     update: Callable[..., Any] | None = None
+    check_agent: Callable[[Plan, str, dict[str, Any]], None] = lambda plan, key, patch: None
     after: Callable[[Any, dict[str, Any]], None] = lambda entry, patch: None
     delete: Callable[[str], str] = lambda key: ""
     delete_help: str = ""
@@ -84,6 +85,10 @@ class PlanCommands(NamedTuple):
             required = [given.pop(name) for name in self.required]
             patch = context.patch_from(given)
             self.clean(patch)
+            if current_run() is not None and patch.get("context_files"):
+                patch["context_files"] = task_run.files_of_agent(
+                    Feature(name=""), patch["context_files"]
+                )
             new = called("create", plan, *required, patch)
             self.after(new, patch)
             return Result(self.value(plan, new), f"Added {word} {self.label(new)}.")
@@ -108,6 +113,7 @@ class PlanCommands(NamedTuple):
             patch = context.patch_from(given, clear)
             self.clean(patch)
             more = self.update(plan, key, patch) if self.update else {}
+            self.check_agent(plan, key, patch)
             if not patch and not more:
                 todo = f"See: ralph {word} update --help"
                 raise BadInput("there is nothing to change", todo=todo)
@@ -180,6 +186,23 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _check_agents_feature(plan: Plan, name: str, patch: dict[str, Any]) -> None:
+    """Refuse what the agent of a run may not change in its feature."""
+    if (run := current_run()) is None:
+        return
+    entry = plan.feature(name)
+    if run.on_task:
+        if "last_verified" in patch:
+            raise BadInput(
+                "an agent that works on a task may not mark the prose as verified",
+                todo="A review run or a person can do it.",
+            )
+        task_run.check_feature_patch(entry, patch)
+    if "context_files" in patch:
+        paths = patch["context_files"] or []
+        patch["context_files"] = task_run.files_of_agent(entry, paths)
+
+
 def _drop_index(name: str) -> str:
     with context.opened(anywhere=False) as ralph:
         if ralph.remote:  # the server manages its own index
@@ -218,6 +241,7 @@ feature = PlanCommands(
     texts=_feature_texts,
     history=_feature_history,
     update=_verify,
+    check_agent=_check_agents_feature,
     delete=_drop_index,
     delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
     " deleted. Its journal stays; `ralph forget --feature NAME` deletes that too.",
@@ -256,7 +280,14 @@ def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
     comment, author = patch.pop("comment", None), patch.pop("author", None)
     if comment is None:
         return {}
-    return {"comment": comment, "author": author or ("agent" if context.in_agents_run() else None)}
+    # An agent must not pass for a person.
+    return {"comment": comment, "author": "agent" if context.in_agents_run() else author}
+
+
+def _check_agents_task(plan: Plan, key: str, patch: dict[str, Any]) -> None:
+    """Refuse what an agent may not change in a task of its feature."""
+    if (run := current_run()) is not None and run.on_task:
+        task_run.check_task_patch(plan.task(key), patch)
 
 
 def _comment_line(comment: Comment) -> str:
@@ -289,11 +320,12 @@ task = PlanCommands(
         context.option("--title", "Its title."),
         context.plan_feature(help="The feature it belongs to."),
         context.option("--comment", "Append a comment."),
-        context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
+        context.option("--author", "Who comments (in an agent's run always: agent).", "NAME"),
     ),
     texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
     clean=_clean_task,
     update=_take_comment,
+    check_agent=_check_agents_task,
     delete_help=" A task that blocks another is not deleted.",
 ).group()
 
@@ -509,12 +541,17 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
 def remove(ref: str, feature: str, reason: str | None) -> Result:
     """Remove a learning for good: the same lesson is not learned again.
 
+    The agent of a task run can only remove what it added in that run.
+
     \b
     Examples:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
     by = "agent" if context.in_agents_run() else "human"
     there: Any = context.the_plan()
+    if (run := current_run()) is not None and run.on_task:
+        found = there.feature(feature).learnings
+        task_run.check_removal(found[learnings.index_of(found, ref)], run.started)
     remove_from = there.remove_learning if there.remote else partial(learnings.remove, there)
     removed = remove_from(feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
