@@ -73,7 +73,6 @@ def test_json_like_data_is_as_good_as_an_iteration(auth: FeatureMemory) -> None:
             "outcome": "failure",
             "errors": [{"message": "it broke", "error_type": "test"}],
             "files_touched": [{"path": "a.py", "action": "read"}],
-            "something_newer": 1,
         }
     )
     assert remembered.record.task_id == "T-7"
@@ -84,6 +83,7 @@ def test_json_like_data_is_as_good_as_an_iteration(auth: FeatureMemory) -> None:
     ("plain", "named"),
     [
         ({"summary": 7}, "summary"),
+        ({"summary": "x", "outcom": "success"}, "outcome"),
         ({"summary": "x", "outcome": "splendid"}, "outcome"),
         ({"summary": "x", "errors": [7]}, "errors"),
         ({"summary": "x", "errors": [{"message": "m", "error_type": "odd"}]}, "error_type"),

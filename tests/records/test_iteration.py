@@ -294,6 +294,18 @@ def test_a_word_that_does_not_fit_is_told_with_those_that_do(
         read_iteration(plain)
 
 
+def test_a_misspelled_field_is_refused_with_the_right_one() -> None:
+    with pytest.raises(BadRecord, match=r"no field 'outcom'.*Did you mean outcome\?"):
+        read_iteration({"feature": "auth", "outcom": "success"})
+
+
+def test_second_names_of_fields_are_accepted() -> None:
+    read = read_iteration({"feature": "auth", "iteration": 3, "errors_encountered": ["boom"]})
+
+    assert read.iteration_number == 3
+    assert read.errors == (ErrorSeen("boom"),)
+
+
 @pytest.mark.parametrize("other", [None, "text", [1], 7])
 def test_what_is_no_object_is_no_iteration(other: Any) -> None:
     with pytest.raises(BadRecord, match="an iteration must be an object, not a "):

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from ralph import records
-from ralph.errors import BadRecord
+from ralph.errors import BadRecord, suggestion
 from ralph.records import Record, Source, encode, now, read_body, to_json, utc, write_body
 
 KIND = "iteration"
@@ -145,7 +145,7 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 FIELDS: tuple[str, ...] = Iteration.__struct_fields__
 # What else a field may be called, and the key of an entry that is given as a plain text.
-_OTHER_NAMES = {"errors_encountered": "errors", "iteration": "iteration_number"}
+OTHER_NAMES = {"errors_encountered": "errors", "iteration": "iteration_number"}
 _TEXT_KEYS = {"errors": "message", "decisions": "description"}
 _HINT = f"The fields are {', '.join(FIELDS)}."
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -161,15 +161,25 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
     """Read an iteration from JSON-like data; the error names the field that does not fit.
 
     A null field counts as left out. An error or a decision may be a plain text, and some fields
-    have a second name: `errors_encountered`, and `iteration` for the number.
+    have a second name: `errors_encountered`, and `iteration` for the number. A field that no
+    iteration has is refused, because a misspelled one would be lost in silence.
     """
     if not isinstance(plain, Mapping):
         what = f"an iteration must be an object, not a {type(plain).__name__}"
         raise BadRecord(what, where=where, todo=_HINT)
+    for name in plain:
+        if not is_field(name):
+            what = f"an iteration has no field {name!r}"
+            raise BadRecord(what, where=where, todo=suggestion(str(name), FIELDS) + _HINT)
     try:
         return msgspec.convert(_in_full(_without_nulls(plain)), Iteration)
     except msgspec.ValidationError as error:
         raise _misfit(error, where) from None
+
+
+def is_field(name: object) -> bool:
+    """Return whether an iteration may have a field of this name."""
+    return name in FIELDS or name in OTHER_NAMES
 
 
 def check_fields(iteration: Iteration) -> Iteration:
@@ -182,7 +192,7 @@ def check_fields(iteration: Iteration) -> Iteration:
 
 def _in_full(plain: dict[str, Any]) -> dict[str, Any]:
     """Return an iteration with its fields under their own names, and its texts as objects."""
-    for other, name in _OTHER_NAMES.items():
+    for other, name in OTHER_NAMES.items():
         if other in plain and name not in plain:
             plain[name] = plain.pop(other)
     for name, key in _TEXT_KEYS.items():

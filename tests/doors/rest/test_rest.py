@@ -347,6 +347,15 @@ def test_the_iteration_of_an_exchange_is_saved_once_whatever_is_said_of_it_later
     assert (known["id"], known["fresh"], fresh["fresh"]) == (first["id"], False, True)
 
 
+def test_a_field_of_a_newer_client_does_not_keep_its_iteration_from_being_saved(
+    served: Team,
+) -> None:
+    token = served.token("write")
+    newer = {"feature": "auth", "summary": "Fixed the form.", "mood_of_2030": "calm"}
+    [saved] = good(served.call("POST", "/iterations", token, json=[newer]))
+    assert saved["fresh"]
+
+
 def test_iterations_are_read_in_their_order_and_only_if_they_are_new(served: Team) -> None:
     token = served.token("write")
     told = good(served.call("GET", "/features/auth/iterations", token))

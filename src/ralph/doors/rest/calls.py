@@ -33,6 +33,7 @@ from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+from ralph.records.iteration import is_field
 
 _MOST_ITERATIONS = 100
 _MOST_EXCHANGES = 500
@@ -174,6 +175,8 @@ def remember_iterations(call: ApiCall, given: list[Json]) -> list[Json]:
     for one in given:
         call.feature(str(one.get("feature", "")))
         _sign_decisions(call, one)
+    # A client of a newer version may send fields that this one does not know.
+    given = [{name: value for name, value in one.items() if is_field(name)} for one in given]
     # What a session's exchange did is saved once, even if it is sent again with other words.
     known = {
         run: SavedIteration(located.record.id, located.record.kind, found, fresh=False)

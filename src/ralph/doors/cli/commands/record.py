@@ -125,7 +125,7 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
         flags = _focused(flags, "this record does not name its feature", where, todo)
     # An empty field counts as missing.
     fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
-    return plain | fills
+    return {key: value for key, value in plain.items() if schema.is_field(key)} | fills
 
 
 def _is_subagents(client: clients.Client, first: dict[str, Any]) -> bool:
@@ -142,7 +142,7 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
         "decisions": schema.Decision,
         "files_touched": schema.FileTouched,
     }
-    names = [key for _, plain in given for key in plain if key not in schema.FIELDS]
+    names = [key for _, plain in given for key in plain if not schema.is_field(key)]
     for _, plain in given:
         for key, kind in parts.items():
             inner = [name for part in plain.get(key) or () for name in part]
