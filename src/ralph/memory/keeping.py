@@ -22,6 +22,7 @@ from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.memory import store
 from ralph.memory.conversation_stream import folded, texts_of
+from ralph.memory.inbox import forget_answers
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.moments import remove_moments, write_moments
@@ -287,6 +288,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     # Rows of the table of moments may quote it: it is written anew when everything is gone.
     remove_moments(ralph)
     records = chosen_records(ralph, choice)
+    forget_answers(ralph, {record.id for record in records})
     words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
     known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)

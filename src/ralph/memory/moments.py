@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph import disk
+from ralph.errors import BadInput
 from ralph.memory.file_moments import FileLine, file_lines, shown_line
-from ralph.memory.moments_table import FILE, MOST_ROWS, REPEAT, MomentRow, table_file
+from ralph.memory.inbox import Check, approved
+from ralph.memory.moments_table import (
+    ASK,
+    FILE,
+    HOLD,
+    MOST_ROWS,
+    REPEAT,
+    MomentRow,
+    table_file,
+)
+from ralph.memory.newest import newest_exchanges, notes_of
 from ralph.memory.repeats import Repeat, proven_repeats
 from ralph.memory.working_copy import WorkingCopy
-from ralph.records.note import NOTE, Note
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
-    from ralph.records.conversation import Exchange
 
-# How many of the newest sessions are read.
-_SESSIONS_READ = 200
 _ID_CHARS = 12
 _MESSAGE_CHARS = 160
 
@@ -55,12 +63,14 @@ def remove_moments(ralph: Ralph) -> None:
 def moment_rows(ralph: Ralph) -> list[MomentRow]:
     """Return the rows of the table, the most important first."""
     settings = ralph.config.settings
-    exchanges = _newest_exchanges(ralph)
+    exchanges = newest_exchanges(ralph)
     rows: list[MomentRow] = []
+    if settings.hook_checks:
+        rows += [row for check in _approved(ralph) for row in _check_rows(check)]
     if settings.hook_holds:
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
     if settings.hook_files:
-        by_path = file_lines(exchanges, _notes(ralph), WorkingCopy(ralph.project.root))
+        by_path = file_lines(exchanges, notes_of(ralph), WorkingCopy(ralph.project.root))
         lines = [line for some in by_path.values() for line in some]
         standings = ralph.standings.of([line.id for line in lines])
         # What was decided about code that is gone is history.
@@ -69,23 +79,22 @@ def moment_rows(ralph: Ralph) -> list[MomentRow]:
     return rows
 
 
-def _newest_exchanges(ralph: Ralph) -> list[Exchange]:
-    """Return the exchanges of the newest sessions, in time order."""
-    if not ralph.conversations.exist:
+def _approved(ralph: Ralph) -> list[Check]:
+    try:
+        return approved(ralph)
+    except BadInput:  # `ralph inbox` reports it; the other moments do not depend on it
         return []
-    history = ralph.conversations.stream.history
-    talks = sorted(history.conversations.items(), key=lambda item: item[1].last)
-    names = [name for name, _ in talks[-_SESSIONS_READ:]]
-    exchanges = history.read_exchanges(names)
-    return sorted(exchanges, key=lambda exchange: exchange.completed or "")
 
 
-def _notes(ralph: Ralph) -> list[Note]:
-    notes = [content for _, content in ralph.notes.contents() if isinstance(content, Note)]
-    if ralph.conversations.exist:
-        stream = ralph.conversations.stream
-        notes += [stream.content(record) for record in ralph.conversations.said(NOTE)]
-    return notes
+def _check_rows(check: Check) -> Iterator[MomentRow]:
+    """Yield the rows of a rule that the person approved, in the person's words."""
+    day = plain_date(check.at)
+    words = sanitize_line(check.text).replace('"', "'")
+    when = f" of {day}" if day else ""
+    line = f'The rule{when}: "{words}" [{plain_id(check.record, _ID_CHARS)}]'
+    kind = ASK if check.action == "ask" else HOLD
+    for target in check.targets:
+        yield _row(kind, target.subject, target.key, 1, check.record, line)
 
 
 def _file_row(line: FileLine) -> MomentRow:

@@ -85,6 +85,7 @@ def views(demo: DemoPage) -> dict[str, str]:
         "problem": "/record/ffffffff",
         "conversations": "/conversations",
         "notes": "/notes",
+        "inbox": "/inbox",
         "knowledge": "/knowledge",
         "documents": "/documents",
         "workers": "/workers",

@@ -16,7 +16,16 @@ from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 
 HOSTILE = "<script>alert(1)</script> \u202egnp\u202c \x1b[31mred"
-VIEWS = ["/conversations", "/notes", "/knowledge", "/documents", "/workers", "/settings", "/health"]
+VIEWS = [
+    "/conversations",
+    "/notes",
+    "/inbox",
+    "/knowledge",
+    "/documents",
+    "/workers",
+    "/settings",
+    "/health",
+]
 
 
 def conversation(browser: Browser) -> str:

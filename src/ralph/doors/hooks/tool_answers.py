@@ -2,7 +2,7 @@
 
 This runs only if a row of the project's table may apply (see `tool_moments`). A held call is not
 run, and the model reads why; the same call then passes. Nothing is held without a person at the
-client unless the settings say so.
+client unless the settings say so, except what a rule forbids that the person has approved.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def _held(call: HookCall, row: MomentRow, told: list[str]) -> str:
     switch = settings.hook_holds if row.kind == REPEAT else settings.hook_checks
     if not (settings.hook_inject and switch):
         return ""
-    if not (is_attended(call) or settings.hook_holds_unattended):
+    # A rule that the person approved holds everywhere.
+    is_seen = row.kind != REPEAT or is_attended(call) or settings.hook_holds_unattended
+    if not is_seen:
         return ""
     call.decision = "ask" if row.kind == ASK else "deny"
     _note(call, row, mark)

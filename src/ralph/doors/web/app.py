@@ -81,6 +81,8 @@ ROUTES: list[tuple[str, str, View]] = [
     ("GET", "/notes/{id}/edit", views_memory.edit_note),
     ("POST", "/notes/{id}/edit", views_memory.save_note),
     ("POST", "/notes/{id}/remove", views_memory.remove_note),
+    ("GET", "/inbox", views_memory.rules),
+    ("POST", "/inbox/{id}/{action}", views_memory.answer_rule),
     ("GET", "/knowledge", views_memory.knowledge),
     ("POST", "/knowledge/publish", views_memory.publish),
     ("POST", "/knowledge/outcome", views_memory.report),

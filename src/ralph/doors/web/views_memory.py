@@ -1,11 +1,13 @@
-"""Notes: write, edit and remove them. Knowledge: publish staged entries, rate patterns."""
+"""Notes: write, edit and remove them. Inbox: approve rules. Knowledge: publish, rate patterns."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
+from ralph.capture.forbidden import shown_target
 from ralph.doors.web.page import PageCall, paged
 from ralph.errors import BadInput, NotFound
+from ralph.memory import inbox
 from ralph.recall import KINDS, Hit
 from ralph.records import knowledge as schema
 from ralph.records.knowledge import knowledge_from
@@ -13,6 +15,12 @@ from ralph.records.note import MAX_CHARS, NOTE, Note
 from ralph.text.tokens import plural
 
 _CHECKPOINTS = 20
+_ACTIONS: dict[str, inbox.Action] = {"hold": "hold", "ask": "ask", "dismiss": "dismissed"}
+_ANSWERED = {
+    "hold": "What the rule forbids is held once a session.",
+    "ask": "The client asks you before it does what the rule forbids.",
+    "dismissed": "Dismissed.",
+}
 
 
 # -- notes
@@ -100,6 +108,36 @@ def _unedit(call: PageCall, before: Hit, text: str) -> str:
     _remember(call, before, before.record.text)
     _forget(call, written, "edited")
     return "The note is as it was."
+
+
+# -- inbox
+
+
+def rules(call: PageCall) -> Response:
+    """List the rules from corrections that wait for an answer, and those in force."""
+    checks = inbox.inbox(call.memory, every=bool(call.query.get("all")))
+    rows, paging = paged(checks, call.number)
+    settings = call.memory.config.settings
+    is_on = settings.hook_checks and settings.hook_inject
+    return call.page("inbox.html", rows=rows, paging=paging, is_on=is_on, shown=shown_target)
+
+
+def answer_rule(call: PageCall) -> Response:
+    """Hold or ask about what a rule forbids, dismiss it, or let it wait again."""
+    name, action = call.params["id"], call.params["action"]
+    if action == "wait":
+        inbox.take_back(call.memory, name)
+        return call.done("The rule waits again.", "/inbox")
+    if action not in _ACTIONS:
+        raise BadInput("say whether to hold, ask or dismiss")
+    chosen = _ACTIONS[action]
+    check = inbox.answer(call.memory, name, chosen)
+
+    def undo() -> str:
+        inbox.take_back(call.memory, check.id)
+        return "The rule waits again."
+
+    return call.done(_ANSWERED[chosen], "/inbox", undo=undo)
 
 
 # -- knowledge
