@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import pkgutil
+import random
 import types
 import typing
 from collections.abc import Iterator
@@ -17,8 +19,11 @@ from remembering import made
 
 import ralph.records
 from ralph.doors.hooks.call import log_folders, note
+from ralph.errors import BadRecord
 from ralph.memory.ralph import Ralph
-from ralph.records import Source, Tombstone, clean
+from ralph.records import Source, Tombstone, clean, clean_beginning
+from ralph.records.iteration import fit
+from ralph.records.note import MAX_CHARS, make_note
 
 SECRET = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
 
@@ -103,3 +108,42 @@ def test_the_log_of_hooks_keeps_no_key(project: Path, home: Path) -> None:
     note(log_folders(str(project), str(home)), "stop", f"no setting {SECRET}", "rag_config.json")
     assert len(log(project)) == 1
     assert kept(home) == []
+
+
+def test_only_the_beginning_of_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = ralph.records.clean_text
+
+    def reading(text: str) -> str:
+        read.append(text)
+        return real(text)
+
+    monkeypatch.setattr(ralph.records, "clean_text", reading)
+    assert len(fit("curl -u a:" * 190_000, 500)) == 500
+    assert sum(map(len, read)) < 10_000
+
+
+@pytest.mark.parametrize("length", range(5_900, 6_040, 7))
+def test_a_secret_where_reading_ends_is_not_kept_in_part(length: int) -> None:
+    text = "a b " * (length // 4) + SECRET + " c d" * 9000
+    assert "ghp_" not in clean_beginning(text, 500)[:500]
+
+
+def test_a_text_that_is_mostly_one_secret_is_read_whole() -> None:
+    lines = [base64.b64encode(random.Random(n).randbytes(48)).decode() for n in range(89)]
+    frame = "PRIVATE" + " KEY-----"
+    key = "\n".join([f"-----BEGIN {frame}", *lines, f"-----END {frame}"])
+    text = f"{key}\n{SECRET} and more" + " words" * 2000
+    assert clean_beginning(text, 500).startswith("[redacted:private-key]\n[redacted:github-token]")
+
+
+def test_a_note_that_is_too_long_is_refused_before_it_is_redacted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ralph.records.note.clean_text", lambda text: pytest.fail("redacted"))
+    with pytest.raises(BadRecord, match="at most 2000"):
+        make_note("curl -u a:" * (MAX_CHARS // 10) + "!")
+
+
+def test_a_note_has_no_secret() -> None:
+    assert make_note(f"use {SECRET}").text == "use [redacted:github-token]"

@@ -11,6 +11,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import assume, example, given
@@ -580,6 +581,9 @@ HOSTILE = [
     *("://", "postgres://u:", "://a:b@", "authorization: ", "bearer ", "cookie: ", "cookie: a=b;"),
     *(
         "curl -u a:b ",
+        "curl -u a:",
+        "mysql -p ",
+        "-p x ",
         "login a password ",
         "\"'",
         '\\"',
@@ -594,6 +598,25 @@ HOSTILE = [
 def test_a_text_made_to_be_slow_takes_no_longer_than_its_length(unit: str) -> None:
     # Quadratic time would be minutes.
     assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], 30_000)
+
+
+@pytest.mark.parametrize("unit", ["curl -u a:", "mysql -p ", "-p x ", "secret_key: "])
+def test_text_full_of_flags_takes_a_share_of_a_second(unit: str) -> None:
+    text = unit * (100_000 // len(unit))
+    start = time.process_time()
+    redact(text)
+    assert time.process_time() - start < 1.0  # it was twice that
+
+
+def test_a_password_is_found_by_the_tool_of_its_own_command() -> None:
+    value = "hunt" + "er2"
+    far = "mysql -u root " + "-v " * 200
+    assert redact(f"docker ps; sshpass -p {value} ssh x") == (
+        "docker ps; sshpass -p [redacted:password] ssh x"
+    )
+    assert redact("sshpass x; mkdir -p some/path2") == "sshpass x; mkdir -p some/path2"
+    assert redact(f"{far}-p{value}") == f"{far}-p{value}"
+    assert redact(f"mysql -u root -p {value}") == f"mysql -u root -p {value}"
 
 
 def test_importing_compiles_no_pattern() -> None:

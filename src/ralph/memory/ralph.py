@@ -24,7 +24,7 @@ from ralph.memory.standing import CodeStandings, keep_anchors
 from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
 from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
 from ralph.recall.search import Found, conclude
-from ralph.records import Source, clean_text
+from ralph.records import Source
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
 from ralph.records.note import Author, Note, make_note
@@ -138,7 +138,7 @@ class Ralph:
         """
         from ralph.memory.moments import write_moments  # hooks start faster without it
 
-        note = make_note(clean_text(text), feature=feature, by=by)
+        note = make_note(text, feature=feature, by=by)
         saved = (self.conversations if private else self.notes).remember(note)
         write_moments(self)
         return saved

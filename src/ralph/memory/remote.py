@@ -182,7 +182,7 @@ class RemoteRalph(OnServer):
         if private:
             todo = "Leave out --private, or --server."
             raise BadInput("a private note cannot be saved on a server", todo=todo)
-        note = make_note(clean_text(text), feature=feature, by=by)
+        note = make_note(text, feature=feature, by=by)
         saved = self.save("/notes", {"text": note.text, "feature": feature, "by": by})
         if saved is None:
             return note, True

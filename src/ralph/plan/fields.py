@@ -19,9 +19,9 @@ from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.model import PRIORITIES, SINGULAR, STATUSES, Comment, Data, Kind, Limits, Problem
 from ralph.plan.yaml import PlanFile
+from ralph.records import clean_beginning
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning
-from ralph.text.redact import redact
 from ralph.text.sanitize import visible
 from ralph.text.tokens import table
 
@@ -36,7 +36,7 @@ def clean_text(name: str, value: Any, max_chars: int) -> str | None:
         return None
     if not isinstance(value, str):
         raise BadInput(f"`{name}` must be a text", todo="Give a text, or nothing to clear it.")
-    return cut(redact(visible(value)).strip(), max_chars) or None
+    return cut(clean_beginning(visible(value), max_chars).strip(), max_chars) or None
 
 
 def clean_path(path: Any, max_chars: int) -> str:

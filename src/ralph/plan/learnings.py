@@ -10,9 +10,9 @@ import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
+from ralph.records import clean_beginning
 from ralph.records.iteration import cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
-from ralph.text.redact import redact
 from ralph.text.sameness import Verdict, adds, compare, from_signature, gist
 from ralph.text.sanitize import folded, sanitize, sanitize_line
 
@@ -265,7 +265,7 @@ def _clean_text(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    return cut(sanitize(redact(text)).strip(), Limits.learning)
+    return cut(sanitize(clean_beginning(text, Limits.learning)).strip(), Limits.learning)
 
 
 # -- shown in a prompt: as observations with their provenance (F3, F25)

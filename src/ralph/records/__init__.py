@@ -20,6 +20,7 @@ from ralph.errors import BadRecord
 
 T = TypeVar("T")
 _SHORT_ID_CHARS = 16
+_MARGIN_CHARS = 4000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -155,6 +156,19 @@ def clean_text(text: str) -> str:
     from ralph.text.redact import redact  # code that only reads records need not load it
 
     return redact(text)
+
+
+def clean_beginning(text: str, max_chars: int) -> str:
+    """Return the text without secrets, or a beginning of it that is longer than the limit.
+
+    What is cut off anyway is not read: a text of megabytes would keep a server busy for seconds.
+    """
+    beginning = text[: 4 * max_chars + _MARGIN_CHARS]
+    cleaned = clean_text(beginning)
+    # A secret that was cut in two is not recognized, so it must not be near what is kept.
+    if len(beginning) == len(text) or len(cleaned) >= max_chars + _MARGIN_CHARS:
+        return cleaned
+    return clean_text(text)
 
 
 def clean(value: T) -> T:

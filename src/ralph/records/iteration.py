@@ -295,7 +295,7 @@ def fit_texts(value: _S) -> _S:
 def fit(text: str | None, max_chars: int) -> str:
     """Return the text without secrets, cut to the limit."""
     # Redact before cutting: half a secret is not recognized.
-    return cut(records.clean_text(whole_text(text or "")), max_chars)
+    return cut(records.clean_beginning(whole_text(text or ""), max_chars), max_chars)
 
 
 def whole_text(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import short_id, to_json
+from ralph.records import clean_text, short_id, to_json
 
 NOTE = "note"
 MAX_CHARS = 2000
@@ -36,7 +36,10 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
-    """Create a note with its id: the same words for the same feature are the same note."""
+    """Create a note with its id, without secrets.
+
+    The same words for the same feature are the same note.
+    """
     words = text.encode(errors="replace").decode().strip()
     if not any(map(str.isalnum, words)):
         what = "the note has no letter or digit" if words else "the note is empty"
@@ -46,4 +49,5 @@ def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
             f"the note has {len(words)} characters, at most {MAX_CHARS} are allowed",
             todo="Shorten it, or add the text as a document: ralph conversations add-document",
         )
+    words = clean_text(words)
     return Note(text=words, feature=feature, by=by, id=short_id(_NAMESPACE, NOTE, feature, words))

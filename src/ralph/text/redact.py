@@ -7,6 +7,7 @@ strings that look random. In a URL only the password goes: scheme, user and host
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import groupby
@@ -22,6 +23,8 @@ from ralph.text.secrets import compiled, key_blocks
 
 # These take the password glued to the flag; after a space comes something else, such as a port.
 _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
+# How far before a flag its tool may be.
+_FLAG_REACH: Final = 400
 _FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
 
 _PROSE: Final = r"\b(?:the|and|for|with|are|was|from|not|has|its)\b"
@@ -48,20 +51,39 @@ def _found(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[Span]:
 
 
 def _flags(text: str, lowered: str) -> Iterator[Span]:
-    for match in compiled(_FLAG).finditer(text):
-        start = match.start()
-        command = compiled(r"(?<!\\)\n|[;|&]").split(lowered[max(0, start - 400) : start])[-1]
-        for flags, before, tools in secrets.rows("tools"):
-            if match[1] not in flags:
+    """Yield the values of flags such as `-p` after a tool that takes a password there."""
+    start = 0
+    for separator in compiled(r"(?<!\\)\n|[;|&]|\Z").finditer(lowered):
+        end = separator.start()
+        if " -" in text[start:end]:
+            yield from _flags_of_command(text, lowered, start, end)
+        start = separator.end()
+
+
+def _flags_of_command(text: str, lowered: str, start: int, end: int) -> Iterator[Span]:
+    # Tools are sought once for a command, not once for a flag: a text may be made of flags.
+    command = lowered[start:end]
+    tools = cache(lambda pattern: _tools(command, pattern, start))
+    for match in compiled(_FLAG).finditer(text, start, end):
+        for letters, before, pattern in secrets.rows("tools"):
+            if match[1] not in letters:
                 continue
-            tool = compiled(rf"(?:^|[\s/\\(\"'`$])(?:{tools})(?=\s)").search(command + " ")
-            if not tool or (match[2] and tool[0].strip("/\\(\"'`$ \t\n").startswith(_GLUED)):
+            near = bisect_left(tools(pattern), (match.start() - _FLAG_REACH, False))
+            tool = tools(pattern)[near] if near < len(tools(pattern)) else (end, False)
+            position, glued = tool
+            if position >= match.start() or (match[2] and glued):
                 continue
             stop = match[3] or r"\s'\"|;&"
             value = compiled(rf"{before}(?P<v>[^{stop}\n]{{3,}})").match(text, match.end())
             if value and not filler(value["v"]) and not compiled(r"\d+:\d+\Z").match(value["v"]):
                 yield *value.span("v"), "password"
                 break
+
+
+def _tools(command: str, pattern: str, start: int) -> list[tuple[int, bool]]:
+    """Return where these tools are called, and whether they take a password only glued to `-p`."""
+    calls = compiled(rf"(?:^|[\s/\\(\"'`$])(?P<tool>{pattern})(?=\s|\Z)").finditer(command)
+    return [(start + call.start("tool"), call["tool"].startswith(_GLUED)) for call in calls]
 
 
 # Removing a secret gives its neighbors new edges, so the text between secrets is searched again.
