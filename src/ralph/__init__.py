@@ -1,7 +1,16 @@
 """Ralph: long-term memory for coding agents.
 
 The journal is the truth, the index is disposable, memory is optional.
-Importing this package does nothing; names are loaded when they are first used.
+
+    from ralph import open_ralph
+
+    with open_ralph("path/to/project") as memory:
+        memory.remember("Sessions expire after 15 minutes.")
+        for hit in memory.search("how long do sessions live?"):
+            print(hit.kind, hit.score, hit.record)
+
+docs/python.md has more. Importing this package does nothing; names are loaded when they are first
+used.
 """
 
 from __future__ import annotations
@@ -42,3 +51,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Name what can be imported, so that `help(ralph)` and editors show it."""
+    return [*globals(), *_HOMES]
