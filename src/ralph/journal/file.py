@@ -10,6 +10,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
@@ -45,6 +46,8 @@ from ralph.journal.position import (
 from ralph.records import Complaint, JournalRecord, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
+# Where copies of journals are, in Ralph's state of a project.
+COPIES = ("runs/*/journal", "undo/*/journal")
 FREE_SPACE = "Free up disk space or fix the permissions, then try again."
 # About half a million records. A cloned repository can ship a huge file that compresses well.
 _LARGEST_BYTES = 1 << 30
@@ -73,6 +76,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
     lock_timeout_s: float = LOCK_TIMEOUT_S
     max_line_bytes: int = entries.MAX_LINE_BYTES
     ledger: Ledger | None = None
+    # Ralph's state of the project, with copies of the journal that active runs keep.
+    project_state: Path | None = None
     ledger_step_bytes: int = _LEDGER_STEP_BYTES
     state: AppenderState = msgspec.field(default_factory=AppenderState)
 
@@ -163,22 +168,29 @@ class JsonlJournal(msgspec.Struct, eq=False):
         with self._reading():
             if not stones and not (ids and disk.exists(self.path)):
                 return []
-        with self._locked():
-            rewritten, gone = self._without(set(ids), reason, {s.id: s for s in stones})
+        with self.locked():
+            given = {stone.id: stone for stone in stones}
+            # First, so that a run's guard never puts back what was forgotten.
+            self._forget_in_copies({*ids, *given})
+            rewritten, gone = self._without(set(ids), reason, given)
             if rewritten is not None:
-                disk.sweep_drafts(self.path)
-                disk.replace(self.path, rewritten)
-                self.state = AppenderState()
-                if self.ledger is not None:
-                    self.ledger.discard()  # it no longer fits, and has ids of forgotten records
+                self.put_whole(rewritten)
         return gone
+
+    def put_whole(self, data: bytes) -> None:
+        """Replace the whole file in one step; needs the lock."""
+        disk.sweep_drafts(self.path)
+        disk.replace(self.path, data)
+        self.state = AppenderState()
+        if self.ledger is not None:
+            self.ledger.discard()  # it no longer fits, and may have ids of forgotten records
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """Return how many records can be read, and every problem found."""
         # Without the lock, a line being written would look torn. A read-only journal has no writer.
         writable = os.access(self.path, os.W_OK)
         try:
-            with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
+            with self.locked() if writable else contextlib.nullcontext(), self._opened() as file:
                 return entries.judge(self.name, scan(file, self.max_line_bytes))
         except FileNotFoundError:
             return 0, []
@@ -270,7 +282,7 @@ class JsonlJournal(msgspec.Struct, eq=False):
         self, drafts: Drafts, above: int, check: Check | None, *, uses_ledger: bool
     ) -> list[Appended] | None:
         """Append all drafts; None if another program has replaced the file meanwhile."""
-        with self._locked() as fd, self._older_entries(fd, uses_ledger=uses_ledger) as older:
+        with self.locked() as fd, self._older_entries(fd, uses_ledger=uses_ledger) as older:
             try:
                 state = self._catch_up(older)
                 state.last_number = max(state.last_number, above)
@@ -373,8 +385,17 @@ class JsonlJournal(msgspec.Struct, eq=False):
         parts += [entries.write_tombstone(stone) for stone in stones.values()]
         return b"".join(parts), list(gone)
 
+    def _forget_in_copies(self, ids: set[str]) -> None:
+        for copy in copies_of(self.project_state, self.path.name):
+            with disk.open_reader(copy) as file:
+                lines = file.readlines()
+            kept = [line for line in lines if not _names_one_of(line, ids)]
+            if len(kept) < len(lines):
+                disk.replace(copy, b"".join(kept))
+
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
+    def locked(self) -> Iterator[int]:
+        """Hold the journal's lock, which every writer takes, and yield the open file."""
         what = f"another process has held the journal for over {self.lock_timeout_s:g} s"
         busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
@@ -384,6 +405,24 @@ class JsonlJournal(msgspec.Struct, eq=False):
         except OSError as error:
             what = "cannot write the journal ({}); nothing was written"
             raise disk_error(what, self.path, error, FREE_SPACE) from error
+
+
+def copies_of(project_state: Path | None, file: str) -> list[Path]:
+    """Return the copies of a journal's file that runs keep, or that `ralph undo` needs."""
+    if project_state is None:
+        return []
+    return [path for place in COPIES for path in project_state.glob(f"{place}/{glob_escape(file)}")]
+
+
+def _names_one_of(line: bytes, ids: set[str]) -> bool:
+    """Return whether a line is the record of one of these ids, or what is left of it."""
+    if any(found.decode(errors="replace") in ids for found in _BEGUN.findall(line)):
+        return True
+    try:
+        entry, _ = read_line(line.strip())
+    except Unreadable:
+        return False
+    return isinstance(entry, Record) and entry.id in ids
 
 
 # -- The journals of one memory, each in a file named after it.
@@ -407,6 +446,7 @@ class JournalFolder:
         shown: str = "",
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         ledgers: Path | None = None,
+        project_state: Path | None = None,
     ) -> None:
         self.path = path
         self.where = str(path)
@@ -414,6 +454,7 @@ class JournalFolder:
         self._lock_timeout_s = lock_timeout_s
         # The folder for the ledgers of long journals.
         self._ledgers = ledgers
+        self._project_state = project_state
         self._open: dict[str, JsonlJournal] = {}
         # The journals that existed when the folder was last read.
         self._named: frozenset[str] = frozenset()
@@ -432,7 +473,11 @@ class JournalFolder:
             shown = f"{self._shown}/{file.name}" if self._shown else file.name
             ledger = Ledger(self._ledgers, file.name) if self._ledgers else None
             self._open[name] = JsonlJournal(
-                file, name=shown, lock_timeout_s=self._lock_timeout_s, ledger=ledger
+                file,
+                name=shown,
+                lock_timeout_s=self._lock_timeout_s,
+                ledger=ledger,
+                project_state=self._project_state,
             )
         return self._open[name]
 

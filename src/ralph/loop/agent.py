@@ -40,7 +40,7 @@ from ralph.trust import trusted_hashes
 
 
 _Begin = Literal["permissions", "memory", "recovered", "worktree", "started", "doing"]
-Name = Literal[_Begin, "ended", "committed", "repaired", "learned", "waiting", "stopped"]
+Name = Literal[_Begin, "ended", "committed", "repaired", "journal", "learned", "waiting", "stopped"]
 
 
 class LoopEvent(msgspec.Struct, frozen=True):

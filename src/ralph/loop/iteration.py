@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, review_model, takes_servers
-from ralph.errors import BadInput, BadPlan, NotFound
+from ralph.errors import BadInput, BadPlan, NotFound, RalphError
 from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
+from ralph.loop.journal_guard import JournalGuard
 from ralph.loop.process import AgentEnd
 from ralph.memory.activity import RUN, SECOND_CHARS, note_activity
 from ralph.memory.anchors import anchors_in
@@ -213,6 +214,7 @@ class IterationRunner:
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
         self._tell = functools.partial(agents.tell, driver.listener)
         self._guard = Guard(plan)
+        self._journal_guard = JournalGuard(self.ralph)
         self._noted: set[str] = set()
 
     def preview(self, task: Task, *, review: bool) -> tuple[build.Prompt, list[str]]:
@@ -303,6 +305,8 @@ class IterationRunner:
             cwd=str(self._driver.cwd),
         )
         folder = self.runs.begin(work, snapshot)
+        with self._watched("the journal is not guarded in this iteration"):
+            self._journal_guard.begin(folder)
         about = {name: getattr(work, name) for name in ("feature", "task_id", "title", "review")}
         self._tell("started", **about, prompt_tokens=prompt.tokens)
         servers, notes = agents.loop_servers(
@@ -390,6 +394,17 @@ class IterationRunner:
         report = self._guard.check(snapshot, feature=work.feature, others=others)
         if not report.clean:
             self._tell("repaired", lines=report.lines())
+        journals = self._journal_guard.check(self.runs.path / work.run)
+        if journals.lines:
+            self._tell("journal", lines=journals.lines)
+
+    @contextlib.contextmanager
+    def _watched(self, otherwise: str) -> Iterator[None]:
+        """Report an error and go on: without this step, the iteration is only less safe."""
+        try:
+            yield
+        except (RalphError, OSError) as error:
+            self._tell("journal", lines=[f"{otherwise}: {error}"])
 
     def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
         task = None

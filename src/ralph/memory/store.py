@@ -127,7 +127,13 @@ def open_journals(
     folder = home / "journal" / memory if of is None else of.journals
     shown = f"journal/{memory}" if of is None else ".ralph/db/memory"
     ledgers = (home / "cache" / memory if of is None else of.cache) / LEDGERS
-    return JournalFolder(folder, shown=shown, lock_timeout_s=lock_timeout_s, ledgers=ledgers)
+    return JournalFolder(
+        folder,
+        shown=shown,
+        lock_timeout_s=lock_timeout_s,
+        ledgers=ledgers,
+        project_state=None if of is None else of.cache,
+    )
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:

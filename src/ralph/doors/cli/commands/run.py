@@ -262,6 +262,10 @@ class RunScreen:
         for line in facts["lines"]:
             self._page.line(("plan: ", "yellow"), line, indent=2)
 
+    def _journal(self, facts: dict[str, Any]) -> None:
+        for line in facts["lines"]:
+            self._page.line(("journal: ", "yellow"), line, indent=2)
+
     def _learned(self, facts: dict[str, Any]) -> None:
         for text in facts["learnings"]:
             self._page.line(("learned: ", "cyan"), excerpt(text, 300), indent=2)

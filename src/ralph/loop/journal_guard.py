@@ -1,0 +1,128 @@
+"""Guard the journal, the source of truth, against the agent of a run.
+
+The journals lie in the checkout, where an agent may delete or rewrite them. What stood in them when
+its run began is put back. What git took away (another branch, a stash, a reset) is left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import BadInput, RalphError
+from ralph.loop.git import git
+from ralph.memory.journal_copies import JournalCopies
+from ralph.memory.ralph import Ralph
+
+_GIT = "git.json"
+FOLDER = "journal"
+
+
+class GitState(msgspec.Struct, frozen=True):
+    """What tells whether git changed the files of a checkout."""
+
+    branch: str
+    head: str
+    stash: str
+
+
+class JournalReport(NamedTuple):
+    """What was restored, in lines for a person, and whether lines are gone that git took."""
+
+    lines: list[str]
+    taken_by_git: bool = False
+
+
+class JournalGuard:
+    """Watches over the journals of one project; does nothing if they are on a server."""
+
+    def __init__(self, ralph: Ralph) -> None:
+        self._copies = JournalCopies(ralph)
+        self._root = ralph.project.root
+
+    def begin(self, folder: Path) -> None:
+        """Copy the journals to the folder of a run. Without a copy, the run is not guarded."""
+        self._copies.take(folder / FOLDER)
+        if (state := git_state(self._root)) is not None:
+            disk.make_folder(folder / FOLDER)
+            disk.write(folder / FOLDER / _GIT, msgspec.json.encode(state))
+
+    def check(self, folder: Path) -> JournalReport:
+        """Restore what was lost since `begin`, unless git took it."""
+        before = _saved_state(folder / FOLDER / _GIT)
+        now = git_state(self._root)
+
+        def allowed(file: Path, lost: list[bytes]) -> bool:
+            path = file.relative_to(self._root).as_posix()
+            return before == now or _is_not_gits(self._root, path, before, now, lost)
+
+        try:
+            restored, left = self._copies.restore(folder / FOLDER, allowed)
+        except (RalphError, OSError) as error:
+            return JournalReport([f"the journals could not be checked: {error}"])
+        return JournalReport(_report(restored, left, before, now), bool(left))
+
+
+def git_state(root: Path) -> GitState | None:
+    """Return where git's checkout stands; None without git or a commit."""
+    if not disk.find_repository(str(root)):
+        return None
+    try:
+        head = git(root, "rev-parse", "-q", "--verify", "HEAD").strip()
+    except (BadInput, OSError):
+        return None
+    return GitState(_asked(root, "symbolic-ref", "-q", "HEAD"), head, _stash(root))
+
+
+def _stash(root: Path) -> str:
+    return _asked(root, "rev-parse", "-q", "--verify", "refs/stash")
+
+
+def _asked(root: Path, *words: str) -> str:
+    """Return what git says, "" if there is no such thing."""
+    with contextlib.suppress(BadInput, OSError):
+        return git(root, *words).strip()
+    return ""
+
+
+def _saved_state(file: Path) -> GitState | None:
+    with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+        return msgspec.json.decode(disk.read(file), type=GitState)
+    return None
+
+
+def _is_not_gits(
+    root: Path, path: str, before: GitState | None, now: GitState | None, lost: list[bytes]
+) -> bool:
+    """Return whether something else than git's moves took the lines: a commit may come between."""
+    if before is None or now is None or (before.branch, before.stash) != (now.branch, now.stash):
+        return False
+    old = _asked(root, "rev-parse", "-q", "--verify", f"{before.head}:./{path}")
+    new = _asked(root, "rev-parse", "-q", "--verify", f"{now.head}:./{path}")
+    if old == new:
+        return True
+    committed = set(_asked(root, "cat-file", "blob", new).split("\n")) if new else set()
+    return all(line.decode("utf-8", "surrogateescape") in committed for line in lost)
+
+
+def _report(
+    restored: list[str], left: list[str], before: GitState | None, now: GitState | None
+) -> list[str]:
+    lines = [f"restored {loss}" for loss in restored]
+    lines += [f"not restored {loss}" for loss in left]
+    if left:
+        moved = f"git moved from {_where(before)} to {_where(now)} meanwhile"
+        lines.append(f"{moved}, so nothing was changed there")
+    return lines
+
+
+def _where(state: GitState | None) -> str:
+    if state is None:
+        return "no commit"
+    branch = state.branch.removeprefix("refs/heads/") or "no branch"
+    stash = f" with stash {state.stash[:8]}" if state.stash else ""
+    return f"{branch} at {state.head[:8]}{stash}"

@@ -1,0 +1,36 @@
+"""Copies of the journals in a project's checkout, for the loop's guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ralph.journal.copies import copy_journals, restore_lines
+from ralph.journal.file import JournalFolder
+from ralph.memory.ralph import Ralph
+
+
+class JournalCopies:
+    """Copies of one project's journals; there are none if the journals are on a server."""
+
+    def __init__(self, ralph: Ralph) -> None:
+        self._journals: JournalFolder | None = None
+        if not ralph.remote and isinstance(ralph.store.journals, JournalFolder):
+            self._journals = ralph.store.journals
+
+    def take(self, folder: Path) -> None:
+        """Copy all journals to the folder."""
+        if self._journals is not None:
+            copy_journals(self._journals, folder)
+
+    def restore(
+        self, folder: Path, allowed: Callable[[Path, list[bytes]], bool]
+    ) -> tuple[list[str], list[str]]:
+        """Put lost lines back; return what was restored, and what was not `allowed`."""
+        if self._journals is None:
+            return [], []
+        place = self._journals.path
+        restored, left = restore_lines(
+            self._journals, folder, lambda file, lost: allowed(place / file, lost)
+        )
+        return list(map(str, restored)), list(map(str, left))
