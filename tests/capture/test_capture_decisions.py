@@ -50,6 +50,10 @@ DECISIONS: dict[str, tuple[str, str | None]] = {
         ("Root cause: the option lives on branch `docs/lists`, which was never merged", None),
     "The bug is that the label is read before the page is drawn":
         ("The bug is that the label is read before the page is drawn", None),
+    "Root cause: the linter failed on [app/cart.ts](/work/shop/app/cart.ts:12) because it sorts":
+        ("Root cause: the linter failed on app/cart.ts", "it sorts"),
+    "I'm adding it to `mise.toml` so CI installs it instead of what is on a machine":
+        ("I'm adding it to `mise.toml`", "so CI installs it instead of what is on a machine"),
     "Added a flush at the end of each host instead of one for each file":
         ("Added a flush at the end of each host instead of one for each file", None),
 }
@@ -76,6 +80,9 @@ NO_DECISIONS = [
     "Let me use a Perl one-liner instead of sed because it handles many lines.",
     "I'll use the Grep tool instead of Bash because it is faster.",
     "I'll use jwt.",
+    "Changed [app/settings.json](/work/shop/app/settings.json) so the settings now use:",
+    "I'm reading the log now so we fix the line instead of guessing",
+    "I'll use the `stack` skill here because you asked for a stack",
     "I'll look at the tests first because they say what is expected.",
     "I went over the logs.",
     "The function is used instead of the class.",
@@ -100,7 +107,8 @@ def test_a_decision_stands_among_other_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["I decided ", "I'll use ", "over ", "`", "I decided. ", "over. "]
+    "piece",
+    ["I decided ", "I'll use ", "over ", "`", "I decided. ", "over. ", "[a](", "I'll use a "],
 )
 def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
     assert_linear(decisions_in, lambda size: piece * (size // len(piece)), 60_000)

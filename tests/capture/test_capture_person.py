@@ -257,6 +257,29 @@ def test_an_option_is_known_although_reading_began_after_the_agent_offered_it(
     assert [one.description for one in last.captured.decisions] == ["option 2 -> Move to SQLite"]
 
 
+def test_a_question_that_says_what_is_not_wanted_is_kept() -> None:
+    wish = "can we push it to the private repo, don't want my notes to be public"
+    for text in (wish, wish.replace("'", "\u2019")):
+        got = session(prompt("fix the hook"), said("Fixed."), prompt(text))
+        assert [one for one, _ in human(got)] == [wish]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "we don't need it as settings.local.json is ignored by git right",
+        "so it should be in the local file right",
+    ],
+)
+def test_a_statement_that_asks_to_agree_is_no_decision(text: str) -> None:
+    assert asked(text, first=False) is None
+
+
+def test_a_rule_that_ends_in_a_direction_is_one() -> None:
+    for text in ("always put the total on the right", "from now on do it right"):
+        assert asked(text, first=False)
+
+
 def test_an_address_and_a_file_name_stay_whole_in_a_rule() -> None:
     rule = "links should always go to maps.example.org, see @.docs/rules.md and `a. b` v1.2.3"
     text = f"please fix the export. {rule}. thanks"
@@ -364,6 +387,10 @@ def test_a_commit_is_a_decision_unless_it_keeps_house() -> None:
         "a) b\n",
         "use a ",
         "[y/n",
+        "right ",
+        ", don't ",
+        "implement ",
+        "a previous agent produced the plan below to accomplish the user's task.",
     ],
 )
 def test_hostile_words_take_no_longer_than_their_length(piece: str) -> None:

@@ -355,6 +355,50 @@ def test_scripts_tell_commands_files_and_what_failed() -> None:
     assert one.captured.used_tools == {"exec_command": 2, "apply_patch": 1}
 
 
+QUESTIONS = {
+    "questions": [
+        {"id": "store", "question": "Which store?", "options": [{"label": "SQLite (Recommended)"}]},
+        {"id": "size", "question": "How large?"},
+    ]
+}
+ANSWERS = {"answers": {"store": {"answers": ["SQLite (Recommended)"]}, "size": {"answers": []}}}
+
+
+def test_what_a_person_answered_is_a_decision() -> None:
+    given = json.dumps(QUESTIONS)
+    asks = {"type": "function_call", "name": "request_user_input", "call_id": "q"}
+    back = {"type": "function_call_output", "call_id": "q", "output": json.dumps(ANSWERS)}
+    content = newer(
+        *asked("Plan the store."),
+        line("response_item", **asks, arguments=given),
+        line("response_item", **back),
+        said("assistant", "SQLite it is."),
+    )
+    [one] = read(content)
+    [decision] = one.captured.decisions
+    assert (decision.description, decision.source) == ("Which store? -> SQLite", "human")
+
+
+def test_a_proposed_plan_that_is_carried_out_is_an_accepted_one() -> None:
+    plan = "# Row groups\n\n## Context\n\nEach file flushes.\n"
+    content = newer(
+        *asked("Plan it."),
+        said("assistant", f"<proposed_plan>\n{plan}</proposed_plan>"),
+        *asked("Implement the plan."),
+        said("assistant", "Done."),
+    )
+    _, two = read(content)
+    [decision] = two.captured.decisions
+    assert decision.description == "Accepted plan: Row groups"
+    again = (
+        "A previous agent produced the plan below to accomplish the user's task. Implement the"
+        f" plan in a fresh context. Re-read files as needed.\n\n{plan}"
+    )
+    [only] = read(newer(*asked(again), said("assistant", "Done.")))
+    assert only.captured.title == "Row groups"
+    assert [one.description for one in only.captured.decisions] == ["Accepted plan: Row groups"]
+
+
 def test_a_script_that_is_waited_for_and_a_shell_that_runs_on_end_where_they_ended() -> None:
     begin = 'text(await tools.exec_command({cmd: "make all"}))'
     waits = line(

@@ -224,6 +224,36 @@ def test_a_command_of_opencode_that_an_agent_carries_out_is_asked_by_its_name() 
     assert (one.user, two.user) == ("/review", "Change it.")
 
 
+def test_what_a_person_answered_in_opencode_is_a_decision() -> None:
+    told = (
+        'User has answered your questions: "Which store?"="SQLite", "How large?"="Unanswered".'
+        " You can now continue with the user's answers in mind."
+    )
+    asks = {"questions": [{"question": "Which store?"}, {"question": "How large?"}]}
+    state = {"status": "completed", "input": asks, "output": told}
+    call = {"type": "tool", "tool": "question", "callID": "q", "state": state}
+    [one] = read(opencode, rows(*answered(call, text("Done."))))
+    assert [one.description for one in one.captured.decisions] == ["Which store? -> SQLite"]
+
+
+def test_what_a_person_answered_in_gemini_is_a_decision() -> None:
+    told = json.dumps({"answers": {"0": "SQLite", "1": ""}})
+    call = {
+        "id": "q",
+        "name": "ask_user",
+        "args": {"questions": [{"question": "Which store?"}, {"question": "How large?"}]},
+        "status": "success",
+        "result": [{"functionResponse": {"response": {"output": told}}}],
+    }
+    lines: list[dict[str, object]] = [
+        {"sessionId": "s", "projectHash": "h"},
+        {"type": "user", "id": "u", "content": "Plan the store."},
+        {"type": "gemini", "id": "m", "content": "SQLite it is.", "toolCalls": [call]},
+    ]
+    [one] = read(gemini, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert [one.description for one in one.captured.decisions] == ["Which store? -> SQLite"]
+
+
 def export_of(tmp_path: Path, *, before: str = "", **info: object) -> Path:
     session = {"id": "ses_1", "directory": "/home/dev/shop", "title": "A change", **info}
     value = {"info": session, "messages": answered(patched(PATCH))}

@@ -203,6 +203,14 @@ TEXT = (
         ("no one likes the cart", "No one likes the cart"),
         ("main.py fails", "main.py fails"),
         ("Scope: review the cart", "Review the cart"),
+        ("<task>Review the cart.</task>", "Review the cart"),
+        ("There is a mistake in the cart", "There is a mistake in the cart"),
+        ("All tests of the cart fail", "All tests of the cart fail"),
+        ("Hi all, fix the cart", "Fix the cart"),
+        (
+            "In a new folder, can we take this\n\n/a/b/c\n\nand add it to the cart",
+            "Add it to the cart",
+        ),
     ],
 )
 def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:
@@ -222,6 +230,12 @@ def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> No
             "Before we go on with the export of the orders from the last year, check that all of"
             " the orders have an address in the table",
             "Check that all of the orders have an address in the table",
+        ),
+        (
+            "Read the default time limit of every request of the cart from an environment variable"
+            " CART_TIMEOUT_MS (falling back to the constant of today)",
+            "Read the default time limit of every request of the cart from an environment variable"
+            " CART_TIMEOUT_MS",
         ),
     ],
 )

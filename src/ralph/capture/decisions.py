@@ -7,7 +7,7 @@ possibility, a quotation or a piece of code is not a decision; it is better to m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any, Literal
 
@@ -45,6 +45,8 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     text = text[:_READ]
     if not any(cue in text for cue in _CUES):
         return []
+    if "](" in text:
+        text = pattern("linked").sub(r"\g<name>", text)
     found: list[Decision] = []
     said = list(sentences(text.replace("; I ", ".\nI ")))
     for place, raw in enumerate(said):
@@ -92,6 +94,10 @@ def _decision(sentence: str, strict: bool) -> Decision | None:
         if before.count('"') % 2 or before.count("`") % 2 or pattern("others").search(before):
             return None
         description, rationale = _apart(match["d"])
+        if rationale.endswith(":"):  # what follows it is a list or code
+            if place >= _FIRST_PLAIN:
+                return None
+            rationale = ""
         # Doubt in the reason is fine; doubt in the choice means that nothing was decided.
         if "?" in sentence or _UNSURE.search(before) or _UNSURE.search(description):
             return None
@@ -226,6 +232,11 @@ def plan_title(text: str) -> str:
     return found["t"].strip(" #*") if found else ""
 
 
+def _proposed(said: str) -> str:
+    """Return the plan that Codex proposed in its last words, or ""."""
+    return said.partition("<proposed_plan>")[2].partition("</proposed_plan>")[0]
+
+
 def planned(text: str) -> Decision | None:
     """Return an accepted plan as a decision: its title, why, and what it does."""
     plan = plan_text(text)
@@ -261,6 +272,21 @@ def refusal(output: str) -> str:
     """Return what a person said when rejecting a call, or ""."""
     words = pattern("refused note").sub("", output.partition(_REFUSED)[2]).strip()
     return "" if words.startswith(_CLARIFY) else words
+
+
+def answers_by_question(questions: Mapping[str, str], output: str) -> dict[str, Any]:
+    """Return a person's answers in a tool's JSON, by the text of each question."""
+    try:
+        told = mapping(mapping(msgspec.json.decode(output)).get("answers"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    found: dict[str, str] = {}
+    for name, answer in told.items():
+        texts = mapping(answer).get("answers", answer)
+        texts = texts if isinstance(texts, list) else [texts]
+        if question := questions.get(name):
+            found[question] = ", ".join(filter(None, map(text_of, texts)))
+    return {"answers": found}
 
 
 def answers(result: Any, output: str) -> list[Decision]:
@@ -314,6 +340,8 @@ def asked(text: str, *, first: bool | None, said: str = "") -> Decision | None:
     """
     if is_plan(text):
         return planned(text)
+    if pattern("accepts plan").fullmatch(text) and (accepted := planned(_proposed(said))):
+        return accepted
     if option := _option(text, said):
         return Decision(clip(f"{_line(text)} -> {option}", _LONGEST_BODY), None, "human")
     if is_plain(text):
@@ -399,7 +427,9 @@ def _is_question(sentence: str) -> bool:
     if pattern("asks for a rule").search(sentence):
         return False
     return sentence.rstrip(" .)\"'").endswith(("?", "\uff1f")) or bool(
-        pattern("asks").match(sentence) or pattern("inverted").search(sentence)
+        pattern("asks").match(sentence)
+        or pattern("inverted").search(sentence)
+        or pattern("asks to agree").search(sentence)
     )
 
 
@@ -700,7 +730,9 @@ def title_from(prompt: str, *, plans_only: bool = False) -> str:
     if plans_only or pattern("command").fullmatch(prompt):
         return ""
     prompt = plan_text(prompt)
-    return title_of(_own_words(prompt) or prompt)
+    title = title_of(_own_words(prompt) or prompt)
+    # "Check this:" says what to do with what was pasted, which says what it is about.
+    return title if is_telling(title) else title_of(prompt) or title
 
 
 def _request(prompt: str) -> str:

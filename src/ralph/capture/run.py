@@ -205,7 +205,7 @@ class RunFindings(LineReader):
 
     def hear(self, text: str, *, first: bool | None = False) -> None:
         """Read a person's words: a request, a choice, a correction, a pasted error."""
-        text = strip_marked(text[:_READ]).strip() if text else ""
+        text = _read(text).strip() if text else ""
         if not text or text in self._prompts:
             return
         self._prompts.add(text)
@@ -222,7 +222,7 @@ class RunFindings(LineReader):
 
     def hear_reply(self, text: str) -> bool:
         """Take back what the person's next words are against; return whether anything changed."""
-        text = strip_marked(text[:_READ]).strip()
+        text = _read(text).strip()
         rejected = self._reject(text)
         return self.account.hear_reply(text) or rejected
 
@@ -230,7 +230,7 @@ class RunFindings(LineReader):
         """Note that a person rejected a call, perhaps with words."""
         self._prove("refused")
         title = decisions.plan_title(plan) if plan else ""
-        words = decisions.refusal(output)
+        words = decisions.refusal(_read(output))
         if words:
             self._reject(words)
             refused = decisions.refused(words, what)
@@ -275,7 +275,7 @@ class RunFindings(LineReader):
 
     def say(self, text: str) -> None:
         """Read the main agent's words: perhaps the summary, an error it met, a decision it made."""
-        text = strip_marked(text[:_READ])
+        text = _read(text)
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
         self.account.say(text)
@@ -656,6 +656,11 @@ def _is_same_test(one: str, other: str) -> bool:
     """Whether one is a test's name, and the other the name with a reason."""
     shorter, longer = sorted((one, other), key=len)
     return longer.startswith(f"{shorter}: ")
+
+
+def _read(text: str) -> str:
+    """Return the beginning of a text, without what Ralph put in, and with plain apostrophes."""
+    return strip_marked(text[:_READ]).replace("\u2019", "'")
 
 
 def _bare(text: str) -> str:

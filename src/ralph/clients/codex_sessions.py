@@ -24,7 +24,7 @@ from ralph.clients import drift
 from ralph.clients.codex_outputs import ScriptResult, results_in, script_output
 from ralph.clients.codex_scripts import calls_in
 from ralph.clients.patches import BEGIN_PATCH, changes_of, diff_hunks, hunks_of
-from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn
+from ralph.clients.turns import LONGEST_COMMAND, MOST_TYPED, OpenCall, ToolTurn, questions_in
 from ralph.records.iteration import FileAction
 
 # -- The lines of Codex's rollouts: whose words they hold, what was called, and what came back.
@@ -154,7 +154,8 @@ def _call(identity: str, name: str, given: Mapping[str, Any], raw: str) -> OpenC
         patch = (call.command or text_of(given.get("input")) or raw)[:_READ]
         call.changes, call.edits = changes_of(patch), list(hunks_of(patch))
     asked = (text_of(given.get(key)) for key in ("query", "path", "url", "pattern", "message"))
-    call.target = call.command or next(filter(None, asked), "")
+    call.questions = questions_in(name, given)
+    call.target = call.command or next(filter(None, asked), "") or " ".join(call.questions.values())
     return call
 
 

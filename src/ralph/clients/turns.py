@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason, lines
+from ralph.capture.decisions import answers_by_question
 from ralph.capture.lines import clip, items, mapping, objects, session_name, text_of
 from ralph.capture.outputs import stumble
 from ralph.capture.run import RunFindings
@@ -32,6 +33,9 @@ _PATH_KEYS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _EDITS = (("old_string", "oldString"), ("new_string", "newString"))
 _CONTENT_KEYS = ("content", "new_source")
 _TARGETS = ("pattern", "query", "url", "description", "skill", "prompt")
+# Tools that ask a person: those of Codex, OpenCode and Gemini CLI.
+_ASKING = {"request_user_input", "question", "ask_user"}
+_MOST_QUESTIONS = 20
 LONGEST_COMMAND = 20_000
 _LONGEST_EDIT = 200_000
 _MOST_EDITS = 20
@@ -62,11 +66,24 @@ class OpenCall(msgspec.Struct, kw_only=True):
     begun: int = 0
     parent: str | None = None
     plan: str = ""
+    # What a person is asked, by the name that the answer has.
+    questions: dict[str, str] = {}
 
     @property
     def writes(self) -> bool:
         """Whether it changes files."""
         return any(action != "read" for _, action in self.changes or ())
+
+
+def questions_in(tool: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a call asks a person, by the id of each question or its place."""
+    if tool not in _ASKING:
+        return {}
+    asked = items(given.get("questions"))[:_MOST_QUESTIONS]
+    return {
+        text_of(question.get("id")) or str(place): text_of(question.get("question"))
+        for place, question in enumerate(asked)
+    }
 
 
 def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
@@ -76,6 +93,7 @@ def tool_call(identity: str, tool: str, given: Mapping[str, Any]) -> OpenCall:
     other = next((text_of(given.get(key)) for key in _TARGETS if given.get(key)), "")
     target = command or path or other
     call = OpenCall(identity=identity, tool=tool, target=target, command=command, path=path)
+    call.questions = questions_in(tool, given)
     patch = next((text_of(given.get(key)) for key in _PATCH_KEYS if given.get(key)), "")
     if not command and patch.lstrip().startswith(BEGIN_PATCH):
         call.changes = changes_of(patch)
@@ -147,6 +165,8 @@ class ToolFindings(RunFindings):
             self.stumbles["denied"] += 1
             target = f"({clip(call.command, 60)})" if call.command else ""
             self.denied = [*self.denied, call.tool + target][:_MOST_OPEN]
+        elif call.questions and not failed:
+            self.take_answers(answers_by_question(call.questions, output), output)
         elif call.changes is not None and not failed:
             for path, action in call.changes:
                 known = self.knows(path) if existed is None else existed

@@ -92,10 +92,14 @@ def short_title(title: str, max_chars: int = TITLE_CHARS) -> str:
         title = title[lead.end() :]
         if len(title) <= max_chars:
             return title
-    ends = [end.start() for end in rule("title clause end").finditer(title, _LEAST_CLAUSE_CHARS)]
-    for end in reversed(ends):
-        if end <= max_chars and _is_whole(title[:end]):
-            return title[:end]
+    for mark, least in (
+        ("title clause end", _LEAST_CLAUSE_CHARS),
+        ("title phrase end", max_chars // 2),
+    ):
+        ends = [end.start() for end in rule(mark).finditer(title, least)]
+        for end in reversed(ends):
+            if end <= max_chars and _is_whole(title[:end]):
+                return title[:end]
     return cut_at_end(title, max_chars)
 
 
@@ -159,6 +163,8 @@ def _worth_in_title(sentence: str, place: int) -> float:
         return -0.8
     if not content_words(sentence) - word_set("vague"):
         return -0.5
+    if rule("leads on").search(sentence):
+        return -0.8
     is_request = rule("request").match(sentence) is not None
     return max(0.0, 0.6 - 0.2 * place) if is_request or place == 0 else 0.0
 
