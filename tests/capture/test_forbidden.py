@@ -46,6 +46,14 @@ def test_a_rule_about_commands(rule: str, expected: list[str]) -> None:
     assert keys(rule) == expected
 
 
+def test_a_command_with_an_empty_argument_is_read() -> None:
+    ran = ['echo ""', 'python "" migrate', "python manage.py migrate"]
+
+    found = targets_of("never run the migrations here", ran, FILES)
+
+    assert "python | manage.py migrate" in [target.key for target in found]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [

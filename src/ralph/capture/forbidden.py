@@ -261,14 +261,16 @@ def _shape_with(words: Sequence[str], wanted: set[str]) -> Shape | None:
     if not words or words[0] in READERS | LOOKERS or words[0] in ("cd", "git", "gh"):
         return None
     for place, word in enumerate(words[:4]):
-        if word[0] == "-" or not _PLAIN.fullmatch(word):
+        if word.startswith("-") or not _PLAIN.fullmatch(word):
             continue
         stem = word.rpartition("/")[2]
         parts = {one for part in re.split(r"[-_:.]", stem) for one in tokens(part)}
         if parts & wanted:
             if place < 2:
                 return Shape(tuple(words[: place + 1]))
-            return Shape((words[0],), tuple(one for one in words[1 : place + 1] if one[0] != "-"))
+            return Shape(
+                (words[0],), tuple(one for one in words[1 : place + 1] if not one.startswith("-"))
+            )
     return None
 
 
