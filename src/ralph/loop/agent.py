@@ -40,7 +40,8 @@ from ralph.trust import trusted_hashes
 
 
 _Begin = Literal["permissions", "memory", "recovered", "worktree", "started", "doing"]
-Name = Literal[_Begin, "ended", "committed", "repaired", "journal", "learned", "waiting", "stopped"]
+_Guard = Literal["repaired", "journal", "changed"]
+Name = Literal[_Begin, "ended", "committed", _Guard, "learned", "waiting", "stopped"]
 
 
 class LoopEvent(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from ralph.clients import agent_environment, own_command, review_model, takes_se
 from ralph.errors import BadInput, BadPlan, NotFound, RalphError
 from ralph.loop import agent as agents
 from ralph.loop.agent import PendingIteration
-from ralph.loop.journal_guard import JournalGuard
+from ralph.loop.journal_guard import JournalGuard, JournalReport
 from ralph.loop.process import AgentEnd
 from ralph.memory.activity import RUN, SECOND_CHARS, note_activity
 from ralph.memory.anchors import anchors_in
@@ -26,10 +26,11 @@ from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
-from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.guard import Guard, GuardReport, Snapshot
 from ralph.plan.learnings import learn, prompt_lines, provenance, top
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
+from ralph.plan.undo import AgentChanges, UndoFolder, changes_of
 from ralph.prompt import build
 from ralph.records import now
 from ralph.records.iteration import Iteration, Outcome
@@ -397,6 +398,24 @@ class IterationRunner:
         journals = self._journal_guard.check(self.runs.path / work.run)
         if journals.lines:
             self._tell("journal", lines=journals.lines)
+        with self._watched("what the agent changed cannot be undone"):
+            self._keep_changes(work, report, journals)
+
+    def _keep_changes(
+        self, work: PendingIteration, report: GuardReport, journals: JournalReport
+    ) -> None:
+        """Report what the agent changed in the plan, and keep what `ralph undo` needs."""
+        changes = AgentChanges(
+            id=work.run,
+            feature=work.feature,
+            title=work.title,
+            at=work.started_at,
+            files=changes_of(report.versions, work.task_id),
+            journal=journals.copies,
+        )
+        if changes.files or changes.journal:
+            name = UndoFolder(self.ralph.project.cache).keep(changes)
+            self._tell("changed", lines=changes.lines(), undo=name)
 
     @contextlib.contextmanager
     def _watched(self, otherwise: str) -> Iterator[None]:

@@ -31,10 +31,13 @@ class GitState(msgspec.Struct, frozen=True):
 
 
 class JournalReport(NamedTuple):
-    """What was restored, in lines for a person, and whether lines are gone that git took."""
+    """What was restored, in lines for a person.
+
+    `copies` is the folder with the copies, if git took lines that were not restored.
+    """
 
     lines: list[str]
-    taken_by_git: bool = False
+    copies: str | None = None
 
 
 class JournalGuard:
@@ -64,7 +67,8 @@ class JournalGuard:
             restored, left = self._copies.restore(folder / FOLDER, allowed)
         except (RalphError, OSError) as error:
             return JournalReport([f"the journals could not be checked: {error}"])
-        return JournalReport(_report(restored, left, before, now), bool(left))
+        copies = str(folder / FOLDER) if left else None
+        return JournalReport(_report(restored, left, before, now), copies)
 
 
 def git_state(root: Path) -> GitState | None:

@@ -492,7 +492,8 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
     """
     home, cache = ralph.store.home, ralph.project.cache
     plan = _plan(ralph).cache
-    plans, left = [*plan.glob("versions/*"), *plan.glob("rejected/*")], "spool/**/*.left-*"
+    plans = [*plan.glob("versions/*"), *plan.glob("rejected/*"), *cache.glob("undo/*/*.yaml")]
+    left = "spool/**/*.left-*"
     found = {
         "entr{y} in the hooks' notes": _hook_notes(home / "cache" / "hooks", words),
         "log line{s}": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),

@@ -22,7 +22,14 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan import model
-from ralph.plan.judge import AllowAll, AllowNoLoss, EntryField, Judge, merge_changes
+from ralph.plan.judge import (
+    AllowAll,
+    AllowNoLoss,
+    AllowOthers,
+    EntryField,
+    Judge,
+    merge_changes,
+)
 from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
 from ralph.plan.store import ABSENT, Plan, digest
 from ralph.plan.yaml import MAX_BYTES, PlanFile
@@ -82,6 +89,8 @@ class GuardReport(msgspec.Struct):
     notes: list[str] = []
     copies: list[str] = []
     earlier: list[str] = []
+    # For each file: its text before the run, its data without the agent's changes, its text now.
+    versions: dict[Kind, tuple[bytes | None, Data, bytes | None]] = {}
 
     @property
     def clean(self) -> bool:
@@ -148,6 +157,8 @@ class Guard:
                     report.earlier += self._keep_lost(kind, repair)
                     report.restored += repair.restored
                     report.notes += repair.notes
+                    if (without := repair.without_agent()) is not None:
+                        report.versions[kind] = (repair.first, without, repair.result)
                     break
             self._restore_metadata(snapshot, report)
         return report
@@ -240,6 +251,7 @@ class _FileStep:
     raw: bytes | None
     base: _FileStep | None = None
     quiet: bool = False
+    agent_of: str = ""
 
     @property
     def data(self) -> Data | None:
@@ -264,7 +276,7 @@ class _FileRepair:
         self.changed = False
         self.first = snapshot.files[kind].raw
         self.last = self.result = plan.raw(kind)
-        steps = self._steps(snapshot)
+        self.steps = steps = self._steps(snapshot)
         self.direct = any(step.base is None for step in steps[1:])
         self.versions = [step.raw for step in steps if step.base is None]
         if self.direct:
@@ -299,7 +311,8 @@ class _FileRepair:
             # Another loop's guard logs the result of its whole run, not what it found.
             if write.before != steps[-1].key and write.what != _CHECKED:
                 steps.append(base)
-            steps.append(_FileStep(write.at, write.after, raw_of(write.after), base=base))
+            after = raw_of(write.after)
+            steps.append(_FileStep(write.at, write.after, after, base, agent_of=write.agent_of))
         take_seen(None)
         if (now := digest(self.last)) != steps[-1].key:
             steps.append(_FileStep(self._plan.now(), now, self.last))
@@ -342,6 +355,29 @@ class _FileRepair:
             before = step.data
             doubt = False
         self._finish(start, steps, kept, reasons)
+
+    def without_agent(self) -> Data | None:
+        """Return the data as it would be without the changes of this run's agent."""
+        start = next((step for step in self.steps if step.data is not None), None)
+        if start is None or start.data is None:
+            return None
+        kept: Data = deep_copy(start.data)
+        before = start.data
+        for step in self.steps[self.steps.index(start) + 1 :]:
+            if step.data is None:
+                continue
+            rule: AllowAll | None = AllowAll(self._kind)
+            if step.base is not None and step.base.data is not None:
+                before = step.base.data
+                if step.agent_of and step.agent_of == self._feature:
+                    rule = None
+            elif not step.quiet:
+                others = {name for name, since in self._others.items() if since <= step.at}
+                rule = AllowOthers(self._kind, others)
+            if rule is not None:
+                kept = merge_changes(self._kind, before, step.data, kept, rule)
+            before = step.data
+        return kept
 
     def _finish(
         self, start: _FileStep, steps: list[_FileStep], kept: Data, reasons: dict[EntryField, str]

@@ -127,6 +127,28 @@ def _set(entry: Data, name: str, value: Any) -> None:
         entry[name] = value
 
 
+class AllowOthers(AllowAll):
+    """Allows changes of other loops' features only, because this run's agent made the rest."""
+
+    def __init__(self, kind: Kind, others: Set[str]) -> None:
+        super().__init__(kind)
+        self._others = others
+
+    def added(self, key: str, entry: Data) -> Data | None:
+        return entry if feature_of(self._kind, entry) in self._others else None
+
+    def gone(self, key: str, entry: Data) -> bool:
+        return feature_of(self._kind, entry) in self._others
+
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
+        if feature_of(self._kind, entry) not in self._others:
+            return kept
+        return super().changed(key, field, was, now, kept, entry)
+
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
+        return kept
+
+
 class AllowNoLoss(AllowAll):
     """Allows a change, except that nothing disappears and no prose is emptied."""
 
@@ -332,8 +354,13 @@ class Judge(AllowNoLoss):
     # -- small checks
 
     def _feature_of(self, entry: Data) -> str:
-        name = {"features": "name", "tasks": "feature"}.get(self._kind)
-        return str(entry.get(name, "")) if name else ""
+        return feature_of(self._kind, entry)
+
+
+def feature_of(kind: Kind, entry: Data) -> str:
+    """Return the feature that an entry belongs to, "" for a discipline."""
+    name = {"features": "name", "tasks": "feature"}.get(kind)
+    return str(entry.get(name, "")) if name else ""
 
 
 def loss_of_text(now: Any, kept: str) -> str:

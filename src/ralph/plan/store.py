@@ -26,7 +26,10 @@ ABSENT = "absent"
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write by Ralph: which file, the content before and after, when, and what for."""
+    """One write by Ralph: which file, the content before and after, when, and what for.
+
+    `agent_of` is the feature whose agent asked for it in its run; "" for everybody else.
+    """
 
     n: int
     at: str
@@ -34,6 +37,7 @@ class Write(msgspec.Struct, frozen=True):
     before: str
     after: str
     what: str = ""
+    agent_of: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -63,14 +67,23 @@ class WriteLog:
         """Return the number of the newest write; 0 if there is none."""
         return next((write.n for write in reversed(self._all())), 0)
 
-    def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
+    def note(
+        self,
+        at: str,
+        file: str,
+        before: bytes | None,
+        after: bytes,
+        what: str,
+        *,
+        agent_of: str = "",
+    ) -> Write:
         """Log a write before it is made: the guard would undo one that is not in the log."""
         disk.make_folder(self._versions)
         for raw in (before, after):
             version = self._versions / digest(raw)
             if raw is not None and not disk.exists(version):
                 disk.write(version, raw)
-        write = Write(self.last() + 1, at, file, digest(before), digest(after), what)
+        write = Write(self.last() + 1, at, file, digest(before), digest(after), what, agent_of)
         fd = disk.open_file(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(fd, "ab") as out:
             out.write(_encode(write) + b"\n")
@@ -119,8 +132,11 @@ class Plan:
         state: Path | None = None,
         clock: Callable[[], str] = now,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        agent_of: str = "",
     ) -> None:
         self.project = project
+        # The feature whose agent makes the calls in its run; "" for a person's and Ralph's own.
+        self._agent_of = agent_of
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
         # Outside of the project: files from a clone must not count as Ralph's own writes.
@@ -217,7 +233,8 @@ class Plan:
         """Replace the whole file and log it as Ralph's own write; needs the lock."""
         path = self.path(kind)
         disk.make_folder(path.parent)
-        self.log.note(self.now(), kind, self.raw(kind), raw, what)
+        before = self.raw(kind)
+        self.log.note(self.now(), kind, before, raw, what, agent_of=self._agent_of)
         disk.replace(path, raw)
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:

@@ -386,6 +386,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "committed": {"commit": "1a2b3c4", "files": 2, "left_out": ("own.py",), "error": ""},
     "repaired": {"lines": ["put back the description"]},
     "journal": {"lines": ["restored auth.jsonl: 2 lines lost"]},
+    "changed": {"lines": ["task 4: status pending -> done"], "undo": "3fa9c2d1"},
     "learned": {"learnings": ["Use NFKD."], "refused": 1, "context_files": ["a.py"]},
     "waiting": {"seconds": 75.0, "until": "2026-02-07T14:30:00Z"},
     "stopped": {
@@ -411,6 +412,8 @@ Worktree of auth: /w/auth (ralph/auth)
   not committed: own.py had changes before this run
   plan: put back the description
   journal: restored auth.jsonl: 2 lines lost
+  changed: task 4: status pending -> done
+  To undo this: ralph undo 3fa9c2d1
   learned: Use NFKD.
   context file: a.py
   Learnings full - review needed

@@ -314,7 +314,9 @@ def the_plan() -> Plan:
         plan: Any = RemotePlan(there)  # type: ignore[arg-type]
         return plan  # type: ignore[no-any-return]
     project = the_project()
-    return Plan(project.root, state=project.cache)
+    run = current_run()
+    agent_of = (run.feature if run else None) or ""
+    return Plan(project.root, state=project.cache, agent_of=agent_of)
 
 
 def plan_features() -> list[str]:

@@ -73,7 +73,7 @@ _REMOTE = frozenset(
     ", knowledge patterns, knowledge show, knowledge outcome".split(", ")
 )
 _HERE = frozenset(
-    "completion config demo discipline focus init pause plan prompt resume trust".split()
+    "completion config demo discipline focus init pause plan prompt resume trust undo".split()
 )
 # More letters than any command's first sentence has.
 _WHOLE = 400

@@ -178,7 +178,10 @@ class ServerContext:
         """The project's plan."""
         from ralph.plan.store import Plan
 
-        return Plan(self.project.root, state=self.project.cache)
+        # Only in a run does a client get a server for one feature over stdio.
+        in_run = self.options.mode == "feature" and not self._is_server
+        agent_of = self.options.feature if in_run else ""
+        return Plan(self.project.root, state=self.project.cache, agent_of=agent_of)
 
     @property
     def memory(self) -> Ralph:

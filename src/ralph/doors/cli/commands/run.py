@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _BUDGET = "Stop when the iterations have cost this much."
 _SUMMARY_CHARS = 160
+_CHANGES_SHOWN = 10
 _ERRORS_SHOWN = 3
 
 
@@ -265,6 +266,13 @@ class RunScreen:
     def _journal(self, facts: dict[str, Any]) -> None:
         for line in facts["lines"]:
             self._page.line(("journal: ", "yellow"), line, indent=2)
+
+    def _changed(self, facts: dict[str, Any]) -> None:
+        lines = facts["lines"]
+        for line in lines[:_CHANGES_SHOWN]:
+            self._page.line(("changed: ", "yellow"), line, indent=2)
+        self._page.more(len(lines) - _CHANGES_SHOWN, "change")
+        self._page.line((f"To undo this: ralph undo {facts['undo']}", "dim"), indent=2)
 
     def _learned(self, facts: dict[str, Any]) -> None:
         for text in facts["learnings"]:
