@@ -6,6 +6,8 @@ as the person put it.
 
 from __future__ import annotations
 
+import hashlib
+
 from ralph.capture.rules import pattern
 from ralph.records.iteration import ACCEPTED_PLAN, TRUNCATED
 from ralph.text.sentences import cut_at_end, sentences
@@ -16,6 +18,7 @@ _ANSWERS = " -> "
 _LEAST_WORDS = 3
 _LEAST_CONTENT = 3
 _LEAST_QUESTION = 12
+_NAME_CHARS = 12
 _MOST_CHARS = 200
 REJECTED_PLAN = "Rejected plan: "
 
@@ -23,6 +26,11 @@ REJECTED_PLAN = "Rejected plan: "
 def rules_in(text: str) -> list[str]:
     """Return the sentences of a person's decision that set a rule."""
     return [_clause(one) for one in _sentences(text) if _is_rule(one)]
+
+
+def rule_name(rule: str) -> str:
+    """Return the name of a rule that only these words have; it is stored in place of them."""
+    return hashlib.sha256(rule.encode("utf-8", "replace")).hexdigest()[:_NAME_CHARS]
 
 
 def stands(rule: str) -> bool:

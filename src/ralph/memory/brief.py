@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.past_work import PastWork, past_work
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
+from ralph.memory.replaced import no_longer_holds, read_replaced
 from ralph.memory.spoken_rules import PersonsWords, put_off, standing_rules
 from ralph.memory.store import NOTES, PLAN
 from ralph.memory.working_commands import (
@@ -24,7 +25,7 @@ from ralph.memory.working_commands import (
 )
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
-from ralph.recall import exchange_of_run
+from ralph.recall import Replacement, exchange_of_run
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, ErrorSeen, Iteration
 from ralph.records.note import NOTE, TRUSTED, Note
@@ -133,6 +134,8 @@ def brief(
         sessions = tuple(_sessions(history, recent))
         private = [one for one in history.records.values() if one.kind == NOTE]
         notes += [ralph.conversations.stream.content(one) for one in private]
+    replaced = read_replaced(ralph.project)
+    notes = [one for one in notes if not no_longer_holds(replaced.get(one.id, ()), one.text)]
     wanted = {None, *(now.feature.name for now in features), ""}
     notes = [one for one in notes if one.feature in wanted]
     # A person's notes come first, then others'; the newest of each first.
@@ -148,11 +151,17 @@ def brief(
         ),
         sessions=sessions,
         notes=tuple(notes[:_NOTES]),
-        rules=tuple(standing_rules(work)[:_RULES]),
+        rules=tuple(_current(standing_rules(work), replaced)[:_RULES]),
         commands=tuple(working_commands(commands)),
         failing=tuple(failing_commands(commands)[:_OPEN_ENDS]),
         put_off=tuple(put_off(newest)[:_OPEN_ENDS]),
     )
+
+
+def _current(
+    rules: Iterable[PersonsWords], replaced: Mapping[str, Sequence[Replacement]]
+) -> list[PersonsWords]:
+    return [one for one in rules if not no_longer_holds(replaced.get(one.id, ()), one.text)]
 
 
 def _exchanges_in(history: ConversationStates, without: frozenset[str]) -> Iterable[str]:

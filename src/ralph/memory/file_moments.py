@@ -7,11 +7,11 @@ files it names, or for the one or two files that its exchange changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from ralph.capture.lasting import choice_in, rules_in
+from ralph.capture.lasting import choice_in, rule_name, rules_in
 from ralph.memory.working_copy import WorkingCopy
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, Decision, ErrorSeen
@@ -58,23 +58,28 @@ class FileLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_lines(
-    exchanges: Sequence[Exchange], notes: Iterable[Note], copy: WorkingCopy
+    exchanges: Sequence[Exchange],
+    notes: Iterable[Note],
+    copy: WorkingCopy,
+    *,
+    replaced: Collection[tuple[str, str]] = (),
 ) -> dict[str, list[FileLine]]:
     """Return at most two lines for each file; the files spoken of most lately come first.
 
-    `exchanges` are in time order.
+    `exchanges` are in time order. `replaced` are the records that no longer hold, each with the
+    name of a rule in it, or "".
     """
     found: list[FileLine] = []
     for exchange in exchanges:
         changed = _changed(exchange)
         for decision in exchange.decisions:
             if decision.source == "human":
-                found += _words_of_person(exchange, decision, changed)
+                found += _words_of_person(exchange, decision, changed, replaced)
             elif decision.description.startswith(_ROOT_CAUSE):
                 found += _causes(exchange, decision, changed, copy)
     known = {path for exchange in exchanges for path in _paths(exchange)}
     for note in notes:
-        if note.by == "human":
+        if note.by == "human" and not _no_longer_holds(note.id, note.text, replaced):
             found += _of_note(note, known)
     found += _broken_again(exchanges)
     return _chosen(found)
@@ -101,10 +106,15 @@ def _named(text: str, paths: Iterable[str]) -> list[str]:
 
 
 def _words_of_person(
-    exchange: Exchange, decision: Decision, changed: Sequence[str]
+    exchange: Exchange,
+    decision: Decision,
+    changed: Sequence[str],
+    replaced: Collection[tuple[str, str]],
 ) -> Iterable[FileLine]:
     day = plain_date(exchange.completed)
     choice = choice_in(decision.description)
+    if (exchange.id, "") in replaced:
+        return
     if choice is not None:
         question, answer = choice
         text = f'Asked "{_plain(question)}", the person chose on {day}: {_plain(answer)}'
@@ -113,8 +123,14 @@ def _words_of_person(
     for rule in rules_in(decision.description):
         if rule.rstrip().endswith("\u2026"):
             continue  # cut off, so what it forbids may be missing
+        if _no_longer_holds(exchange.id, rule, replaced):
+            continue
         text = f'The person said on {day}: "{_plain(rule)}"'
         yield from _lines(exchange, text, rule, changed)
+
+
+def _no_longer_holds(record: str, text: str, replaced: Collection[tuple[str, str]]) -> bool:
+    return (record, "") in replaced or (record, rule_name(text)) in replaced
 
 
 def _lines(exchange: Exchange, text: str, words: str, changed: Sequence[str]) -> Iterable[FileLine]:

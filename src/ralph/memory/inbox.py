@@ -7,8 +7,8 @@ exact words that the person saw; if they change, it no longer applies.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -22,10 +22,11 @@ from ralph.capture.forbidden import (
     targets_of,
     wants_to_be_asked,
 )
-from ralph.capture.lasting import rules_in
+from ralph.capture.lasting import rule_name, rules_in
 from ralph.capture.rules import pattern
 from ralph.errors import BadInput, NotFound
 from ralph.memory.newest import newest_exchanges, notes_of
+from ralph.memory.replaced import Replaced, all_replaced, contradictions, statements
 from ralph.memory.stats import SHELLS
 from ralph.records import now
 from ralph.records.conversation import Exchange
@@ -36,11 +37,11 @@ from ralph.text.tokens import plural
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
 
-Action = Literal["hold", "ask", "dismissed"]
+Action = Literal["hold", "ask", "replace", "dismissed"]
 _FILE = "inbox.json"
 _LARGEST_BYTES = 1_000_000
-_ID_CHARS = 12
 _LEAST_ID = 4
+_MOST_CONTRADICTIONS = 20
 _LINES_READ = 5000
 # A longer prompt is a plan or a paste.
 _PROMPT_CHARS = 500
@@ -50,7 +51,8 @@ _RULE_CHARS = 240
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in a person's words, what it is about, and what the person wants done.
 
-    `record` is the exchange or note with the words. `action` is "" while it waits.
+    `record` is the exchange or note with the words. `action` is "" while it waits. With `older`,
+    the rule contradicts that one, and the question is whether it replaces it.
     """
 
     id: str
@@ -58,8 +60,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     at: str = ""
     targets: tuple[Target, ...] = ()
-    suggested: Literal["hold", "ask"] = "hold"
+    suggested: Literal["hold", "ask", "replace"] = "hold"
     action: Action | Literal[""] = ""
+    older: str = ""
+    older_record: str = ""
 
 
 class _RuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +73,14 @@ class _RuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     at: str = ""
     targets: tuple[Target, ...] = ()
+    older: Replaced | None = None
 
 
 class _InboxFile(msgspec.Struct):
     version: int = 1
     answers: dict[str, _RuleAnswer] = {}
+    # What a note of the person replaces: `ralph remember --replaces ID`.
+    replaced: list[Replaced] = []
 
 
 def inbox(ralph: Ralph, *, every: bool = False) -> list[Check]:
@@ -81,10 +88,17 @@ def inbox(ralph: Ralph, *, every: bool = False) -> list[Check]:
 
     With `every`, also those that were dismissed.
     """
-    answers = _read(ralph)
-    found = {check.id: check for check in _candidates(ralph)}
+    answers = _read(ralph).answers
+    exchanges = newest_exchanges(ralph)
+    notes = notes_of(ralph)
+    gone = _replaced_now(ralph, exchanges, notes)
+    found = {
+        check.id: check
+        for check in (*_candidates(exchanges, notes), *_contradictions(exchanges, notes))
+        if check.id in answers or not _is_replaced(check, gone)
+    }
     for name, given in answers.items():
-        if name in found or given.action == "dismissed":
+        if name in found or given.action in ("dismissed", "replace"):
             continue
         if check := _check_of(ralph, name, given):
             found[name] = check
@@ -103,17 +117,28 @@ def answer(
 ) -> Check:
     """Store what the person decided on a rule; `command` or `path` replace what it is about."""
     check = find(ralph, name)
+    if action != "dismissed" and (action == "replace") != bool(check.older):
+        what = "contradicts an older one" if check.older else "contradicts none"
+        todo = f"Try: ralph inbox {'replace' if check.older else 'hold'} {check.id[:8]}"
+        raise BadInput(f"{action} does not fit this rule, which {what}", todo=todo)
     targets = check.targets
     if command is not None or path is not None:
         targets = tuple(_given_targets(command, path))
-    if action != "dismissed" and not targets:
+    if action in ("hold", "ask") and not targets:
         raise BadInput(
             "this rule names no command and no file, so nothing can be checked",
             todo=f"Say which: ralph inbox {action} {check.id[:8]} --command 'make deploy'",
         )
-    answers = _read(ralph)
-    answers[check.id] = _RuleAnswer(action=action, record=check.record, at=now(), targets=targets)
-    _write(ralph, answers)
+    older = None
+    if action == "replace":
+        older = Replaced(
+            record=check.older_record, words=rule_name(check.older), by=check.record, at=check.at
+        )
+    stored = _read(ralph)
+    stored.answers[check.id] = _RuleAnswer(
+        action=action, record=check.record, at=now(), targets=targets, older=older
+    )
+    _write(ralph, stored)
     _write_table(ralph)
     return msgspec.structs.replace(check, action=action, targets=targets)
 
@@ -121,9 +146,9 @@ def answer(
 def take_back(ralph: Ralph, name: str) -> Check:
     """Remove what the person decided on a rule, so that it waits again."""
     check = find(ralph, name)
-    answers = _read(ralph)
-    answers.pop(check.id, None)
-    _write(ralph, answers)
+    stored = _read(ralph)
+    stored.answers.pop(check.id, None)
+    _write(ralph, stored)
     _write_table(ralph)
     return msgspec.structs.replace(check, action="")
 
@@ -143,18 +168,41 @@ def approved(ralph: Ralph) -> list[Check]:
     """Return the checks in force."""
     checks = (
         _check_of(ralph, name, given)
-        for name, given in _read(ralph).items()
-        if given.action != "dismissed"
+        for name, given in _read(ralph).answers.items()
+        if given.action in ("hold", "ask")
     )
     return [check for check in checks if check is not None]
 
 
 def forget_answers(ralph: Ralph, records: Collection[str]) -> None:
     """Remove what the person decided on rules in these records, which are being forgotten."""
-    answers = _read(ralph)
-    kept = {name: given for name, given in answers.items() if given.record not in records}
-    if len(kept) < len(answers):
-        _write(ralph, kept)
+    stored = _read(ralph)
+    answers = {
+        name: given
+        for name, given in stored.answers.items()
+        if given.record not in records
+        and (given.older is None or given.older.record not in records)
+    }
+    # What a forgotten note replaced holds again.
+    replaced = [one for one in stored.replaced if not {one.record, one.by} & set(records)]
+    if (len(answers), len(replaced)) != (len(stored.answers), len(stored.replaced)):
+        _write(ralph, _InboxFile(answers=answers, replaced=replaced))
+
+
+def add_replacement(ralph: Ralph, record: str, *, by: str) -> None:
+    """Store that a note of the person replaces a record, and make the moments anew."""
+    stored = _read(ralph)
+    stored.replaced = [one for one in stored.replaced if one.record != record]
+    stored.replaced.append(Replaced(record=record, by=by, at=now()))
+    _write(ralph, stored)
+    _write_table(ralph)
+
+
+def chosen_replacements(ralph: Ralph) -> list[Replaced]:
+    """Return what the person said is replaced."""
+    stored = _read(ralph)
+    answered = [given.older for given in stored.answers.values() if given.action == "replace"]
+    return [*stored.replaced, *filter(None, answered)]
 
 
 def _write_table(ralph: Ralph) -> None:
@@ -177,8 +225,7 @@ def _given_targets(command: str | None, path: str | None) -> Iterator[Target]:
 # -- Rules in memory.
 
 
-def _candidates(ralph: Ralph) -> Iterator[Check]:
-    exchanges = newest_exchanges(ralph)
+def _candidates(exchanges: Sequence[Exchange], notes: Sequence[Note]) -> Iterator[Check]:
     lines = _lines_of(exchanges)
     paths = list(dict.fromkeys(file.path for one in exchanges for file in one.files_touched))
     seen: set[str] = set()
@@ -187,7 +234,7 @@ def _candidates(ralph: Ralph) -> Iterator[Check]:
             yield from _candidate(
                 text, exchange.id, exchange.completed, lines, paths, refused, seen
             )
-    for note in sorted(notes_of(ralph), key=lambda note: note.at or "", reverse=True):
+    for note in sorted(notes, key=lambda note: note.at or "", reverse=True):
         for text in _rules_of_note(note):
             yield from _candidate(text, note.id, note.at, lines, paths, "", seen)
 
@@ -201,7 +248,7 @@ def _candidate(
     refused: str,
     seen: set[str],
 ) -> Iterator[Check]:
-    name = _name_of(text)
+    name = rule_name(text)
     if name in seen or len(text) > _RULE_CHARS:
         return
     targets = targets_of(text, lines, paths, refused=refused)
@@ -216,6 +263,33 @@ def _candidate(
         targets=tuple(targets),
         suggested="ask" if wants_to_be_asked(text) else "hold",
     )
+
+
+def _contradictions(exchanges: Sequence[Exchange], notes: Sequence[Note]) -> Iterator[Check]:
+    pairs = contradictions(statements(exchanges, notes))
+    for newer, older in islice(pairs, _MOST_CONTRADICTIONS):
+        yield Check(
+            id=rule_name(f"{newer.text}\n{older.text}"),
+            text=newer.text,
+            record=newer.record,
+            at=newer.at,
+            suggested="replace",
+            older=older.text,
+            older_record=older.record,
+        )
+
+
+def _replaced_now(
+    ralph: Ralph, exchanges: Sequence[Exchange], notes: Sequence[Note]
+) -> set[tuple[str, str]]:
+    found = all_replaced(exchanges, notes, chosen_replacements(ralph))
+    return {(one.record, one.words) for one in found}
+
+
+def _is_replaced(check: Check, gone: set[tuple[str, str]]) -> bool:
+    """Whether a rule, or one of two that contradict each other, no longer holds."""
+    sides = ((check.record, check.text), (check.older_record, check.older))
+    return any((record, "") in gone or (record, rule_name(text)) in gone for record, text in sides)
 
 
 def _rules_of(exchange: Exchange) -> Iterator[tuple[str, str]]:
@@ -248,11 +322,6 @@ def _short_rules(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _name_of(text: str) -> str:
-    """Return the id of a rule, which only these words have."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_ID_CHARS]
-
-
 def _check_of(ralph: Ralph, name: str, given: _RuleAnswer) -> Check | None:
     """Return an answered rule with its words; None if its record no longer has them."""
     try:
@@ -268,7 +337,7 @@ def _check_of(ralph: Ralph, name: str, given: _RuleAnswer) -> Check | None:
         texts = list(_rules_of_note(record))
         at = record.at or ""
     for text in texts:
-        if _name_of(text) == name:
+        if rule_name(text) == name:
             return Check(
                 id=name,
                 text=text,
@@ -302,14 +371,14 @@ def _lines_of(exchanges: Sequence[Exchange]) -> list[str]:
 # -- What the person decided.
 
 
-def _read(ralph: Ralph) -> dict[str, _RuleAnswer]:
+def _read(ralph: Ralph) -> _InboxFile:
     file = ralph.project.cache / _FILE
     try:
         data = disk.read(file, largest=_LARGEST_BYTES)
     except FileNotFoundError:
-        return {}
+        return _InboxFile()
     try:
-        return msgspec.json.decode(data, type=_InboxFile).answers
+        return msgspec.json.decode(data, type=_InboxFile)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(
             f"the inbox's answers cannot be read ({error})",
@@ -318,7 +387,7 @@ def _read(ralph: Ralph) -> dict[str, _RuleAnswer]:
         ) from error
 
 
-def _write(ralph: Ralph, answers: dict[str, _RuleAnswer]) -> None:
+def _write(ralph: Ralph, stored: _InboxFile) -> None:
     file = ralph.project.cache / _FILE
     disk.make_folder(file.parent)
-    disk.replace(file, msgspec.json.encode(_InboxFile(answers=answers)) + b"\n", mode=0o600)
+    disk.replace(file, msgspec.json.encode(stored) + b"\n", mode=0o600)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph import disk
 from ralph.errors import BadInput
 from ralph.memory.file_moments import FileLine, file_lines, shown_line
-from ralph.memory.inbox import Check, approved
+from ralph.memory.inbox import Check, approved, chosen_replacements
 from ralph.memory.moments_table import (
     ASK,
     FILE,
@@ -26,12 +26,15 @@ from ralph.memory.moments_table import (
 )
 from ralph.memory.newest import newest_exchanges, notes_of
 from ralph.memory.repeats import Repeat, proven_repeats
+from ralph.memory.replaced import Replaced, all_replaced, write_replaced
 from ralph.memory.working_copy import WorkingCopy
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
+    from ralph.records.conversation import Exchange
+    from ralph.records.note import Note
 
 _ID_CHARS = 12
 _MESSAGE_CHARS = 160
@@ -44,8 +47,13 @@ def write_moments(ralph: Ralph) -> None:
     """
     if ralph.remote or not ralph.reads_private_notes:
         return
+    exchanges = newest_exchanges(ralph)
+    notes = notes_of(ralph)
+    replaced = all_replaced(exchanges, notes, _chosen(ralph))
+    write_replaced(ralph.project, replaced)
     file = Path(table_file(str(ralph.project.root), str(ralph.project.home)))
-    rows = moment_rows(ralph) if ralph.config.settings.hook_inject else []
+    told = ralph.config.settings.hook_inject
+    rows = moment_rows(ralph, exchanges, notes, replaced) if told else []
     if not rows:
         remove_moments(ralph)
         return
@@ -60,23 +68,36 @@ def remove_moments(ralph: Ralph) -> None:
     Path(table_file(str(ralph.project.root), str(ralph.project.home))).unlink(missing_ok=True)
 
 
-def moment_rows(ralph: Ralph) -> list[MomentRow]:
+def moment_rows(
+    ralph: Ralph,
+    exchanges: Sequence[Exchange],
+    notes: Sequence[Note],
+    replaced: Iterable[Replaced] = (),
+) -> list[MomentRow]:
     """Return the rows of the table, the most important first."""
     settings = ralph.config.settings
-    exchanges = newest_exchanges(ralph)
     rows: list[MomentRow] = []
     if settings.hook_checks:
         rows += [row for check in _approved(ralph) for row in _check_rows(check)]
     if settings.hook_holds:
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
     if settings.hook_files:
-        by_path = file_lines(exchanges, notes_of(ralph), WorkingCopy(ralph.project.root))
+        replaced_words = {(one.record, one.words) for one in replaced}
+        copy = WorkingCopy(ralph.project.root)
+        by_path = file_lines(exchanges, notes, copy, replaced=replaced_words)
         lines = [line for some in by_path.values() for line in some]
         standings = ralph.standings.of([line.id for line in lines])
         # What was decided about code that is gone is history.
         gone = {name for name, standing in standings.items() if standing.is_gone}
         rows += [_file_row(line) for line in lines if line.id not in gone]
     return rows
+
+
+def _chosen(ralph: Ralph) -> list[Replaced]:
+    try:
+        return chosen_replacements(ralph)
+    except BadInput:  # `ralph inbox` reports it
+        return []
 
 
 def _approved(ralph: Ralph) -> list[Check]:

@@ -25,9 +25,10 @@ from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, S
 from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
 from ralph.recall.search import Found, conclude
 from ralph.records import Source
+from ralph.records.conversation import EXCHANGE
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
-from ralph.records.note import Author, Note, make_note
+from ralph.records.note import NOTE, Author, Note, make_note
 
 if TYPE_CHECKING:
     from ralph import index
@@ -130,18 +131,40 @@ class Ralph:
     # -- writing
 
     def remember(
-        self, text: str, *, feature: str = "", private: bool = False, by: Author = "human"
+        self,
+        text: str,
+        *,
+        feature: str = "",
+        private: bool = False,
+        by: Author = "human",
+        replaces: str = "",
     ) -> tuple[Note, bool]:
         """Save a note about the project or one feature; return it and whether it is new.
 
         A private note is stored in Ralph's home, where others who have the project do not see it.
+        `replaces` is the id of a note or an exchange whose words no longer hold.
         """
         from ralph.memory.moments import write_moments  # hooks start faster without it
 
-        note = make_note(text, feature=feature, by=by)
+        older = self._replaceable(replaces) if replaces else ""
+        note = make_note(text, feature=feature, by=by, replaces=older)
         saved = (self.conversations if private else self.notes).remember(note)
+        if older and by == "human":
+            from ralph.memory.inbox import add_replacement
+
+            add_replacement(self, older, by=saved[0].id)
         write_moments(self)
         return saved
+
+    def _replaceable(self, name: str) -> str:
+        """Return the whole id of a note or an exchange, which a newer note may replace."""
+        hit = self.get(name)
+        if hit.kind not in (NOTE, EXCHANGE):
+            raise BadInput(
+                f"{name} is no note and no exchange but a {hit.label}, which a note cannot replace",
+                todo="To change the plan: ralph learning, ralph feature. To delete: ralph forget.",
+            )
+        return hit.id
 
     def remember_all(
         self,
@@ -232,7 +255,17 @@ class Ralph:
         """Return the hits with how their code stands; those whose code is gone come later."""
         if not self._private_notes:
             return list(hits)  # a server has no working copy
-        return self.standings.added_to(hits)
+        return self.standings.added_to(self._with_replaced(hits))
+
+    def _with_replaced(self, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """Return the hits with what a person said later in their place."""
+        if not self._private_notes:
+            return hits
+        # Hooks start faster without it.
+        from ralph.memory.replaced import read_replaced, with_replacements
+
+        replaced = read_replaced(self.project)
+        return [with_replacements(hit, replaced) for hit in hits] if replaced else hits
 
     def recent(
         self,
@@ -257,7 +290,8 @@ class Ralph:
         fit.sort(key=lambda hit: hit.at, reverse=True)
         # If an exchange in a person's session was also an iteration, list only the iteration.
         iterations = {event_of(hit) for hit in fit if hit.kind == ITERATION}
-        return Answer([h for h in fit if h.kind == ITERATION or h.id not in iterations][:count])
+        fit = [h for h in fit if h.kind == ITERATION or h.id not in iterations][:count]
+        return Answer(list(self._with_replaced(fit)))
 
     def get(
         self,

@@ -176,9 +176,18 @@ class RemoteRalph(OnServer):
     # -- writing
 
     def remember(
-        self, text: str, *, feature: str = "", private: bool = False, by: Author = "agent"
+        self,
+        text: str,
+        *,
+        feature: str = "",
+        private: bool = False,
+        by: Author = "agent",
+        replaces: str = "",
     ) -> tuple[Note, bool]:
         """Save a note of the project or of one feature; returns it and whether it is new."""
+        if replaces:
+            todo = "Leave out --replaces, or run it where the server runs."
+            raise BadInput("a server does not store what a note replaces", todo=todo)
         if private:
             todo = "Leave out --private, or --server."
             raise BadInput("a private note cannot be saved on a server", todo=todo)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph.memory.moments_table import ASK, HOLD, REPEAT
 from ralph.prompt.build import TextBounds, TextRoom, day, framed, one_line, outcome, render
-from ralph.recall import KINDS, Hit
+from ralph.recall import KINDS, Hit, Replacement
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ACCEPTED_PLAN, Decision, ErrorSeen, Iteration
 from ralph.text.matching import sentences_about
@@ -123,6 +123,7 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
     # A plan that was accepted and then stopped or taken back is no decision any more.
     is_current = not later and not is_stopped
     decisions = [one for one in record.decisions if is_current or not one.accepts_plan]
+    decisions, former = _current(decisions, hit.replaced)
     request = " ".join(getattr(record, "user", "").split())
     decisions = [one for one in decisions if _adds(one, title, request)]
     facts = _decision_lines(decisions, asked)
@@ -136,6 +137,7 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
         facts.insert(0, f"  {label}: {one_line(result, _RESULT_CHARS)}")
     if isinstance(record, Exchange) and is_current and (said := _about(record, asked, result)):
         facts.insert(1 if result else 0, f"  Also said: {one_line(said, _ABOUT_CHARS)}")
+    facts += [f'  No longer holds: "{one_line(rule, _FIX_CHARS)}"' for rule in former]
     if later:
         facts.append(f"  {one_line(later, 2 * _FIX_CHARS)}")
     changed = [file.path for file in record.files_touched if file.action != "read"]
@@ -144,6 +146,17 @@ def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
         more = f" and {len(changed) - _FILES} more" if len(changed) > _FILES else ""
         facts.append(f"  Files: {', '.join(map(one_line, changed[:_FILES]))}{more}")
     return [*lines, *facts]
+
+
+def _current(
+    decisions: Sequence[Decision], replaced: Sequence[Replacement]
+) -> tuple[list[Decision], list[str]]:
+    """Return the decisions that hold, and the rules that a newer decision replaced."""
+    former = [one.text for one in replaced if one.text]
+    if any(not one.words for one in replaced):
+        return [one for one in decisions if one.source != "human"], former
+    kept = [one for one in decisions if not any(rule in one.description for rule in former)]
+    return kept, former
 
 
 def _result(exchange: Exchange, max_chars: int) -> str:
@@ -326,7 +339,15 @@ def head_lines(hit: Hit, *parts: str) -> list[str]:
     """Return the facts about a hit on one line, and why it matched."""
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
     code = f"code: {harmless(hit.standing.line)}" if hit.standing else ""
-    return [" | ".join(filter(None, [*parts, code])), *why]
+    former = f"no longer holds: {_replacements(hit)}" if hit.replaced else ""
+    return [" | ".join(filter(None, [*parts, code, former])), *why]
+
+
+def _replacements(hit: Hit) -> str:
+    """Say which records replaced a hit, or a rule in it."""
+    what = "" if hit.is_replaced else "a rule in it, "
+    ids = dict.fromkeys(plain_id(one.by, _ID_CHARS) for one in hit.replaced)
+    return f"{what}replaced by {', '.join(ids)}"
 
 
 def hit_lines(

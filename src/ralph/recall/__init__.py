@@ -37,6 +37,18 @@ class Standing(msgspec.Struct, frozen=True):
         return self.text or "holds"
 
 
+class Replacement(msgspec.Struct, frozen=True):
+    """The newer record that replaced another one, or only one rule in it.
+
+    `words` is the name of that rule, and `text` are its words; "" stands for the whole record.
+    """
+
+    by: str
+    at: str = ""
+    words: str = ""
+    text: str = ""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What each stage gave a hit."""
 
@@ -80,6 +92,13 @@ class Hit(msgspec.Struct, frozen=True):
     private: bool = False
     # None if nothing is known about its code.
     standing: Standing | None = None
+    # What a person said later in its place.
+    replaced: tuple[Replacement, ...] = ()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether nothing of it holds any more, because a newer record replaced it."""
+        return any(not one.words or self.kind == "note" for one in self.replaced)
 
     @property
     def label(self) -> str:

@@ -29,13 +29,15 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     by: Author = "human"
     id: str = ""
     at: str | None = None
+    # The id of the record whose words no longer hold.
+    replaces: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return every field under its published name, including empty ones."""
         return to_json(self)
 
 
-def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
+def make_note(text: str, *, feature: str = "", by: Author = "human", replaces: str = "") -> Note:
     """Create a note with its id, without secrets.
 
     The same words for the same feature are the same note.
@@ -50,4 +52,6 @@ def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
             todo="Shorten it, or add the text as a document: ralph conversations add-document",
         )
     words = clean_text(words)
-    return Note(text=words, feature=feature, by=by, id=short_id(_NAMESPACE, NOTE, feature, words))
+    names = (feature, words, replaces) if replaces else (feature, words)
+    identity = short_id(_NAMESPACE, NOTE, *names)
+    return Note(text=words, feature=feature, by=by, id=identity, replaces=replaces)

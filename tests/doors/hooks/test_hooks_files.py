@@ -21,9 +21,14 @@ RULE = "The url of a track should always go to simplemap.example.org, never to a
 def decided(project: Path, folder: Path, words: str = RULE, *files: str) -> Session:
     """A session in which a person says something and one file is changed."""
     session = Session(project, folder)
+    session.prompts("Fix the links of the tracks, please")
+    session.says("Which address should they have?")
     session.prompts(words)
     for file in files or ("server/tracks.py",):
         session.writes(file)
+        # Nothing is told about a file that is gone.
+        (project / file).parent.mkdir(parents=True, exist_ok=True)
+        (project / file).write_text("x = 1\n", encoding="utf-8")
     session.says("The links go to the map now.")
     session.hook("stop", last_assistant_message="The links go to the map now.")
     return session

@@ -131,6 +131,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     fields |= {"like": list(hit.like)} if hit.like else {}
     fields |= {"private": hit.private} if hit.kind == "note" else {}
     fields |= {"standing": hit.standing} if hit.standing else {}
+    fields |= {"replaced": list(hit.replaced)} if hit.replaced else {}
     return fields | {"explain": hit.parts} if explain else fields
 
 
@@ -184,7 +185,7 @@ def whereabouts(hit: Hit) -> list[Span]:
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
         facts = [moment(hit), *end, f" | conversation {record.conversation[:SHORT_ID]}"]
-        return facts + _standing(hit)
+        return facts + _standing(hit) + _replaced(hit)
     if hit.kind == "document":
         return [f"{record.path}:{record.line} | added {moment(hit)}"]
     if label == "lesson":
@@ -193,7 +194,7 @@ def whereabouts(hit: Hit) -> list[Span]:
         return [f"learning | {record.provenance.strip('[]')}{feature}"]
     if hit.kind == "note":
         by = "" if record.by == "human" else f" by an {record.by}"
-        return [f"{label}{by} | {moment(hit)}{feature}"]
+        return [f"{label}{by} | {moment(hit)}{feature}", *_replaced(hit)]
     return [f"{label} | {moment(hit)}"]
 
 
@@ -203,6 +204,15 @@ def _standing(hit: Hit) -> list[Span]:
         return []
     style = _STANDING_STYLES.get(hit.standing.state, "")
     return [" | ", (f"code: {hit.standing.line}", style)]
+
+
+def _replaced(hit: Hit) -> list[Span]:
+    """Say which records replaced it, or a rule in it."""
+    if not hit.replaced:
+        return []
+    ids = ", ".join(dict.fromkeys(one.by[:SHORT_ID] for one in hit.replaced))
+    what = "no longer holds: replaced by" if hit.is_replaced else "a rule in it was replaced by"
+    return [" | ", (f"{what} {ids}", "yellow")]
 
 
 def one_line_of(hit: Hit) -> str:

@@ -46,7 +46,7 @@ _WORK = _READING | {
     "search": Call(but=("conversations", "knowledge", "everywhere", "tags"), feature="feature"),
     "recent": Call(but=("everywhere",), feature="feature"),
     "log": Call(but=("everywhere",), feature="feature"),
-    "remember": Call(but=("private",), feature="feature"),
+    "remember": Call(but=("private", "replaces"), feature="feature"),
     "failures": Call(but=("everywhere",), feature="feature"),
     "files": _OWN,
     "show": Call(but=("everywhere",)),  # shows records of the run's feature

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _NAME = "brief.json"
 _SETTING = "journal_url"
 _TALKS = ("journal", "conversations")
+# What the person chose for this project on this machine.
+_OWN_STATE = ("focus.json", "inbox.json")
 
 
 # The sources of a session whose model has what was said in it before.
@@ -87,8 +89,10 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
     if _on_a_server(call):
         write_moments(ralph)
     elif _stored_brief(call) is None:
-        _store(call, _state(call, ralph.project.ids), text_now(call, ralph))
+        state = _state(call, ralph.project.ids)
+        # First: it says what was replaced, and the text leaves that out.
         write_moments(ralph)
+        _store(call, state, text_now(call, ralph))
 
 
 def _make_brief(call: HookCall) -> StoredBrief:
@@ -142,7 +146,7 @@ def _state(call: HookCall, ids: list[str]) -> dict[str, Any]:
     own = ("db/features.yaml", "db/tasks.yaml", "rag_config.json")
     paths = [
         *(os.path.join(folder, *name.split("/")) for name in own),
-        os.path.join(state_folder(call.root, call.home), "focus.json"),
+        *(os.path.join(state_folder(call.root, call.home), name) for name in _OWN_STATE),
         *(os.path.join(call.home, name) for name in ("config.json", "trust.json")),
         *(os.path.join(memory, name) for name in _journals(memory)),
         *(os.path.join(call.home, *_TALKS, f"{one}.jsonl") for one in ids),

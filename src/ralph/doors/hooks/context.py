@@ -151,7 +151,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         if is_incomplete:
             start_indexing(call)
         # Show each record only once in a session.
-        hits = [hit for hit in answer if hit.id not in told]
+        hits = [hit for hit in answer if hit.id not in told and not hit.is_replaced]
         chosen = _chosen(hits)
         focus = focus_of(call, ralph)
         if focus is not None:

@@ -8,6 +8,7 @@ from ralph.capture.forbidden import shown_target
 from ralph.doors.web.page import PageCall, paged
 from ralph.errors import BadInput, NotFound
 from ralph.memory import inbox
+from ralph.memory.replaced import read_replaced, with_replacements
 from ralph.recall import KINDS, Hit
 from ralph.records import knowledge as schema
 from ralph.records.knowledge import knowledge_from
@@ -15,10 +16,16 @@ from ralph.records.note import MAX_CHARS, NOTE, Note
 from ralph.text.tokens import plural
 
 _CHECKPOINTS = 20
-_ACTIONS: dict[str, inbox.Action] = {"hold": "hold", "ask": "ask", "dismiss": "dismissed"}
+_ACTIONS: dict[str, inbox.Action] = {
+    "hold": "hold",
+    "ask": "ask",
+    "replace": "replace",
+    "dismiss": "dismissed",
+}
 _ANSWERED = {
     "hold": "What the rule forbids is held once a session.",
     "ask": "The client asks you before it does what the rule forbids.",
+    "replace": "The older rule is no longer told as current.",
     "dismissed": "Dismissed.",
 }
 
@@ -36,13 +43,19 @@ def notes(call: PageCall) -> Response:
     ]
     rows, paging = paged(found, call.number)
     features = sorted({one.name for one in call.plan.read("features").features})
-    return call.page("notes.html", rows=rows, paging=paging, features=features, most=MAX_CHARS)
+    replaced = call.query.get("replaces", "")
+    older = call.memory.get(replaced) if replaced else None
+    return call.page(
+        "notes.html", rows=rows, paging=paging, features=features, most=MAX_CHARS, older=older
+    )
 
 
 def _notes(call: PageCall) -> list[Hit]:
     own = call.memory.conversations
     found = [hit for hit in call.memory.notes.find("") if hit.kind == NOTE]
     found += [own.stream.hit(one, 0) for one in own.said(NOTE)]
+    replaced = read_replaced(call.memory.project)
+    found = [with_replacements(hit, replaced) for hit in found]
     return sorted(found, key=lambda hit: hit.at, reverse=True)
 
 
@@ -58,7 +71,10 @@ def write_note(call: PageCall) -> Response:
     """Save a note for the project or for one feature, or a private one."""
     form = call.form
     _, fresh = call.memory.remember(
-        form.get("text", ""), feature=form.get("feature", ""), private=bool(form.get("private"))
+        form.get("text", ""),
+        feature=form.get("feature", ""),
+        private=bool(form.get("private")),
+        replaces=form.get("replaces", ""),
     )
     return call.done("Saved." if fresh else "A note says this already.", "/notes")
 
@@ -129,7 +145,7 @@ def answer_rule(call: PageCall) -> Response:
         inbox.take_back(call.memory, name)
         return call.done("The rule waits again.", "/inbox")
     if action not in _ACTIONS:
-        raise BadInput("say whether to hold, ask or dismiss")
+        raise BadInput("say whether to hold, ask, replace or dismiss")
     chosen = _ACTIONS[action]
     check = inbox.answer(call.memory, name, chosen)
 

@@ -16,9 +16,20 @@ from ralph.text.sanitize import plain_date
 if TYPE_CHECKING:
     from ralph.memory.inbox import Action, Check
 
-_ACTIONS: dict[str, Action] = {"hold": "hold", "ask": "ask", "dismiss": "dismissed"}
+_ACTIONS: dict[str, Action] = {
+    "hold": "hold",
+    "ask": "ask",
+    "replace": "replace",
+    "dismiss": "dismissed",
+}
 _UNDO = "undo"
-_STATES = {"": "waits", "hold": "held", "ask": "asked about", "dismissed": "dismissed"}
+_STATES = {
+    "": "waits",
+    "hold": "held",
+    "ask": "asked about",
+    "replace": "replaced",
+    "dismissed": "dismissed",
+}
 _EMPTY = (
     'Nothing is in the inbox. Corrections such as "never run the migrations here" or "use pnpm" '
     "come here after their session."
@@ -38,8 +49,9 @@ def inbox(
     """List rules from your corrections, and choose what happens to what they forbid.
 
     A rule that waits does nothing. `hold` stops a command, or a change of a file, once a session,
-    and gives the agent your rule as the reason. `ask` makes the client ask you each time. Only you
-    can approve a rule: what you choose is stored on this machine, not in the project.
+    and gives the agent your rule as the reason. `ask` makes the client ask you each time. Of two
+    rules that contradict each other, `replace` lets the newer one count alone. Only you can approve
+    a rule: what you choose is stored on this machine, not in the project.
 
     \b
     Examples:
@@ -80,8 +92,16 @@ def _listed(every: bool) -> Result:
 
 
 def _show(page: Page, check: Check) -> None:
-    page.line(cards.short_id(check.id), f"  {_STATES[check.action]}: {_about(check)}")
-    page.line(f'"{check.text}"', indent=2)
+    if check.older:
+        state = "an older rule was replaced" if check.action else "two rules contradict each other"
+        page.line(cards.short_id(check.id), f"  {state}")
+        page.line(
+            f'older: "{check.older}", record {check.older_record[: cards.SHORT_ID]}', indent=2
+        )
+        page.line(f'newer: "{check.text}"', indent=2)
+    else:
+        page.line(cards.short_id(check.id), f"  {_STATES[check.action]}: {_about(check)}")
+        page.line(f'"{check.text}"', indent=2)
     day = plain_date(check.at)
     said = f"said on {day}, " if day else ""
     page.line(f"{said}record {check.record[: cards.SHORT_ID]}", indent=2)
@@ -110,6 +130,8 @@ def _answered(rule: str, action: Action, command: str | None, path: str | None) 
         check = answer(ralph, rule, action, command=command, path=path)
         settings = ralph.config.settings
     name = check.id[: cards.SHORT_ID]
+    if action == "replace":
+        return Result(_json(check), f'{name}: "{check.older}" is no longer told as current.')
     if action == "dismissed":
         return Result(_json(check), f"{name} is dismissed.")
     is_on = settings.hook_checks and settings.hook_inject

@@ -351,16 +351,21 @@ def _last_and_where(file: dict[str, Any]) -> tuple[str, str]:
 @click.argument("text", metavar="TEXT...|-", nargs=-1, required=True)
 @context.feature_option
 @context.flag("--private", "Keep it in Ralph's home, not in the project.")
-def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Result:
+@context.option("--replaces", "The note or exchange that no longer holds.", "ID")
+def remember(
+    text: tuple[str, ...], feature: str | None, private: bool, replaces: str | None
+) -> Result:
     """Save a note that searches and prompts will find.
 
     It is saved with the project, for everyone who has it, and needs no plan; - is stdin. A private
-    note, and one saved outside of a project, is only yours.
+    note, and one saved outside of a project, is only yours. With --replaces, an older note or what
+    you said in an earlier exchange is kept, but no longer told as current.
 
     \b
     Examples:
       ralph remember "The staging database resets every night."
       ralph remember "Tokens expire after 15 minutes" --feature auth
+      ralph remember "Tokens expire after an hour" --replaces 3f9a1c20
     """
     words = " ".join(text)
     if words == "-":
@@ -368,7 +373,8 @@ def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Resul
     with context.opened() as ralph:
         alone = private or not (ralph.remote or ralph.project.exists)
         by: Author = "agent" if context.in_agents_run() else "human"
-        note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by)
+        more = {"replaces": replaces} if replaces else {}
+        note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by, **more)
         where = "for you alone" if alone else _kept_where(ralph)
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
