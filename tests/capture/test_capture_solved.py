@@ -52,6 +52,14 @@ def test_what_was_edited_and_run_between_and_what_the_agent_said_about_it() -> N
     )
 
 
+def test_what_the_agent_says_right_after_a_failure_explains_it_and_later_words_do_not() -> None:
+    comment = said("The first run tripped on a stale cache, so I'm clearing it.")
+    plain = "Edited db.py; then `pytest -q` passed."
+    why = '"The first run tripped on a stale cache."'
+    assert solved(*RED, comment, *edit("db.py"), *GREEN) == f"{plain} {why}"
+    assert solved(*RED, *bash("ls", ""), comment, *edit("db.py"), *GREEN) == plain
+
+
 def test_what_the_agent_says_right_after_it_worked_counts_when_it_explains() -> None:
     because = "It failed because the session was closed before the commit."
     whole = solved(*RED, *edit("db.py"), *GREEN, said(because))

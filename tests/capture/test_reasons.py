@@ -9,9 +9,9 @@ import pytest
 from ralph.capture.reasons import Subject, reason, reason_after
 
 
-def quoted(*texts: str, message: str, change: str = "") -> str:
+def quoted(*texts: str, message: str, change: str = "", comment: str = "") -> str:
     """Return the reason; `texts` are what the agent said, oldest first."""
-    return reason(texts[::-1], Subject(message, change), lambda text: False)
+    return reason(texts[::-1], Subject(message, change, comment), lambda text: False)
 
 
 def test_a_sentence_that_names_what_the_error_names_is_quoted() -> None:
@@ -84,9 +84,50 @@ def test_after_a_success_only_a_stated_cause_counts() -> None:
     assert reason_after("`parse_config` was not there.", subject, lambda text: False) == ""
 
 
-@pytest.mark.parametrize("piece", ["now no ", "all ", "a_", "-", "`", "because ", "it x y ", "--a"])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("The new test hit a plain package issue. Let me fix it.",
+         "The new test hit a plain package issue."),
+        ("The code is fine; the failure was just the cache being blocked. I'm rerunning.",
+         "The code is fine; the failure was just the cache being blocked."),
+        ("`mise` needs quoted keys for tasks, so I'm fixing that now.",
+         "`mise` needs quoted keys for tasks."),
+        ("The linter isn't on `PATH` in this shell; I'll call it by its path.",
+         "The linter isn't on `PATH` in this shell."),
+        ("Need to import `os/exec` in the test.", "Need to import `os/exec` in the test."),
+    ],
+)  # fmt: skip
+def test_what_is_said_right_after_a_failure_is_about_it(said: str, why: str) -> None:
+    message = "exit status 2: E0099"
+    assert quoted(said, message=message, comment=said) == why
+    assert quoted(said, message=message, comment="") == ""
+
+
+def test_a_comment_that_names_no_cause_is_not_quoted() -> None:
+    for said in ("The project shows that pushes are enabled.", "I found a very small app."):
+        assert quoted(said, message="exit status 2: E0099", comment=said) == ""
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "so I'm ",
+        ", so ",
+        "the a error is ",
+        "; I'm ",
+        "now no ",
+        "all ",
+        "a_",
+        "-",
+        "`",
+        "because ",
+        "it x y ",
+        "--a",
+    ],
+)
 def test_hostile_words_take_no_longer_than_their_length(piece: str) -> None:
     text = piece * (64_000 // len(piece))
     start = time.process_time()
-    reason([text, text], Subject(text, text), lambda text: False)
+    reason([text, text], Subject(text, text, text), lambda text: False)
     assert time.process_time() - start < 5

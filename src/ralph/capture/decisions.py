@@ -382,6 +382,8 @@ def _choices(text: str) -> str:
     own = _own_words(text)
     parts = _clauses(own)
     chosen = [part for part in parts if _chooses(part)]
+    if not chosen and pattern("denies").match(own):
+        chosen = parts[:1]
     if not chosen:
         return ""
     return _line(own) if len(own) <= _SHORT else " ".join(dict.fromkeys(chosen))
@@ -460,6 +462,8 @@ def _clauses(text: str) -> list[str]:
     if text.count("..") > 1:
         # Some people end every sentence with dots and no space.
         text = pattern("dots").sub("..\n", text)
+    else:
+        text = pattern("dots once").sub("..\n", text)
     parts = (part for line in text.split("\n") for part in split_sentences(line, typed=True))
     return [line for part in parts if len(line := _line(part)) > 10]
 

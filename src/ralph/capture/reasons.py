@@ -21,6 +21,7 @@ from ralph.text.tokens import tokens
 LONGEST_TEXT = 4000
 _SHORTEST = 12
 _LONGEST = 240
+_LEAST_CLAUSE = 25
 _MOST_TEXTS = 4
 _MOST_CACHED = 200
 # How rare the shared words must be, in nats: one of them, or all together.
@@ -34,10 +35,14 @@ Echoed = Callable[[str], bool]
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a reason is looked for: an error's message, and what was changed to solve it."""
+    """What a reason is looked for: an error's message, and what was changed to solve it.
+
+    `comment` is what the agent said right after the failure, before it did anything else.
+    """
 
     message: str
     change: str
+    comment: str = ""
 
 
 def reason(texts: Sequence[str], subject: Subject, echoed: Echoed) -> str:
@@ -47,14 +52,16 @@ def reason(texts: Sequence[str], subject: Subject, echoed: Echoed) -> str:
     for age, text in enumerate(texts[:_MOST_TEXTS]):
         # The first words after a failure are about it.
         is_first = age == len(texts) - 1
+        is_comment = bool(text) and text == subject.comment
         for sentence in sentences(text):
-            plain = _plain(sentence)
-            if not _explains(plain, subject):
+            plain = _without_remedy(_plain(sentence))
+            diagnoses = is_comment and pattern("diagnoses").search(plain) is not None
+            if not _explains(plain, subject, diagnoses=diagnoses):
                 continue
-            worth = _worth(plain, subject) + (0.5 if is_first else -0.4 * age)
+            worth = _worth(plain, subject) + (0.5 if is_first else -0.4 * age) + diagnoses
             if worth <= most or echoed(plain):
                 continue
-            if _belongs(plain, subject, is_first=is_first):
+            if diagnoses or _belongs(plain, subject, is_first=is_first):
                 best = plain
                 most = worth
     return _capitalized(best)
@@ -82,7 +89,7 @@ def _plain(sentence: str) -> str:
     return pattern("opening").sub("", pattern("markup").sub("", " ".join(sentence.split())).strip())
 
 
-def _explains(sentence: str, subject: Subject) -> bool:
+def _explains(sentence: str, subject: Subject, *, diagnoses: bool) -> bool:
     """Whether a sentence may give a reason: it states what is wrong, and announces nothing."""
     if not _SHORTEST <= len(sentence) <= _LONGEST:
         return False
@@ -94,7 +101,8 @@ def _explains(sentence: str, subject: Subject) -> bool:
     if sentence[-1] == ":" and not says_why and not pattern("failing").search(sentence):
         return False
     # The words for a cause are English; elsewhere the names that are shared must do.
-    if sentence.isascii() and not says_why and not pattern("explains").search(sentence):
+    explains = says_why or diagnoses or pattern("explains").search(sentence) is not None
+    if sentence.isascii() and not explains:
         return False
     if pattern("pre-existing").search(sentence) and not says_why:
         return False
@@ -171,6 +179,14 @@ def _is_about_another_test(sentence: str, subject: Subject) -> bool:
     """Whether a sentence names a test, but not the one that failed."""
     tests = pattern("test name").findall(sentence)
     return bool(tests) and not any(test in subject.message for test in tests)
+
+
+def _without_remedy(sentence: str) -> str:
+    """Return a sentence without the clause in which the agent says what it does next."""
+    found = pattern("remedy").search(sentence)
+    if found is None or found.start() < _LEAST_CLAUSE:
+        return sentence
+    return f"{sentence[: found.start()].rstrip(' ,;')}."
 
 
 def _capitalized(sentence: str) -> str:

@@ -84,6 +84,8 @@ class _AttemptStep(NamedTuple):
     did: str
     what: str
     edit: FileEdit | None = None
+    # How many calls were made before it.
+    calls: int = 0
 
 
 class Attempts:
@@ -173,7 +175,8 @@ class Attempts:
         self._fresh.clear()
         if self._failed:
             self._time += 1
-            self._said.append(_AttemptStep(self._time, "said", text[:LONGEST_TEXT]))
+            said = _AttemptStep(self._time, "said", text[:LONGEST_TEXT], calls=self._calls)
+            self._said.append(said)
         return better
 
     def get_past(
@@ -310,7 +313,7 @@ class Attempts:
             return ""
         change = _change(failed, steps, call, instead, _HUNKS[0])
         differs = _difference(call, failed) if instead else "; ".join(change)
-        subject = Subject(failed.error.message, differs)
+        subject = Subject(failed.error.message, differs, self._comment(failed))
         why = reason(self._told_since(failed), subject, echoed)
         edited = list(dict.fromkeys(step.edit.path for step in steps if step.edit))
         if not change and edited and not why:
@@ -333,6 +336,12 @@ class Attempts:
         """Return the agent's words since the failure, newest first."""
         later = [step.what for step in self._said if step.at > failed.last]
         return (later or [step.what for step in self._said if step.at > failed.first])[::-1]
+
+    def _comment(self, failed: _FailedCall) -> str:
+        """Return what the agent said right after the failure, before another call."""
+        right_after = (step for step in self._said if step.at > failed.last)
+        first = next(right_after, None)
+        return first.what if first and first.calls == failed.nth else ""
 
     def _since(self, failed: _FailedCall) -> list[_AttemptStep]:
         """Return the steps after the last failure or, if there are none, after the first."""
