@@ -56,7 +56,9 @@ def find_program(name: str, *, root: Path | None = None, path: str | None = None
     return None
 
 
-def ask_program(command: list[str], *, timeout_s: float, **more: Any) -> tuple[int, str]:
+def ask_program(
+    command: list[str], *, timeout_s: float, strip: bool = True, **more: Any
+) -> tuple[int, str]:
     """Run a command unattended; return its exit code and output, or -1 and what went wrong."""
     import subprocess  # most callers of this module look programs up and start none
 
@@ -66,7 +68,8 @@ def ask_program(command: list[str], *, timeout_s: float, **more: Any) -> tuple[i
     except (OSError, subprocess.SubprocessError) as error:
         return -1, str(error)
     output = done.stderr if done.returncode else done.stdout
-    return done.returncode, (output or done.stdout).decode(errors="replace").strip()
+    text = (output or done.stdout).decode(errors="replace")
+    return done.returncode, text.strip() if strip else text
 
 
 def _folders(path: str, root: Path | None) -> Iterator[Path]:

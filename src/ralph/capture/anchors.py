@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -67,6 +67,13 @@ def line_hashes(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if found := line_hash(line):
             yield found
+
+
+def may_have(hashes: Collection[str], wanted: str) -> bool:
+    """Whether a text with these hashes may have a line; a sample of it lacks all higher hashes."""
+    if wanted in hashes or len(hashes) < _MOST_LINES:
+        return wanted in hashes
+    return wanted > max(hashes)
 
 
 class EditedLines:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph import disk
 from ralph.capture.anchors import HASH_BYTES, Anchor
 from ralph.errors import JournalBusy
+from ralph.records import clean_text
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,6 +46,29 @@ class SavedAnchor(NamedTuple):
     at: str
     branch: str = ""
     head: str = ""
+
+
+def anchor_json(saved: SavedAnchor) -> dict[str, str]:
+    """Return an anchor as the API writes it."""
+    anchor = saved.anchor
+    about = {"record": saved.record, "path": anchor.path, "lines": anchor.lines, "at": saved.at}
+    more = {"scope": anchor.scope, "branch": saved.branch, "head": saved.head}
+    return about | {name: value for name, value in more.items() if value}
+
+
+def read_anchor(plain: Mapping[str, str]) -> SavedAnchor:
+    """Return an anchor from what the API wrote."""
+    anchor = Anchor(plain["path"], plain["lines"], plain.get("scope", ""))
+    branch, head = plain.get("branch", ""), plain.get("head", "")
+    return SavedAnchor(plain["record"], anchor, plain["at"], branch, head)
+
+
+def clean_anchors(anchors: Iterable[SavedAnchor]) -> Iterator[SavedAnchor]:
+    """Yield anchors that come from elsewhere, with texts that may be saved and shown."""
+    for saved in anchors:
+        path, scope = clean_text(saved.anchor.path), clean_text(saved.anchor.scope)
+        anchor = Anchor(path, saved.anchor.lines, scope)
+        yield saved._replace(anchor=anchor, branch=clean_text(saved.branch))
 
 
 def anchors_in(run: AgentRun, record: str, branch: str = "", head: str = "") -> list[SavedAnchor]:

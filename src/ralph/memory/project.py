@@ -481,7 +481,9 @@ def first_commit(top: str, home: Path) -> str:
     return commit
 
 
-def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
+def ask_git(
+    root: str | os.PathLike[str], *words: str, timeout_s: float = _TIMEOUT_S, strip: bool = True
+) -> tuple[int, str]:
     """Return git's exit code and output; -1 if it does not answer."""
     from ralph.programs import ask_program, find_program
 
@@ -493,7 +495,7 @@ def ask_git(root: str | os.PathLike[str], *words: str) -> tuple[int, str]:
     environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     environ["GIT_NO_REPLACE_OBJECTS"] = "1"
     command = [program, "-C", os.fspath(root), "-c", "core.fsmonitor=false", *words]
-    return ask_program(command, timeout_s=_TIMEOUT_S, env=environ)
+    return ask_program(command, timeout_s=timeout_s, strip=strip, env=environ)
 
 
 # -- Focus: which feature a person's own interactive work belongs to, on this machine.

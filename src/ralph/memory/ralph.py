@@ -32,6 +32,8 @@ from ralph.records.note import NOTE, Author, Note, make_note
 
 if TYPE_CHECKING:
     from ralph import index
+    from ralph.memory.file_work import FileWork
+    from ralph.memory.invocations import HowTo
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.plan_stream import PlanStream
 
@@ -193,6 +195,18 @@ class Ralph:
     def standings(self) -> CodeStandings:
         """How the code of records stands in this working copy."""
         return CodeStandings(self.project)
+
+    def work_on(self, paths: Collection[str], scope: Scope = PERSON) -> list[FileWork]:
+        """Return the records that worked on a file that has or had these paths."""
+        from ralph.memory.file_work import work_on  # hooks start faster without it
+
+        return work_on(self, paths, scope)
+
+    def how_to(self, question: str, scope: Scope = PERSON) -> HowTo:
+        """Return which commands did in earlier sessions what the question asks for."""
+        from ralph.memory.invocations import how_to  # hooks start faster without it
+
+        return how_to(self, question, scope)
 
     # -- searching: everything that the caller may see, as one memory
 

@@ -6,6 +6,7 @@ What only works in a folder (the index, moving journals) raises an error that sa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -26,7 +27,7 @@ from ralph.errors import (
     ServerFailed,
 )
 from ralph.memory import remote_values as values
-from ralph.memory.anchors import SavedAnchor
+from ralph.memory.anchors import AnchorStore, SavedAnchor, anchor_json
 from ralph.memory.brief import Brief
 from ralph.memory.checkpoints import CheckpointResult
 from ralph.memory.conversation_search import Related
@@ -37,6 +38,8 @@ from ralph.memory.conversation_stream import (
 )
 from ralph.memory.conversations import ConversationDetails, SavedExchange
 from ralph.memory.feature import FileSeen, SavedIteration, prepared
+from ralph.memory.file_work import FileWork
+from ralph.memory.invocations import HowTo
 from ralph.memory.knowledge import Context, SavedEntry
 from ralph.memory.knowledge_state import read_entry
 from ralph.memory.lessons import Solved
@@ -71,6 +74,7 @@ _SILENT_S = 5.0
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
 _MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
+_MOST_ANCHORS = 500
 _TOO_MANY = frozenset({429})
 _ASK = (
     "Ask whoever runs the server for a token, and set RALPH_TOKEN. In a folder bound to the server,"
@@ -151,11 +155,21 @@ class RemoteRalph(OnServer):
 
     def get(self, record_id: str, *, scope: Scope = PERSON, **_: Any) -> Hit:
         """One record of any kind, by its id or the beginning of it."""
-        hit = values.read_hit(self.call("GET", f"/records/{quote(record_id, safe='')}"))
+        told = self.call("GET", f"/records/{quote(record_id, safe='')}")
+        hit = values.read_hit(told)
         whose = getattr(hit.record, "feature", None)
         if scope.feature is not None and whose not in ("", scope.feature):
             raise NotFound(f"there is no record {record_id!r}")
-        return hit
+        return self._with_standing([hit], [told])[0]
+
+    def work_on(self, paths: Collection[str], scope: Scope = PERSON) -> list[FileWork]:
+        """The records that worked on a file that has or had these paths."""
+        told = self.call("GET", f"/work?{urlencode({'path': list(paths)}, doseq=True)}")["work"]
+        return [FileWork(values.read_hit(one), values.read_anchors(one)) for one in told]
+
+    def how_to(self, question: str, scope: Scope = PERSON) -> HowTo:
+        """Which commands did in earlier sessions what the question asks for."""
+        return msgspec.convert(self.call("GET", f"/how?{urlencode({'q': question})}"), HowTo)
 
     def brief(self, focus: Focus | None) -> Brief:
         """Return what someone who starts to work here should know."""
@@ -198,9 +212,15 @@ class RemoteRalph(OnServer):
         return msgspec.convert(saved["record"], Note), saved["fresh"]
 
     def anchor(self, anchors: Sequence[SavedAnchor]) -> None:
-        """Save which lines new records left in files; this machine has the working copy."""
-        if "project" in self.__dict__:
-            keep_anchors(self.project, anchors)
+        """Save which lines new records left in files, here and for the team."""
+        if "project" not in self.__dict__:
+            return
+        placed = keep_anchors(self.project, anchors)
+        if not placed:
+            return
+        for some in portions([anchor_json(saved) for saved in placed], _MOST_ANCHORS):
+            with contextlib.suppress(NotFound):  # an older server keeps none
+                self.save("/anchors", some)
 
     @functools.cached_property
     def standings(self) -> CodeStandings:
@@ -271,6 +291,8 @@ class RemoteRalph(OnServer):
         """Forget a record and everything derived from it, or list what would go."""
         query = "?dry_run=true" if dry_run else ""
         done: dict[str, Any] = self.call("DELETE", f"/records/{quote(record_id, safe='')}{query}")
+        if "project" in self.__dict__ and not dry_run:
+            AnchorStore(self.project.home).forget(done["ids"])
         return done
 
     def feature(self, name: str) -> RemoteFeature:
@@ -302,9 +324,14 @@ class RemoteRalph(OnServer):
         """The server's hits for this query."""
         told = self.call("GET", f"{path}?{urlencode(values.given_only(query), doseq=True)}")
         hits = [values.read_hit(one) for one in told["hits"]]
-        if "project" in self.__dict__:
-            hits = self.standings.added_to(hits)
-        return Answer(hits, tuple(told["notes"]))
+        return Answer(self._with_standing(hits, told["hits"]), tuple(told["notes"]))
+
+    def _with_standing(self, hits: Sequence[Hit], told: Iterable[Mapping[str, Any]]) -> list[Hit]:
+        """Return hits with how their code stands in this machine's working copy."""
+        if "project" not in self.__dict__:
+            return list(hits)
+        shared = {one["id"]: anchors for one in told if (anchors := values.read_anchors(one))}
+        return self.standings.added_to(hits, shared)
 
     def call(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
+from ralph.memory.anchors import SavedAnchor, read_anchor
 from ralph.memory.plan_stream import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
 from ralph.recall import Hit
 from ralph.recall.patterns import Pattern
@@ -51,6 +52,11 @@ def read_hit(plain: Mapping[str, Any]) -> Hit:
         record = as_entry(record)
     fields = {name: plain[name] for name in ("id", "score", "relevance", "when", "why", "at")}
     return Hit(kind=kind, record=record, like=tuple(plain["like"]), **fields)
+
+
+def read_anchors(plain: Mapping[str, Any]) -> tuple[SavedAnchor, ...]:
+    """The lines that a hit left in files, which older servers leave out."""
+    return tuple(read_anchor(one) for one in plain.get("anchors", ()))
 
 
 def as_entry(plain: Mapping[str, Any]) -> Entry:

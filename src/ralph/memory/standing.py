@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -35,6 +35,7 @@ _MOST_NAMED = 3
 _GONE_WEIGHT = 0.6
 _MOST_REMEMBERED = 2000
 _CACHE_VERSION = 1
+SharedAnchors = Mapping[str, Sequence[SavedAnchor]]
 
 
 class RememberedStanding(msgspec.Struct):
@@ -67,15 +68,20 @@ class _Survival(NamedTuple):
         return self.size - self.surviving
 
 
-def keep_anchors(project: Project, anchors: Sequence[SavedAnchor]) -> None:
-    """Save which lines new records left in files, with the branch and commit checked out now."""
+def keep_anchors(project: Project, anchors: Sequence[SavedAnchor]) -> list[SavedAnchor]:
+    """Save which lines new records left in files, with the branch and commit checked out now.
+
+    Returns the anchors as they were saved.
+    """
     if not anchors:
-        return
+        return []
     copy = WorkingCopy(project.root)
     branch, head = copy.branch, copy.commit
-    AnchorStore(project.home).save(
+    placed = [
         saved._replace(branch=saved.branch or branch, head=saved.head or head) for saved in anchors
-    )
+    ]
+    AnchorStore(project.home).save(placed)
+    return placed
 
 
 class CodeStandings:
@@ -88,21 +94,26 @@ class CodeStandings:
         self._files: dict[str, tuple[FileKey, frozenset[str]]] = {}
         self._cache: dict[str, RememberedStanding] | None = None
 
-    def added_to(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits with how their code stands; those whose code is gone come later."""
-        standings = self.of_hits(hits)
+    def added_to(self, hits: Sequence[Hit], shared: SharedAnchors | None = None) -> list[Hit]:
+        """Return the hits with how their code stands; those whose code is gone come later.
+
+        `shared` are anchors that a team's server has of them.
+        """
+        standings = self.of_hits(hits, shared)
         if not standings:
             return list(hits)
         return _gone_later(
             [msgspec.structs.replace(hit, standing=standings.get(hit.id)) for hit in hits]
         )
 
-    def of_hits(self, hits: Sequence[Hit]) -> dict[str, Standing]:
+    def of_hits(
+        self, hits: Sequence[Hit], shared: SharedAnchors | None = None
+    ) -> dict[str, Standing]:
         """Return how the code of each hit stands, if that is known.
 
         Without anchors, a record says so if all files that it is about are gone.
         """
-        found = self.of([hit.id for hit in hits])
+        found = self.of([hit.id for hit in hits], shared)
         if self._copy.has_history:
             for hit in hits:
                 paths = _paths_of(hit)
@@ -116,15 +127,18 @@ class CodeStandings:
             return False
         return all(self._copy.had(path) and not self._copy.renamed(path) for path in paths)
 
-    def of(self, records: Collection[str]) -> dict[str, Standing]:
+    def of(
+        self, records: Collection[str], shared: SharedAnchors | None = None
+    ) -> dict[str, Standing]:
         """Return how the code of each record stands; those of which nothing is known are left
         out."""
-        if not (self._copy.has_history and self._store.exists):
+        if not (self._copy.has_history and (shared or self._store.exists)):
             return {}
+        anchors_of = {**(shared or {}), **self._store.of_records(records)}
         found: dict[str, Standing] = {}
         commit = self._copy.state
         is_new = False
-        for record, anchors in self._store.of_records(records).items():
+        for record, anchors in anchors_of.items():
             largest = sorted(anchors, key=lambda saved: -len(saved.anchor.lines))[:_MOST_FILES]
             files = {saved.anchor.path: self._copy.key(saved.anchor.path) for saved in largest}
             remembered = self._remembered().get(record)

@@ -7,10 +7,14 @@ anything. A repository whose history is incomplete or somewhere else is not aske
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ralph import disk
 from ralph.errors import UnsafeFile
@@ -23,9 +27,33 @@ NO_FILE: FileKey = (0, 0)
 _MOST_FILE_BYTES = 2 * 1024 * 1024
 _MOST_REF_BYTES = 64 * 1024
 _MOST_PLACES = 5
+# A person waits for blame, and a long history takes git a while.
+_BLAME_TIMEOUT_S = 10.0
+# A longer file that changed is not compared with its commit: that takes too long.
+_MOST_COMPARED = 40_000
+_BLAMED = re.compile(r"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _BRANCH = re.compile(r"(?!-)[\w./+@#-]{1,200}")
 _GLOB = re.compile(r"([*?\[\]\\])")
+
+
+class Commit(NamedTuple):
+    """A commit, as git's blame tells of it; `at` is when it was written, in UTC."""
+
+    id: str
+    author: str = ""
+    mail: str = ""
+    at: str = ""
+    subject: str = ""
+
+
+class BlamedLine(NamedTuple):
+    """A line of a file in HEAD: its text, the commit it is from, and the file's path there."""
+
+    number: int
+    text: str
+    commit: Commit
+    path: str
 
 
 class WorkingCopy:
@@ -147,6 +175,47 @@ class WorkingCopy:
         """Return a file as a commit or a branch has it, or ""."""
         return self.ask("cat-file", "blob", f"{revision}:{self.in_repository(path)}")
 
+    def head_text(self, path: str) -> str | None:
+        """Return a file as the commit that is checked out has it; None if it doesn't."""
+        name = f"HEAD:{self.in_repository(path)}"
+        code, text = ask_git(self._top, "cat-file", "blob", name, strip=False)
+        return text if code == 0 else None
+
+    def head_line(self, lines: Sequence[str], path: str, line: int) -> int | None:
+        """Return the number in HEAD of a line of the working file; None if it is not there."""
+        text = self.head_text(path) if self.has_history else None
+        if text is None:
+            return None
+        committed = text.splitlines()
+        if committed == list(lines):
+            return line
+        if len(committed) + len(lines) > _MOST_COMPARED:
+            return None
+        matcher = difflib.SequenceMatcher(None, committed, lines, autojunk=False)
+        for block in matcher.get_matching_blocks():
+            if block.b < line <= block.b + block.size:
+                return line - block.b + block.a
+        return None
+
+    def blame(self, path: str, first: int, last: int) -> list[BlamedLine]:
+        """Return which commits lines of a file in HEAD are from; none if git doesn't say.
+
+        The working copy's own file is left alone: for it, git would run the filters that the
+        repository's configuration names.
+        """
+        words = ("--literal-pathspecs", "-c", "blame.ignoreRevsFile=", "blame", "--porcelain")
+        lines = (f"-L{first},{last}", "--no-textconv", "HEAD", "--", self.in_repository(path))
+        code, output = ask_git(self._top, *words, *lines, timeout_s=_BLAME_TIMEOUT_S, strip=False)
+        return list(_read_blame(output)) if code == 0 else []
+
+    def message(self, commit: str) -> str:
+        """Return the whole message of a commit."""
+        return self.ask("show", "--no-patch", "--no-show-signature", "--format=%B", commit)
+
+    def json_at(self, reference: str, path: str) -> str:
+        """Return a file of another branch or reference, or ""."""
+        return self.ask("cat-file", "blob", f"{reference}:{path}")
+
     def had(self, path: str) -> bool:
         """Whether a commit of this branch changed a file of this path."""
         words = ("log", "--max-count=1", "--format=%h", "--no-show-signature")
@@ -186,3 +255,34 @@ def _first_line(path: Path) -> str:
     except (OSError, UnsafeFile):
         return ""
     return data.decode("utf-8", "replace").partition("\n")[0].strip()
+
+
+def _read_blame(output: str) -> Iterator[BlamedLine]:
+    """Read git's porcelain format: facts about a commit come with its first line only."""
+    facts: dict[str, dict[str, str]] = {}
+    commit = ""
+    number = 0
+    for line in output.split("\n"):
+        if line.startswith("\t"):
+            known = facts[commit]
+            about = Commit(
+                commit,
+                known.get("author", ""),
+                known.get("author-mail", "").strip("<>"),
+                _utc(known.get("author-time", "")),
+                known.get("summary", ""),
+            )
+            yield BlamedLine(number, line[1:], about, known.get("filename", ""))
+        elif found := _BLAMED.fullmatch(line):
+            commit = found[1]
+            number = int(found[3])
+            facts.setdefault(commit, {})
+        elif commit:
+            name, _, value = line.partition(" ")
+            facts[commit][name] = value
+
+
+def _utc(seconds: str) -> str:
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return ""

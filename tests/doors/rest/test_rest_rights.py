@@ -89,6 +89,14 @@ def test_a_token_with_too_small_a_scope_is_refused(served: Team, call: ApiRoute)
     assert status not in (401, 403, 500), text
 
 
+def _own_record(served: Team) -> str:
+    """An iteration of a feature."""
+    [hit] = served.call(
+        "GET", "/recent?feature=auth&kind=iteration&count=1", served.token()
+    ).json()["hits"]
+    return str(hit["id"])
+
+
 @named
 def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRoute) -> None:
     right: Right = "write" if call.right == "write" else "read"
@@ -106,6 +114,7 @@ def test_a_token_of_one_feature_does_not_reach_another(served: Team, call: ApiRo
         "/iterations": [{"feature": "auth", "summary": "Done."}],
         "/tasks": {"feature": "auth", "title": "More"},
         "/solved": {"error": "AssertionError: refused", "feature": "auth"},
+        "/anchors": [{"record": _own_record(served), "path": "a.py", "lines": "0a1b2c3d"}],
     }
     if call.has_body:
         answer = served.call(call.method, path_of(call), token, json=bodies[call.path])

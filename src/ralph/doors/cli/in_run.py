@@ -49,6 +49,7 @@ _WORK = _READING | {
     "remember": Call(but=("private", "replaces"), feature="feature"),
     "failures": Call(but=("everywhere",), feature="feature"),
     "files": _OWN,
+    "blame": _ANY,  # shows records of the run's feature
     "show": Call(but=("everywhere",)),  # shows records of the run's feature
     "prompt": Call(task="task_id"),
     "feature update": Call(feature="key"),

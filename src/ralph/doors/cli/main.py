@@ -27,8 +27,8 @@ INTERRUPTED = 130
 COMPLETE = "_RALPH_COMPLETE"
 # Commands that show content of the memory or the plan.
 _RECALLS = frozenset(
-    "conversations discipline failures feature files gate learning log recent search show status"
-    " task".split()
+    "blame conversations discipline failures feature files gate how learning log recent search show"
+    " status task".split()
 )
 
 
@@ -66,8 +66,8 @@ _PROJECT, _JSON, _NO_PAGER, _SERVER = (
 # Commands that work with a server, and commands about this machine or this directory's own files.
 # All others fail if the memory is on a server.
 _REMOTE = frozenset(
-    "doctor, failures, feature, files, forget, hooks, learning, log, open, recent, record, remember"
-    ", run, search, show, status, task, why, journal deliver, conversations list"
+    "blame, doctor, failures, feature, files, forget, hooks, how, learning, log, open, recent"
+    ", record, remember, run, search, show, status, task, why, journal deliver, conversations list"
     ", conversations show, conversations tag, conversations rename, conversations rate"
     ", knowledge capture, knowledge checkpoint, knowledge query, knowledge context"
     ", knowledge patterns, knowledge show, knowledge outcome".split(", ")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from ralph.doors.mcp import code_answers
 from ralph.doors.mcp.context import ServerContext
 from ralph.errors import BadInput, NotFound
 from ralph.prompt import answers
@@ -26,6 +27,7 @@ Score = Annotated[float, Meta(ge=0, le=1)]
 KindName = Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_LABELS)})]
 RecordId = Annotated[str, Meta(min_length=4)]
 _NARROW = {"limit": Count | None, "min_score": Score | None}
+_CODE = {"file": str | None, "how": bool | None}
 _DAYS = {"kinds": list[KindName] | None, "since": str | None, "until": str | None}
 
 
@@ -54,8 +56,8 @@ def search_feature_memory(context: ServerContext, query: str, **narrow: Any) -> 
     return _found(context, query, scope, _scope_text(context), **narrow)
 
 
-@Tool("Search memory", fields=_NARROW | _DAYS, recalls=True)
-def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
+@Tool("Search memory", fields=_NARROW | _DAYS | _CODE, recalls=True)
+def search_memory(context: ServerContext, query: str = "", **narrow: Any) -> str:
     """Search everything remembered in this project: iterations, notes, learnings, the features of
     the plan, past conversations of this user, and documents, by meaning and by words.
 
@@ -65,10 +67,16 @@ def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     Each hit says what kind it is, when it was, why it matched and how sure that is. get_memory
     gives one of them whole.
 
+    With file it says instead why a line or a file is as it is: the commit, the session, what was
+    decided and rejected there, and what broke. With how it says which commands did what the query
+    asks for, and which failed: ask before you guess how to run, test, build or deploy.
+
     Args:
         query: What you want to know, in a few words, or an error message as it is.
         limit: Maximum number of hits (up to 20).
         min_score: Hide hits that score below this; lower than usual shows doubtful ones.
+        file: A file of the project, or one line of it, as src/cart.py:42. Needs no query.
+        how: True if the query is something to do, as "run the tests".
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.
@@ -76,6 +84,13 @@ def search_memory(context: ServerContext, query: str, **narrow: Any) -> str:
     Example:
         {"query": "how do we deploy?", "limit": 5}
     """
+    file, how = narrow.pop("file", None), narrow.pop("how", None)
+    if file:
+        return code_answers.blamed(context, file, SESSION)
+    if how:
+        return code_answers.commands(context, query, SESSION)
+    if not query:
+        raise BadInput("a search needs a query", todo='Give query, or file as "src/cart.py:42".')
     narrow["kinds"] = narrow.get("kinds") or ()
     return _found(context, query, SESSION, "in this project", **narrow)
 

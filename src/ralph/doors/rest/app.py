@@ -50,7 +50,7 @@ from ralph.text.sanitize import visible
 PREFIX = "/v1/projects/{project}"
 _BEARER = "bearer "
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_LISTS = ("kind", "feature")
+_LISTS = ("kind", "feature", "path")
 # Other methods are counted as one: anyone can send any method, without a token.
 _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 # At most this many waiting questions are announced, and so many tokens are known for it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -33,6 +33,30 @@ class RecentQuery(Narrowing, kw_only=True):
     """How many of the newest records are wanted."""
 
     count: int = 10
+
+
+class WorkQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The paths that a file has or had."""
+
+    path: list[str]
+
+
+class HowQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to be done, as in `run the tests`."""
+
+    q: str
+
+
+class AnchorBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The lines that a record left in a file, as hashes in hexadecimal, one after another."""
+
+    record: str
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    lines: Annotated[str, msgspec.Meta(pattern="^(?:[0-9a-f]{8}){1,160}$")]
+    at: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    scope: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    branch: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    head: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,64}$")] = ""
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):

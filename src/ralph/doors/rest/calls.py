@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
+from ralph.capture.anchors import Anchor
 from ralph.doors.rest import bodies
 from ralph.errors import BadInput, MemoryOff, NotFound
 from ralph.memory import keeping
+from ralph.memory.anchors import AnchorStore, SavedAnchor, anchor_json, clean_anchors
 from ralph.memory.brief import brief
 from ralph.memory.conversations import details
 from ralph.memory.feature import SavedIteration
@@ -33,12 +35,14 @@ from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.records.iteration import is_field
+from ralph.records.iteration import is_field, relative_path
 
 _MOST_ITERATIONS = 100
 _MOST_EXCHANGES = 500
+_MOST_ANCHORS = 500
 _ID = re.compile("[0-9a-f]{16}")
 Json = dict[str, Any]
+Anchors = Mapping[str, Sequence[SavedAnchor]]
 
 
 class ApiCall(msgspec.Struct, eq=False):
@@ -130,12 +134,18 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
         ahead=call.ahead,
         **_narrowed(call, given),
     )
-    return answer_json(found, explain=given.explain)
+    return answer_json(found, explain=given.explain, anchors=_anchors(call, found))
 
 
 def recent(call: ApiCall, given: bodies.RecentQuery) -> Json:
     """The latest records, newest first."""
-    return answer_json(call.ralph.recent(given.count, **_narrowed(call, given)))
+    found = call.ralph.recent(given.count, **_narrowed(call, given))
+    return answer_json(found, anchors=_anchors(call, found))
+
+
+def _anchors(call: ApiCall, hits: Sequence[Hit]) -> Anchors:
+    """Return the lines that these records left in files: who asks has the files."""
+    return AnchorStore(call.ralph.project.home).of_records([hit.id for hit in hits])
 
 
 def _narrowed(call: ApiCall, given: bodies.Narrowing) -> Json:
@@ -145,7 +155,8 @@ def _narrowed(call: ApiCall, given: bodies.Narrowing) -> Json:
 
 def get_record(call: ApiCall) -> Json:
     """One record of any kind."""
-    return hit_json(call.ralph.get(call.path["id"], scope=call.scope))
+    hit = call.ralph.get(call.path["id"], scope=call.scope)
+    return hit_json(hit, anchors=_anchors(call, [hit]).get(hit.id, ()))
 
 
 def forget_record(call: ApiCall, given: bodies.ForgetQuery) -> Json:
@@ -205,6 +216,45 @@ def project_brief(call: ApiCall, given: bodies.BriefQuery) -> Any:
     """What someone who starts to work on the project should know."""
     focus = Focus(given.feature[0], given.task) if given.feature else None
     return plain(brief(call.ralph, call.plan.read("features", "tasks"), focus))
+
+
+def file_work(call: ApiCall, given: bodies.WorkQuery) -> Json:
+    """The records that worked on a file, the newest first, and the lines that they left there."""
+    found = call.ralph.work_on(given.path, call.scope)
+    return {"work": [hit_json(one.hit, anchors=one.anchors) for one in found]}
+
+
+def how_to(call: ApiCall, given: bodies.HowQuery) -> Any:
+    """Which commands did in earlier sessions what is to be done."""
+    return plain(call.ralph.how_to(given.q, call.scope))
+
+
+def save_anchors(call: ApiCall, given: list[bodies.AnchorBody]) -> Json:
+    """Save which lines records left in files; those of unknown records are left out."""
+    if len(given) > _MOST_ANCHORS:
+        raise BadInput(f"give at most {_MOST_ANCHORS} anchors at once")
+    known: dict[str, bool] = {}
+    for one in given:
+        if one.record not in known:
+            known[one.record] = _has_record(call, one.record)
+    if given and not any(known.values()):
+        raise NotFound(f"there is no record {given[0].record!r}")
+    anchors = [
+        SavedAnchor(
+            one.record, Anchor(one.path, one.lines, one.scope), one.at, one.branch, one.head
+        )
+        for one in given
+        if known[one.record] and relative_path(one.path) == one.path
+    ]
+    AnchorStore(call.ralph.project.home).save(clean_anchors(anchors))
+    return {"saved": len(anchors)}
+
+
+def _has_record(call: ApiCall, record: str) -> bool:
+    try:
+        return call.ralph.get(record, scope=call.scope).id == record
+    except NotFound:
+        return False
 
 
 def solved_error(call: ApiCall, given: bodies.SolvedBody) -> Any:
@@ -488,6 +538,9 @@ CALLS = (
     ApiRoute("GET", "/search", "read", search, bodies.SearchQuery),
     ApiRoute("GET", "/recent", "read", recent, bodies.RecentQuery),
     ApiRoute("GET", "/records/{id}", "read", get_record),
+    ApiRoute("GET", "/work", "read", file_work, bodies.WorkQuery),
+    ApiRoute("GET", "/how", "read", how_to, bodies.HowQuery),
+    ApiRoute("POST", "/anchors", "write", save_anchors, list[bodies.AnchorBody]),
     _whole("DELETE", "/records/{id}", "admin", forget_record, bodies.ForgetQuery),
     ApiRoute("POST", "/notes", "write", remember_note, bodies.NoteBody),
     ApiRoute("POST", "/iterations", "write", remember_iterations, list[dict[str, Any]]),
@@ -533,16 +586,20 @@ CALLS = (
 # -- as JSON
 
 
-def hit_json(hit: Hit, *, explain: bool = False) -> Json:
-    """A hit as every call gives it."""
+def hit_json(hit: Hit, *, explain: bool = False, anchors: Sequence[SavedAnchor] = ()) -> Json:
+    """A hit as every call gives it, with the lines that it left in files."""
     names = ("id", "kind", "score", "relevance", "when", "why", "at", "like", "record")
     fields = {name: plain(getattr(hit, name)) for name in names}
+    if anchors:
+        fields["anchors"] = [anchor_json(saved) for saved in anchors]
     return fields | {"explain": plain(hit.parts)} if explain else fields
 
 
-def answer_json(answer: Answer, *, explain: bool = False) -> Json:
+def answer_json(answer: Answer, *, explain: bool = False, anchors: Anchors | None = None) -> Json:
     """An answer with what there is to say about it."""
-    return {"hits": [hit_json(one, explain=explain) for one in answer], "notes": [*answer.notes]}
+    of_hits = anchors or {}
+    hits = [hit_json(one, explain=explain, anchors=of_hits.get(one.id, ())) for one in answer]
+    return {"hits": hits, "notes": [*answer.notes]}
 
 
 def _taken(given: Json, name: str) -> str:

@@ -67,6 +67,7 @@ ROUTES: list[tuple[str, str, View]] = [
     ("POST", "/features/{name}/learnings/{action}", views_plan.change_learning),
     ("POST", "/features/{name}/gate", views_plan.decide_gate),
     ("GET", "/record/{id}", views_record.record),
+    ("GET", "/file", views_record.file),
     ("GET", "/forget", views_record.confirm_forget),
     ("POST", "/forget", views_record.forget),
     ("POST", "/undo", views_record.undo),

@@ -12,11 +12,13 @@ from ralph.doors.web.page import (
     PageCall,
     duration,
     money,
+    paged,
     tokens_text,
 )
 from ralph.doors.web.views_home import Row, hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory.activity import RUN
+from ralph.memory.blame import blame
 from ralph.memory.timeline import later_success
 from ralph.recall import KINDS, Hit, event_of
 from ralph.records import Record
@@ -66,6 +68,13 @@ def record(call: PageCall) -> Response:
         whole=bool(call.query.get("all")),
         **empty | _particulars(call, hit, texts, facts),
     )
+
+
+def file(call: PageCall) -> Response:
+    """Show which records changed a file, and what was decided about it and broke in it."""
+    found = blame(call.memory, call.query.get("path", ""))
+    rows, paging = paged(list(found.changes), call.number)
+    return call.page("file.html", found=found, rows=rows, paging=paging)
 
 
 def _fields(hit: Hit) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -61,7 +61,7 @@ narrow = context.options(
 )
 
 
-def _scope() -> Scope:
+def scope_of_caller() -> Scope:
     """Return what may be searched: an agent in its run sees its feature, a user everything."""
     run = current_run()
     return PERSON if run is None else run_scope(run.feature)
@@ -105,7 +105,7 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
         names += context.plan_features() if feature else []
         if given["min_score"] is None:
             given["min_score"] = ralph.config.settings.min_score
-        asked = partial(ralph.search, text, scope=_scope(), **_of(feature))
+        asked = partial(ralph.search, text, scope=scope_of_caller(), **_of(feature))
         answer = cards.located(asked(**given), ralph.project.root)
         notes, left_out = list(answer.notes), answer
         if explain and not answer:
@@ -141,7 +141,7 @@ def _why_nothing(ralph: Ralph, text: str, floor: str) -> str:
     """Say why a search found nothing, and what to do."""
     if _ID.fullmatch(text):
         with contextlib.suppress(RalphError):
-            found = ralph.get(text, scope=_scope()).id[: cards.SHORT_ID]
+            found = ralph.get(text, scope=scope_of_caller()).id[: cards.SHORT_ID]
             return f"{text} is a record: ralph show {found}"
     days = time_range(text, local_today())
     if days and days.alone:
@@ -225,7 +225,7 @@ def _recent(
     """Return the latest records, and what to say if there are none."""
     _check_days(given)
     with context.opened() as ralph:
-        hits = ralph.recent(count, scope=_scope(), **_of(feature), **given)
+        hits = ralph.recent(count, scope=scope_of_caller(), **_of(feature), **given)
         if not (hits or given["everywhere"]):
             empty = _empty(ralph, empty)
         return hits, empty
@@ -266,7 +266,7 @@ def failures(task: str | None, feature: str | None, everywhere: bool) -> Result:
 def _exchanges(ralph: Ralph, everywhere: bool) -> list[Hit]:
     """Return the exchanges of sessions, newest first, without those that are iterations, too."""
     kinds = ("conversation",)
-    hits = ralph.recent(sys.maxsize, kinds=kinds, everywhere=everywhere, scope=_scope())
+    hits = ralph.recent(sys.maxsize, kinds=kinds, everywhere=everywhere, scope=scope_of_caller())
     return [hit for hit in hits if isinstance(hit.record, Exchange)]
 
 
@@ -404,7 +404,7 @@ def show(record_id: str, everywhere: bool) -> Result:
       ralph show 3f9a1c20
     """
     with context.opened() as ralph:
-        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=_scope()))
+        return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=scope_of_caller()))
 
 
 @click.command("open", cls=Command, json=False)
