@@ -27,6 +27,7 @@ from ralph.memory.moments_table import (
 from ralph.memory.newest import newest_exchanges, notes_of
 from ralph.memory.repeats import Repeat, proven_repeats
 from ralph.memory.replaced import Replaced, all_replaced, write_replaced
+from ralph.memory.uses import write_silent
 from ralph.memory.working_copy import WorkingCopy
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
@@ -51,6 +52,7 @@ def write_moments(ralph: Ralph) -> None:
     notes = notes_of(ralph)
     replaced = all_replaced(exchanges, notes, _chosen(ralph))
     write_replaced(ralph.project, replaced)
+    write_silent(ralph, exchanges, notes)
     file = Path(table_file(str(ralph.project.root), str(ralph.project.home)))
     told = ralph.config.settings.hook_inject
     rows = moment_rows(ralph, exchanges, notes, replaced) if told else []

@@ -94,6 +94,11 @@ class RecallStats(msgspec.Struct):
     first_without: NextCommands = msgspec.field(default_factory=NextCommands)
     retry_with: NextCommands = msgspec.field(default_factory=NextCommands)
     retry_without: NextCommands = msgspec.field(default_factory=NextCommands)
+    # Of what named a command or a file: how much there was, and how much the session used in its
+    # next ten actions; and how many memories are not told any more, because nobody used them.
+    followed: int = 0
+    used: int = 0
+    silent: int = 0
 
 
 class Stats(msgspec.Struct):
@@ -184,8 +189,8 @@ def _recalls(ralph: Ralph, session: str | None = None) -> list[Activity]:
 
 def recalled_in(ralph: Ralph, exchange: Exchange) -> list[Activity]:
     """Return what hooks showed the model in one exchange of a session."""
-    mine = (one for one in _recalls(ralph) if _conversation(one) == exchange.conversation)
-    return [one for one in mine if _is_under_way(exchange, one.at)]
+    mine = (one for one in _recalls(ralph) if conversation_of(one) == exchange.conversation)
+    return [one for one in mine if is_under_way(exchange, one.at)]
 
 
 def told_in(ralph: Ralph, iteration: Iteration) -> list[Activity]:
@@ -207,10 +212,19 @@ def recall_stats(ralph: Ralph, *, since: str | None, until: str | None) -> Recal
             if state.last >= first:
                 held = history.read_exchanges([name])
                 exchanges[name] = [one for one in held if first <= (one.completed or "") < end]
-    return _recall_stats(recalls, exchanges)
+    found = _recall_stats(recalls, exchanges)
+    if recalls and not ralph.remote:
+        from ralph.memory.uses import read_silent, uses  # it reads this module
+
+        followed = [use.used for use in uses(ralph, recalls) if use.used is not None]
+        found.followed = len(followed)
+        found.used = sum(followed)
+        found.silent = len(read_silent(ralph.project))
+    return found
 
 
-def _conversation(recall: Activity) -> str:
+def conversation_of(recall: Activity) -> str:
+    """Return the conversation in which something was told."""
     source = BY_AGENT[recall.agent].source if recall.agent in BY_AGENT else recall.agent
     return conversation_id(source, recall.session)
 
@@ -219,8 +233,8 @@ def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]])
     found = RecallStats(len(recalls), sum(len(one.shown) for one in recalls))
     given: dict[str, list[Activity]] = {}
     for one in recalls:
-        held = exchanges.get(_conversation(one), [])
-        if exchange := next((e for e in reversed(held) if _is_under_way(e, one.at)), None):
+        held = exchanges.get(conversation_of(one), [])
+        if exchange := next((e for e in reversed(held) if is_under_way(e, one.at)), None):
             given.setdefault(exchange.id, []).append(one)
     # Leave out exchanges from before the log: nobody counted the memories given then.
     since = min((one.at for one in recalls), default="9")
@@ -240,7 +254,8 @@ def _recall_stats(recalls: list[Activity], exchanges: dict[str, list[Exchange]])
     return found
 
 
-def _is_under_way(exchange: Exchange, text: str) -> bool:
+def is_under_way(exchange: Exchange, text: str) -> bool:
+    """Whether an exchange was under way at a time."""
     began, at, ended = map(_moment, (exchange.started, text, exchange.completed))
     if not (began and at and ended):
         return False

@@ -20,6 +20,7 @@ from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
 from ralph.memory.store import INCOMPLETE, Answer
+from ralph.memory.uses import read_silent
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, later_text, recalled_text
@@ -151,7 +152,12 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         if is_incomplete:
             start_indexing(call)
         # Show each record only once in a session.
-        hits = [hit for hit in answer if hit.id not in told and not hit.is_replaced]
+        silent = frozenset() if ralph.remote else read_silent(ralph.project)
+        hits = [
+            hit
+            for hit in answer
+            if hit.id not in told and hit.id not in silent and not hit.is_replaced
+        ]
         chosen = _chosen(hits)
         focus = focus_of(call, ralph)
         if focus is not None:
@@ -310,8 +316,10 @@ def _solved_error(
     from ralph.memory.lessons import solved
 
     with open_memory(call) as ralph:
+        silent = frozenset() if ralph.remote else read_silent(ralph.project)
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
-            if found := solved(ralph, error.message, feature=feature, budget_s=budget_s):
+            found = solved(ralph, error.message, feature=feature, budget_s=budget_s)
+            if found and found.id not in silent:
                 return found
     return None

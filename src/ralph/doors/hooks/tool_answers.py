@@ -146,7 +146,9 @@ def _conversation(call: HookCall) -> str:
 
 def _note(call: HookCall, row: MomentRow, mark: str) -> None:
     call.sessions.note_recalled(call.session, [mark])
-    call.note_shown([(row.id, None)])
+    from ralph.memory.stats import command_mark
+
+    call.note_shown([(row.id, None)], after=command_mark(_command(call)) or "-")
 
 
 def _settings(call: HookCall) -> Settings:

@@ -133,13 +133,18 @@ def _recalled(call: PageCall, hit: Hit) -> list[tuple[Row, str]]:
             exchange = call.memory.conversations.get(event).record
     if isinstance(exchange, Exchange):
         activities += recalled_in(call.memory, exchange)
+    from ralph.memory.uses import uses
+
+    used = {(use.at, use.id): use.used for use in uses(call.memory, activities)}
     recalls: dict[tuple[Row, str], None] = {}
     for recall in activities:
         for identity, _ in recall.shown:
             row = Row("", "record", recall.at, "It has since been forgotten.")
             with contextlib.suppress(RalphError):
                 row = hit_row(call.memory.get(identity, everywhere=True))._replace(at=recall.at)
-            recalls[row, _SHOWN_AS.get(recall.event, "")] = None
+            shown_as = _SHOWN_AS.get(recall.event, "")
+            use = {True: "used", False: "not used", None: ""}[used.get((recall.at, identity))]
+            recalls[row, ", ".join(filter(None, (shown_as, use)))] = None
     return list(recalls)
 
 

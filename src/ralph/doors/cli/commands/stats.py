@@ -101,6 +101,11 @@ def _show_recall(page: Page, found: RecallStats) -> None:
         ends = [getattr(found, f"{case}_{one}") for one in ("with", "without")]
         cells = [f"{e.passed}/{e.commands} {_percent(e.commands, e.passed)}" for e in ends]
         page.line(f"{title:<22} {cells[0]:>15} {cells[1]:>11}")
+    if found.followed:
+        share = _percent(found.followed, found.used)
+        silent = f"; {found.silent} are no longer told" if found.silent else ""
+        named = f"Of {found.followed} that named a command or file, {found.used} ({share})"
+        page.line(f"{named} were used in the next ten actions{silent}.")
     page.line("This is not proof: memory is only shown where similar work was done before.")
 
 

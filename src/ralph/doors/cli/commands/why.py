@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result
 from ralph.errors import NotFound, RecordForgotten
 from ralph.memory.activity import Activity, counts, read_activity
+from ralph.memory.uses import read_silent, uses
 from ralph.recall import KINDS
 from ralph.state_folders import hooks_folder
 from ralph.text.tokens import plural
@@ -30,7 +32,8 @@ def why(session: str | None) -> Result:
     """Show what a session was told from memory, and from where.
 
     Without SESSION (an id or its beginning), the session that runs this, or else the last one in
-    this project. Known are recent sessions with hooks and recent iterations of `ralph run`.
+    this project. Known are recent sessions with hooks and recent iterations of `ralph run`. Used:
+    its command, file or fix was in one of the next ten actions.
 
     \b
     Examples:
@@ -53,7 +56,9 @@ def why(session: str | None) -> Result:
     with context.opened() as ralph:
         ids = dict.fromkeys(identity for one in own for identity, _ in one.shown)
         records = {identity: _record(ralph, identity) for identity in ids}
-    value = [_event(one, records) for one in own]
+        used = {(use.at, use.id): use.used for use in uses(ralph, own)}
+        silent = frozenset[str]() if ralph.remote else read_silent(ralph.project)
+    value = [_event(one, records, used, silent) for one in own]
     so_far = counts(own)
 
     def show(page: Page) -> None:
@@ -65,7 +70,7 @@ def why(session: str | None) -> Result:
             page.line(f"{plain['event']}, {cards.minute(one.at)}{end}")
             for each in plain["shown"]:
                 score = "    " if each["score"] is None else f"{each['score']:.2f}"
-                facts = " | ".join(filter(None, (each["kind"], each["when"])))
+                facts = " | ".join(filter(None, (each["kind"], each["when"], _use(each))))
                 page.line(score, " ", (each["id"][: cards.SHORT_ID], "cyan"), f" {facts}", indent=2)
                 page.line(each["title"], indent=7)
         if ids:
@@ -83,11 +88,33 @@ def _record(ralph: Ralph, identity: str) -> dict[str, Any]:
     return {"kind": KINDS[hit.kind].label, "when": hit.when, "title": cards.one_line_of(hit)}
 
 
-def _event(one: Activity, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _use(shown: dict[str, Any]) -> str:
+    """Say whether the session used what it was told."""
+    if shown["silent"]:
+        return "told three times and never used, so no longer told unasked"
+    return {True: "used", False: "not used", None: ""}[shown["used"]]
+
+
+def _event(
+    one: Activity,
+    records: dict[str, dict[str, Any]],
+    used: Mapping[tuple[str, str], bool | None],
+    silent: Collection[str],
+) -> dict[str, Any]:
+    shown = [
+        {
+            "id": name,
+            "score": score,
+            **records[name],
+            "used": used.get((one.at, name)),
+            "silent": name in silent,
+        }
+        for name, score in one.shown
+    ]
     return {
         "at": one.at,
         "event": "".join(word.title() for word in one.event.split("-")),
-        "shown": [{"id": name, "score": score, **records[name]} for name, score in one.shown],
+        "shown": shown,
         "saved": one.saved,
         "late_s": one.late_s,
     }
