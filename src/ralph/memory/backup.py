@@ -122,6 +122,7 @@ def back_up(ralph: Ralph, file: Path) -> BackupResult:
 
     An existing file is replaced only when the new one is complete.
     """
+    ralph.store.need_journals()  # a backup without the records of a server would look complete
     draft = file.with_name(f"{file.name}.part")
     disk.remove(draft)
     try:
@@ -166,6 +167,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
             manifest.projects[name] = BackupProject(project.id, str(project.root), project.ids)
             try:
                 with open_ralph(project.root, home=ralph.store.home) as opened:
+                    opened.store.need_journals()
                     add_journals(opened, name)
                 plan = Plan(project.root, state=project.cache)
                 for kind in KINDS:

@@ -143,6 +143,7 @@ _encode = msgspec.json.Encoder().encode
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
     """Yield every entry of the features and the project's knowledge, and tombstones, as lines."""
+    ralph.store.need_journals()  # otherwise the export would lack records without a word
     for key in journal_keys(ralph):
         if key.memory != CONVERSATIONS and feature in (None, key.name):
             home = {"stream" if key.memory == FEATURES else "knowledge": key.name}

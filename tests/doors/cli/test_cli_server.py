@@ -551,3 +551,27 @@ def test_doctor_says_how_the_server_of_a_folder_does_and_what_waits_for_it(
     assert "1 record not sent yet" in ended.err
     assert json.loads(home_file.read_text(encoding="utf-8"))["folders"] == {}
     assert not (tmp_path / ".mcp.json").exists()
+
+
+def test_a_backup_is_refused_while_the_journals_server_says_nothing(
+    ralph: Line, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ralph.record("auth", {"summary": "Built the form."})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://u:p@127.0.0.1:{silent.getsockname()[1]}/db"
+        monkeypatch.setenv("RALPH_JOURNAL_URL", url)
+        for words in ("backup b.zip", "export e.jsonl", "conversations export c.json"):
+            ran = ralph(*words.split())
+            assert ran.code == 1, words
+            assert "cannot reach the journal server" in ran.err
+    assert not [file for name in ("b.zip", "e.jsonl", "c.json") for file in project.rglob(name)]
+
+
+def test_doctor_asks_a_silent_qdrant_once(
+    ralph: Line, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RALPH_REMEMBER_BUDGET_S", "0.2")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("RALPH_QDRANT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        said = ralph("doctor").out
+    assert said.count("gave no answer") == 1

@@ -12,7 +12,7 @@ import sys
 import time
 import timeit
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -113,7 +113,7 @@ def doctor() -> Result:
         if project is not None:
             # Problems with the settings or the project are reported above.
             with contextlib.suppress(BadInput), open_ralph(project.root, home=home) as ralph:
-                checks |= _findings(_MEMORY_CHECKS, ralph)
+                checks |= _findings(_memory_checks(checks), ralph)
     problems = [name for name, check in checks.items() if check.state == "problem"]
 
     def show(page: Page) -> None:
@@ -519,4 +519,10 @@ _CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
     *(_server, _outbox, _postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )
-_MEMORY_CHECKS = (_journal, _cache, _index, _parameters)
+
+
+def _memory_checks(done: Mapping[str, Finding]) -> Sequence[Callable[[Any], Finding | None]]:
+    """Return the checks of a project's memory; a server that does not answer is asked once."""
+    qdrant = done.get("qdrant")
+    is_off = qdrant is not None and qdrant.state == "problem"
+    return (_journal, _cache) if is_off else (_journal, _cache, _index, _parameters)

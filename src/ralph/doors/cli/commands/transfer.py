@@ -207,6 +207,7 @@ def export_conversations(file: str, everywhere: bool, **chosen: Any) -> Result |
     """
     with context.opened() as ralph:
         memory = ralph.conversations
+        memory.store.need_journals()
         names = portable_ids(memory.store.home) if everywhere else None
         exported = conversation_json.export_conversations(
             memory.within(everywhere), project_ids=names, **chosen
